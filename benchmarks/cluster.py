@@ -65,7 +65,7 @@ class Pass:
         question = bondic.make_problem(
             log, bondic.load_policy(self.policy.spec), start, gamma=mdp.gamma, reward_range=mdp.reward_range
         )
-        method = bondic.Dual(choices=Choices(pairs=pairs), rank=100)
+        method = bondic.Dual(radius="paper", choices=Choices(pairs=pairs), rank=100)
         self.setting = make_setting(method, question, 0.1)[0]
         search, kappa = kernel_search(self.setting, 100), self.setting.epsilon().upper
         found = [search.propose(sign=sign, radius=self.setting.ball.radius, kappa=kappa).omega for sign in (1.0, -1.0)]

@@ -38,7 +38,7 @@ def run(rows: int, engine: str) -> dict[str, float | str]:
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
     )
-    method = bondic.Dual(engine=engine, choices=Choices(pairs=128))
+    method = bondic.Dual(radius="paper", engine=engine, choices=Choices(pairs=128))
     result = bondic.estimate_interval(problem, method=method)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2

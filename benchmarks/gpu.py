@@ -174,7 +174,7 @@ def interval(device: str, rows: int) -> None:
     for precision in PRECISIONS:
         sums = Sums((Constants(), Features(), Cuda(precision, device), Reference()))
         before = time.perf_counter()
-        result = bondic.estimate_interval(stated, method=bondic.Dual(engine=sums))
+        result = bondic.estimate_interval(stated, method=bondic.Dual(radius="paper", engine=sums))
         middle = time.perf_counter()
         bondic.verify(result.certificate, log, sums=sums)
         print(

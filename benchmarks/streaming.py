@@ -65,7 +65,7 @@ def evaluate(folder: Path, memory: str) -> dict[str, float | str]:
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
     )
-    result = bondic.estimate_interval(problem, method=bondic.Dual(choices=Choices(pairs=128)))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", choices=Choices(pairs=128)))
     stages = {f"{name} s": round(value, 1) for name, value in result.seconds.items()}
     return {
         "rows": len(stream),

@@ -89,7 +89,7 @@ class Tally:
 
     @property
     def violated(self) -> bool:
-        return self.guarantee in ("finite-sample", "conditional") and not self.broken and self.p_value < FALSE_ALARM
+        return self.guarantee == "finite-sample" and not self.broken and self.p_value < FALSE_ALARM
 
     def record(self) -> dict[str, Any]:
         plain = {name: value for name, value in asdict(self).items() if name not in ("lengths", "errors", "seconds")}

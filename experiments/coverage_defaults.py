@@ -1,9 +1,9 @@
-"""Coverage of default settings over γ and n on worlds whose q* is known in closed form.
+"""Coverage of default settings over γ and n on a table whose q* is known.
 
     python experiments/coverage_defaults.py [--cells PATTERN] [--seeds 20] [--out FILE] [--page docs/defaults-coverage.md]
 
-Counted apart: runs in which q* provably lies outside the class that the tool chose. The guarantee is about the others, a user
-is about both. Exit status 1 when a cell misses too often by an exact binomial test (Holm's correction over all cells).
+Where states are numbers and nothing is stated the default gives the value range: there is nothing to count. Exit status 1 when
+a cell misses too often by an exact binomial test (Holm's correction over all cells).
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 from experiments.coverage import write_atomically
 from experiments.coverage_checks import misses_in_words
 from experiments.defaults_cells import Cell
-from experiments.defaults_judge import ALPHA, REFUSED, Row, pooled, summarize
-from experiments.defaults_problems_library import line_world_cell, plane_world_cell, table_world_cell
+from experiments.defaults_judge import ALPHA, Row, pooled, summarize
+from experiments.defaults_problems_library import table_world_cell
 from experiments.defaults_runs import code_digest, record, run
 
-from bondic_lab.reproduction.summary import LEVEL, failed
+from bondic_lab.reproduction.summary import LEVEL
 
 GAMMAS = (0.0, 0.5, 0.9, 0.99, 0.999)
 SIZES = (20, 50, 100, 500, 2000, 10_000)
 WORLDS = {
     "six states": (table_world_cell, "six states, three actions, rewards with noise; q* by a linear solve"),
-    "line": (line_world_cell, "one continuous state, two actions, q* a sum of eight Gaussian bumps"),
-    "plane": (plane_world_cell, "one continuous state, one continuous action, q* a sum of eight Gaussian bumps"),
 }
 
 
@@ -54,9 +52,6 @@ def page(data: dict[str, Any]) -> str:
     """The Markdown page of a run: one table per world, n down, γ across."""
     rows: list[Row] = data["rows"]
     lines = {line["cell"]: line for line in summarize(rows)}
-    inside = dict.fromkeys(lines, 0)
-    for row in rows:
-        inside[row["cell"]] += row["status"] != REFUSED and failed(row) and not row["outside"]
     bad = [name for name, line in lines.items() if line["violated"]]
     most = max((line["runs"] + line["refused"] for line in lines.values()), default=0)
     text = [
@@ -68,17 +63,14 @@ def page(data: dict[str, Any]) -> str:
         "python experiments/coverage_defaults.py --page docs/defaults-coverage.md  # part of make experiments",
         "```",
         "",
-        f"with {most} logs per cell and α = {ALPHA}; no kernel, no radius, no method is named. An entry is *misses / q\\* not "
-        "in Q* and the mean length as a share of what the reward range alone implies (100 % is no information). The first "
-        "number counts intervals without the true value and rejections; in brackets behind it, if any, those in which q\\* was "
-        "not shown to lie outside the chosen class: the guarantee speaks of these alone. The second counts runs in which q\\* "
-        "provably lies outside the class: the values of q\\* on listed points need a larger norm than the radius. On the finite "
-        "world all pairs are listed; "
-        "on the others the count is a lower bound.",
+        f"with {most} logs per cell and α = {ALPHA}; no kernel, no radius, no method is named. An entry is the number of "
+        "misses (intervals without the true value, and rejections) and the mean length as a share of what the reward range "
+        "alone implies (100 % is no information). Where states are numbers and nothing is stated, the default gives the value "
+        "range: there is nothing to count.",
         "",
     ]
     for world, (_, words) in WORLDS.items():
-        text += _world_table(world, words, lines, inside)
+        text += _world_table(world, words, lines)
     totals = ("runs", "misses", "informative")
     runs, misses, informative = (sum(line[name] for line in lines.values()) for name in totals)
     refused = {line["cell"]: line["why"] for line in lines.values() if line["refused"]}
@@ -91,22 +83,20 @@ def page(data: dict[str, Any]) -> str:
     return "\n".join(text) + "\n"
 
 
-def _world_table(world: str, words: str, lines: dict[str, Row], inside: dict[str, int]) -> list[str]:
+def _world_table(world: str, words: str, lines: dict[str, Row]) -> list[str]:
     table = [f"## {world}", "", f"{words[0].upper()}{words[1:]}.", ""]
     table += ["| n | " + " | ".join(f"γ = {gamma:g}" for gamma in GAMMAS) + " |", "|---:|" + "---:|" * len(GAMMAS)]
     for size in SIZES:
         names = [cell_name(world, gamma, size) for gamma in GAMMAS]
-        table.append(f"| {size} | " + " | ".join(_entry(lines.get(name), inside.get(name, 0)) for name in names) + " |")
+        table.append(f"| {size} | " + " | ".join(_entry(lines.get(name)) for name in names) + " |")
     return [*table, ""]
 
 
-def _entry(line: Row | None, inside: int) -> str:
+def _entry(line: Row | None) -> str:
     if line is None or line["length"] is None:
         return ""
     misses = f"**{line['misses']}**" if line["violated"] else str(line["misses"])
-    own = f" ({inside})" if line["misses"] else ""
-    outside = "?" if line["outside"] is None else line["outside"]
-    return f"{misses}{own} / {outside}, {100 * line['length']:.3g} %"
+    return f"{misses}, {100 * line['length']:.3g} %"
 
 
 def main(arguments: list[str] | None = None) -> int:

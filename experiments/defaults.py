@@ -45,9 +45,9 @@ def page(data: dict[str, Any]) -> str:
     text = [
         "# Default settings, tested on data of others",
         "",
-        "A user who names no kernel and no radius gets what the library chooses. This page counts how often that choice is "
-        "wrong, on published data sets, on environments of Gymnasium and on textbook worlds, each with a known value. "
-        "Generated from one run of",
+        "A user who names no kernel and no radius gets what tables, propensities or the value range prove. This page counts "
+        "how often that is wrong, on published data sets, on environments of Gymnasium and on textbook worlds, each with a "
+        "known value. Generated from one run of",
         "",
         "```sh",
         "python experiments/defaults.py --page docs/defaults.md  # part of make experiments",
@@ -58,7 +58,7 @@ def page(data: dict[str, Any]) -> str:
         "a rejection: every log satisfies what was stated. *Rejected* means that the tool gave no interval because the log "
         "contradicts its assumptions; *trivial* means that the log added nothing, and such a run cannot miss: the others are "
         "called informative. Length is the mean length as a share of what was known without the log. *Class* is the class "
-        "of functions that the tool chose for q\\*. *q\\* not in Q* counts runs in which the true q\\* provably lies outside "
+        "of functions that was used for q\\*. *q\\* not in Q* counts runs in which the true q\\* provably lies outside "
         "it, where that can be told. Seconds are those of one call. p is P( Bin(runs, α) ≥ misses ), corrected by Holm's "
         f"method over all cells; a cell below {LEVEL:g} is called violated.",
         "",
@@ -70,8 +70,8 @@ def page(data: dict[str, Any]) -> str:
         f"{pooled(lines):.2g}. Violated: {', '.join(bad) if bad else 'none'}.",
         "",
         "Where the class is a table, nothing is assumed, and a trivial answer is a matter of rows: the noise bound allows for "
-        "the whole value range (see [how to choose](how-to-choose.md)). Where it is a kernel ball, the class that is wide enough "
-        "to be right is often too wide to say anything.",
+        "the whole value range (see [how to choose](how-to-choose.md)). Where states are numbers and nothing is stated, the "
+        "answer is the value range.",
         "",
     ]
     silent = [line for line in lines if line["refused"]]

@@ -1,4 +1,4 @@
-"""What one run says, what all runs of a cell say together, and whether q* was in the class that the tool chose."""
+"""What one run says, what all runs of a cell say together, and whether q* was in the class that was used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from scipy import stats
 
 import bondic
 from bondic.classes.ball import Ball
-from bondic.classes.span import Span
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.proofs.dual import DualProof
@@ -37,7 +36,7 @@ def not_run(cell: Cell) -> str:
 
 
 def class_of(result: bondic.Result) -> str:
-    """Which class of functions the tool chose for q*, read off its own words."""
+    """Which class of functions was used for q*, read off the tool's own words."""
     values = next(item for item in result.assumptions if item.name == "values")
     if values.text.startswith("Nothing is assumed"):
         return "none" if isinstance(result.proof, PropensityProof) else "table"
@@ -56,8 +55,6 @@ def outside(result: bondic.Result, trial: Trial) -> bool | None:
         return False
     assert isinstance(result.proof, DualProof | SequentialProof)
     ball = result.proof.ball
-    if isinstance(ball, Span):
-        return None
     if not isinstance(ball, Ball):
         return not result.value_range.low <= min(trial.q_star[2]) <= max(trial.q_star[2]) <= result.value_range.high
     states, actions, values = trial.q_star

@@ -139,7 +139,7 @@ def _range(trial: Trial) -> tuple[float, float]:
 def _believed(result: bondic.Result) -> str:
     if result.method == "propensities":
         return "propensities believed"
-    return "nothing assumed" if "nothing is assumed" in result.choices.get("Q", "") else "Q chosen by bondic"
+    return "nothing assumed" if result.is_assumption_free else "Q stated"
 
 
 def page(lines: list[str]) -> str:

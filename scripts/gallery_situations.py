@@ -71,7 +71,7 @@ def offers(rows: int, actions: int) -> bondic.Rows:
 TINY = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 1e-3)
 SITUATIONS = {
     "sharp": Situation("When to maintain the machine", machine, columns=("wear level",)),
-    "wide": Situation("A short log with states that are numbers", smooth),
+    "wide": Situation("A short log with states that are numbers", smooth, bondic.Default(radius="paper")),
     "trivial": Situation("Too few rows for so long a view", lambda: machine(400, 0.98), columns=("wear level",)),
     "rejected": Situation(
         "A radius that the log contradicts", lambda: machine(4000), bondic.Dual(ball=TINY), ("wear level",)

@@ -213,7 +213,7 @@ def measure_runs(src: Path, verify: str) -> dict[str, Any]:
         _last_line(MAKE + "print(0)", src, place)
         ran = _last_line(TRACE, src, place)
         words = {
-            "bondic verify": ["verify", "certificate.json", "log.npz", "--no-retest"],
+            "bondic verify": ["verify", "certificate.json", "log.npz"],
             "bondic verify with its test of Q": ["verify", "certificate.json", "log.npz"],
             "bondic check": ["check", "log.npz"],
         }

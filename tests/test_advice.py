@@ -151,7 +151,7 @@ def test_rows_for_half_the_length_follow_the_rates(parts, rates, factor):
 def test_the_largest_part_is_named_with_what_makes_it_smaller():
     mdp, log, policy, initial = synthetic(400, gamma=0.8)
     problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-    result = bondic.estimate_interval(problem, method=bondic.Dual(choices=bondic.Choices(pairs=24)))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", choices=bondic.Choices(pairs=24)))
     (step,) = only(bondic.next_steps(result, problem), "term") or [None]
     parts = {part.name: part.shown for claim in result.claims for part in claim.of("spread")}
     if any(claim.uses_log for claim in result.claims):

@@ -211,14 +211,17 @@ def test_a_bare_table_is_a_log_if_its_names_tell():
 @pytest.mark.parametrize(
     ("method", "needles"),
     [
-        (Dual(side="left"), ["side='left'", "'both', 'lower' or 'upper'"]),
-        (Dual(gauge="tight"), ["gauge='tight'", "'half', 'range', 'paper', 'finite', 'self-normalized', 'plug-in'"]),
-        (Dual(gauge="paper", planned_rows=5), ["planned_rows works with gauge='half'"]),
-        (Dual(planned_rows=0), ["planned number of rows is at least 1"]),
+        (Dual(radius=1.0, side="left"), ["side='left'", "'both', 'lower' or 'upper'"]),
+        (
+            Dual(radius=1.0, gauge="tight"),
+            ["gauge='tight'", "'half', 'range', 'paper', 'finite', 'self-normalized', 'plug-in'"],
+        ),
+        (Dual(radius=1.0, gauge="paper", planned_rows=5), ["planned_rows works with gauge='half'"]),
+        (Dual(radius=1.0, planned_rows=0), ["planned number of rows is at least 1"]),
         (Dual(radius=-1.0), ["radius of Q must be finite and >= 0, not -1.0"]),
         (Dual(radius=np.nan), ["radius of Q"]),
         (Dual(radius=np.inf), ["radius of Q"]),
-        (Dual(misspecification=-0.5), ["misspecification allowance", "-0.5"]),
+        (Dual(radius=1.0, misspecification=-0.5), ["misspecification allowance", "-0.5"]),
     ],
     ids=lambda value: "" if isinstance(value, list) else repr(value)[:40],
 )
@@ -242,14 +245,14 @@ def test_a_later_stretch_of_the_log_can_be_certified_with_the_defaults(start, pi
     """What the message of TunedOnCertifiedRows recommends."""
     log = Transitions(**columns(50))
     problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1)).select(start)
-    result = estimate_interval(problem, method=Dual(pilot=pilot, choices=QUICK))
+    result = estimate_interval(problem, method=Dual(radius="paper", pilot=pilot, choices=QUICK))
     assert result.rows == (start + pilot, 50)
     assert verify(result.certificate, log).high == pytest.approx(result.high)
 
 
 def test_a_log_that_begins_beyond_the_horizon_can_be_certified_with_the_defaults():
     log = Transitions(**columns(50, timesteps=np.r_[np.arange(5, 30), np.arange(25) % 5]))
-    result = check_certified(log, method=Dual(pilot=0, choices=QUICK), horizon=5)
+    result = check_certified(log, method=Dual(radius="paper", pilot=0, choices=QUICK), horizon=5)
     assert result.rows == (0, 50)
 
 
@@ -261,7 +264,7 @@ def test_a_log_that_begins_beyond_the_horizon_can_be_certified_with_the_defaults
 def test_a_handful_of_rows_is_legal_and_says_nothing_with_the_defaults(n, terminal):
     """A ball fitted to so few rows would be an assumption that nothing supports."""
     log = Transitions(**columns(n, seed=1, terminations=np.full(n, terminal)))
-    result = check_certified(log, method=Dual(choices=QUICK))
+    result = check_certified(log, method=Dual(radius="paper", choices=QUICK))
     assert result.rows == (0, n)
     assert result.status is Status.TRIVIAL
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
@@ -329,7 +332,9 @@ def test_huge_and_tiny_logs_are_certified_with_the_defaults(what, scale):
         changed["rewards"] = base["rewards"] * scale
     bound = 1 if what == "observations" else scale
     result = check_certified(
-        Transitions(**base | changed), method=Dual(pilot=20, choices=QUICK), reward_range=(-bound, bound)
+        Transitions(**base | changed),
+        method=Dual(radius="paper", pilot=20, choices=QUICK),
+        reward_range=(-bound, bound),
     )
     assert result.rows == (20, 44)
     assert 0 < result.length <= 20.001 * bound
@@ -339,13 +344,13 @@ def test_a_huge_offset_of_the_observations_is_certified_with_the_defaults():
     base = columns(44)
     moved = {name: base[name] + 1e12 for name in ("observations", "next_observations")}
     start = InitialStates.exact([[1e12, 1e12]])
-    check_certified(Transitions(**base | moved), start=start, method=Dual(pilot=20, choices=QUICK))
+    check_certified(Transitions(**base | moved), start=start, method=Dual(radius="paper", pilot=20, choices=QUICK))
 
 
 def test_observations_that_never_change_are_legal():
     constant = {name: np.full((30, 2), 4.0) for name in ("observations", "next_observations")}
     log = Transitions(**columns(30, **constant))
-    check_certified(log, start=InitialStates.exact([[4.0, 4.0]]), method=Dual(pilot=20, choices=QUICK))
+    check_certified(log, start=InitialStates.exact([[4.0, 4.0]]), method=Dual(radius="paper", pilot=20, choices=QUICK))
 
 
 # Rejection is a result

@@ -17,15 +17,11 @@ from hypothesis.extra.numpy import arrays
 from mpmath import mpf
 
 import bondic
-from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
-from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
-from bondic.functions.lookahead import LookAhead, PolicyRule, Polynomials, SplitTree
-from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.kernels.normal_form import Layout
 from bondic.noise.bound import NoiseBound, Uniform
@@ -104,11 +100,6 @@ def numbers(*shape: int) -> st.SearchStrategy[FloatArray]:
     return arrays(np.float64, shape, elements=st.floats(-1e6, 1e6))
 
 
-def networks(outputs: int) -> st.SearchStrategy[TanhNetwork]:
-    layers = st.tuples(numbers(2, 3), numbers(3, outputs)), st.tuples(numbers(3), numbers(outputs))
-    return st.builds(TanhNetwork, numbers(2), st.just(np.ones(2)), *layers, sizes, sizes, st.just(-2.5), st.just(7.0))
-
-
 FUNCTIONS = {
     "centers": st.builds(KernelFunction, st.just(bondic.Gaussian(1.0)), st.just(LAYOUT), numbers(3, 2), numbers(3, 2)),
     "features": st.builds(FeatureFunction, st.just(bondic.Linear() + bondic.Linear()), st.just(LAYOUT), numbers(4)),
@@ -118,32 +109,6 @@ FUNCTIONS = {
         ),
         st.builds(TermExpansion, numbers(3, 2), numbers(3, 2)),
         st.builds(TermExpansion, numbers(1, 2), numbers(1, 1)),
-    ),
-    "network": st.builds(NetworkFunction, st.just(LAYOUT), networks(2)),
-    "look-ahead": st.builds(
-        LookAhead,
-        st.just(LAYOUT),
-        st.builds(
-            Polynomials,
-            numbers(2),
-            st.just(np.ones(2)),
-            st.just(np.array([[-1], [0], [1]])),
-            numbers(2, 3, 2),
-            numbers(2),
-            numbers(2),
-        ),
-        st.builds(
-            SplitTree,
-            st.just(np.array([0, -1, -1])),
-            numbers(3),
-            st.just(np.array([1, 0, 0])),
-            st.just(np.array([2, 0, 0])),
-            numbers(3, 2),
-        ),
-        networks(1),
-        st.floats(0, 1),
-        st.builds(PolicyRule, numbers(2), st.just(np.ones(2)), st.just(np.array([[-1], [0], [1]])), numbers(2, 3)),
-        st.integers(1, 9),
     ),
 }
 GAUGES = {
@@ -155,21 +120,11 @@ GAUGES = {
     "v-statistic": st.builds(VStatistic, st.sampled_from(["range", "paper"])),
 }
 provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
-origins = st.sampled_from(["stated", "chosen"])
 CLASSES = {
     "ball": st.builds(
-        bondic.Ball, leaves, sizes, st.none() | st.one_of(*FUNCTIONS.values()), st.floats(0, 1), provenances, origins
+        bondic.Ball, leaves, sizes, st.none() | st.one_of(*FUNCTIONS.values()), st.floats(0, 1), provenances
     ),
-    "box": st.builds(Box, sizes, st.none() | st.one_of(*FUNCTIONS.values()), provenances, origins),
-    "span": st.builds(
-        Span,
-        leaves,
-        st.builds(LandmarkBasis, numbers(2, 2), st.just(np.array([0, 1])), numbers(2, 2)),
-        sizes,
-        st.none() | st.one_of(*FUNCTIONS.values()),
-        provenances,
-        origins,
-    ),
+    "box": st.builds(Box, sizes, st.none() | st.one_of(*FUNCTIONS.values()), provenances),
 }
 TERMS = st.builds(
     Terms, st.floats(0, 1), st.tuples(sizes, sizes), st.booleans(), st.none() | st.integers(1, 99), st.booleans(),

@@ -1,4 +1,4 @@
-"""What the library chooses: names or numbers, the radius, the tests of Q; and that a choice is called one."""
+"""Names or numbers, the radius rule of the paper, and that a class is always stated."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.bounds.rejection import join_tests
 from bondic.bounds.robustness import robustness
-from bondic.claims import Rejection, Status, conclude
+from bondic.claims import Status, conclude
 from bondic.classes.box import Box
 from bondic.classes.value_class import constant_value
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
-from bondic.methods.setting import TEST_SHARE, make_setting
+from bondic.methods.setting import make_setting
 from bondic.tuning.radius import weakness
 from bondic.tuning.sequential_class import kind_of_states
 from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot, state_kind
@@ -172,7 +171,7 @@ def test_a_column_of_names_has_no_neighbors():
     inner = b.CallablePolicy(lambda s: mdp.target_probs(s[:, :-1]))
     column = log.observations.shape[1]
     problem = b.make_problem(wide, inner, start, gamma=0.8, reward_range=mdp.reward_range)
-    setting, _, notes = make_setting(b.Dual(choices=replace(QUICK, categorical=(column,))), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(radius=3.0, choices=replace(QUICK, categorical=(column,))), problem, 0.1)
     gaussian = setting.ball.kernel.parts[0].parts[0]
     assert gaussian.bandwidth[column] == 0.05
     assert np.all(gaussian.bandwidth[:column] > 0.1)
@@ -184,14 +183,13 @@ def test_a_column_of_names_has_no_neighbors():
 
 def test_the_radius_holds_every_value_of_the_range_and_ten_times_the_fit():
     _, problem = world_problem()
-    setting, _, notes = make_setting(b.Dual(choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
     limits = setting.range()
     half = limits.width / 2
     middle = constant_value(setting.ball.center)
     assert middle == pytest.approx((limits.low + limits.high) / 2)
     assert setting.ball.radius >= half
     assert "every constant value" in notes["Q"]
-    assert setting.ball.origin == "chosen"
 
 
 def one_step(rows=200, actions=3, seed=0, reward=None, taken=None, dimension=4):
@@ -207,14 +205,14 @@ def one_step(rows=200, actions=3, seed=0, reward=None, taken=None, dimension=4):
 def test_one_step_logs_are_measured_on_their_rows():
     """Scales, bandwidth and radius come from logged states: nothing is thrown away, and no floor is called tuned."""
     problem = one_step()
-    setting, _, notes = make_setting(b.Dual(choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
     assert setting.instruments.provenance.rows == (0, 40)
     bandwidth = setting.ball.kernel.parts[0].parts[0].bandwidth
     assert np.all((bandwidth > 30.0) & (bandwidth < 200.0))  # spreads of 30, median distance about 2.6 of them
     assert setting.problem.rows.stop == 200
     assert "times the norm" in notes["Q"]
     sampled = replace_starts(problem)
-    assert make_setting(b.Dual(choices=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
+    assert make_setting(b.Dual(radius="paper", choices=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
 
 
 def replace_starts(problem):
@@ -235,14 +233,14 @@ def replace_starts(problem):
 )
 def test_rows_that_cannot_tell_get_a_wide_class(made, why):
     problem = one_step(**made)
-    setting, _, notes = make_setting(b.Dual(choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
     if "say too little" in notes["Q"]:
         assert why in notes["Q"]
         assert setting.ball.radius >= 10 * 0.5
     else:  # 40 rows: no pilot, all rows are looked at and suffice
         assert len(problem) == 40
         assert weakness(problem.select(0, 10)).startswith("only 10 rows")
-    result = b.estimate_interval(problem, method=b.Dual(choices=QUICK))
+    result = b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK))
     assert result.status is not Status.INTERVAL or result.high - result.low > 0.5
 
 
@@ -253,8 +251,8 @@ def test_constant_columns_do_no_harm():
     more = b.Transitions(wide, log.actions, log.rewards, wide, log.terminations)
     policy = b.CallablePolicy(lambda s: np.eye(3)[(s[:, 0] > 100.0).astype(int)])
     other = b.make_problem(more, policy, b.InitialStates.exact(wide[:50]), gamma=0.0, reward_range=(0.0, 1.0))
-    plain, _, _ = make_setting(b.Dual(choices=QUICK), problem, 0.1)
-    found, _, _ = make_setting(b.Dual(choices=QUICK), other, 0.1)
+    plain, _, _ = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
+    found, _, _ = make_setting(b.Dual(radius="paper", choices=QUICK), other, 0.1)
     one, two = (setting.ball.kernel.parts[0].parts[0].bandwidth for setting in (plain, found))
     np.testing.assert_allclose(two[:4], one, rtol=1e-12)
 
@@ -266,120 +264,45 @@ def test_ball_and_radius_together_are_refused():
         b.estimate_interval(problem, method=b.Dual(ball=ball, radius=5.0))
 
 
-# ------------------------------------------------------------------------------------------------ the tests of Q
-
-
-def coded(rows, seed=0, count=12):
-    """A chain whose states carry shuffled numbers: a smooth function of the position is rough in the number."""
-    rng = np.random.default_rng(seed)
-    code = rng.permutation(count)
-    position = rng.integers(0, count, rows)
-    actions = rng.integers(0, 2, rows)
-    following = np.clip(position + 2 * actions - 1, 0, count - 1)
-    rewards = (position / (count - 1.0)) ** 2
-    log = b.Transitions(
-        code[position][:, None].astype(float), actions, rewards, code[following][:, None].astype(float),
-        np.zeros(rows, dtype=bool),
-    )  # fmt: skip
-    policy = b.CallablePolicy(lambda s: np.tile([0.0, 1.0], (len(s), 1)))
-    start = b.InitialStates.exact([[float(code[0])]])
-    return b.make_problem(log, policy, start, gamma=0.5, reward_range=(0.0, 1.0), may_terminate=False)
-
-
-def test_a_class_that_single_pairs_refute_is_refuted():
-    """Coded states taken for numbers, with a Q far too smooth: W does not see it, the table does."""
-    problem = coded(20_000)
-    smooth = b.Gaussian(30.0, on="state") * b.Dirac() + b.Constant(1.0)
-    ball = b.Ball(smooth, 3.0, origin="chosen")
-    blind = b.Instruments(b.Constant(1.0))
-    method = b.Dual(ball=ball, choices=replace(QUICK, categorical=False))
-    found = b.estimate_interval(problem, method=method)
-    assert found.status is Status.REJECTED
-    assert found.rejection.p_value < 0.1 * TEST_SHARE
-    assert any("tests of Q" in name for name in found.choices)
-    assert b.verify(found.certificate, problem.log).status == "REJECTED"
-    unseen = b.estimate_interval(problem, method=replace(method, instruments=blind, tests=False))
-    assert unseen.status is not Status.REJECTED
-
-
-def test_honest_classes_are_hardly_ever_rejected():
-    for seed in range(5):
-        _, problem = world_problem(seed=seed)
-        assert b.estimate_interval(problem, method=b.Dual(choices=QUICK)).status is not Status.REJECTED
-
-
-def test_tests_are_paid_from_alpha_and_only_for_a_chosen_class():
+def test_alpha_is_for_the_noise_alone():
     _, problem = world_problem()
-    setting, budget, _ = make_setting(b.Dual(choices=QUICK), problem, 0.1)
-    assert budget["tests"] == pytest.approx(0.01, rel=1e-9)
-    assert sum(test.probability for test in setting.tests) <= budget["tests"] * (1 + 1e-12)
-    assert sum(budget.parts.values()) <= 0.1
-    stated = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
-    for method in (b.Dual(ball=stated, choices=QUICK), b.Dual(choices=QUICK, tests=False)):
-        plain, whole, _ = make_setting(method, problem, 0.1)
-        assert plain.tests == ()
-        assert whole.parts == {"noise": 0.1}
+    for method in (b.Dual(radius="paper"), b.Dual(radius=3.0), b.Dual(ball=b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0))):
+        assert make_setting(replace(method, choices=QUICK), problem, 0.1)[1].parts == {"noise": 0.1}
 
 
-def by_the_hour(seed, rows=3000):
-    """One-step rows over 30 days; which action is right changes with the hour, far finer than any bandwidth here."""
-    rng = np.random.default_rng(seed)
-    days = np.sort(rng.uniform(0.0, 30.0, rows))
-    states = np.column_stack([days, rng.normal(size=(rows, 2))])
-    actions, right = rng.integers(0, 2, rows), (days % 1.0 > 0.5).astype(int)
-    rewards = (rng.random(rows) < np.where(actions == right, 0.8, 0.2)).astype(float)
-    log = b.Transitions(states, actions, rewards, states, np.ones(rows, dtype=bool))
-    return log, b.InitialStates.exact(states[:300])
-
-
-def asked(log, start, rule):
-    policy = b.CallablePolicy(lambda s: np.eye(2)[rule(s).astype(int)])
-    return b.make_problem(log, policy, start, gamma=0.0, reward_range=(0.0, 1.0))
-
-
-def test_a_policy_finer_than_the_class_gives_the_class_up():
-    """The value is 0.8; every smooth q says 0.5. The rows that agree with the policy tell."""
-    for seed in range(2):
-        log, start = by_the_hour(seed)
-        fine = b.estimate_interval(asked(log, start, lambda s: s[:, 0] % 1.0 > 0.5), method=b.Dual(choices=QUICK))
-        assert fine.low <= 0.8 <= fine.high
-        assert "along the policy" in fine.choices["Q"]
-        assert {item.name: item.state for item in fine.assumptions}["values"] == "checked"
-        assert fine.budget.parts.keys() == {"noise", "tests"}  # alpha was divided before the certified rows were seen
-        b.verify(fine.certificate, log)
-        coarse = b.estimate_interval(asked(log, start, lambda s: s[:, 1] > 0.0), method=b.Dual(choices=QUICK))
-        assert coarse.chosen  # this one acts on what the class can follow
-        assert coarse.low <= 0.5 <= coarse.high
-
-
-def test_joined_tests_reject_if_any_does():
+def test_numbers_without_a_statement_are_refused_with_the_way_out():
+    """No method chooses a class; a table needs none."""
     _, problem = world_problem()
-    setting, _, _ = make_setting(b.Dual(choices=QUICK), problem, 0.1)
-    quiet = Rejection(False, 0.8, 0.0, 0.5, 0.0)
-    loud = Rejection(True, 1e-7, 2.0, 0.4, 3.0)
-    tests = [quiet] * (len(setting.tests) - 1) + [loud]
-    joined = join_tests(setting, quiet, tests)
-    assert joined.rejected
-    total = setting.noise_probability + sum(test.probability for test in setting.tests)
-    assert joined.p_value == pytest.approx(1e-7 * total / setting.tests[-1].probability)
-    assert joined.minimal_radius == 3.0
-    assert join_tests(setting, quiet, [quiet] * len(setting.tests)).p_value == pytest.approx(
-        0.8 * total / setting.noise_probability
-    )
-    assert join_tests(replace(setting, tests=()), quiet, []) == quiet
+    for method in (b.Dual(choices=QUICK), b.Sequential(choices=QUICK)):
+        with pytest.raises(
+            InvalidInput, match=r"states are numbers: .* radius= \(--radius\) or ball=, or radius='paper'"
+        ):
+            b.estimate_interval(problem, method=method)
+        with pytest.raises(InvalidInput, match="'papers'; a number is needed, or 'paper'"):
+            b.estimate_interval(problem, method=replace(method, radius="papers"))
 
 
 # -------------------------------------------------------------------------------------------- what is called what
 
 
-def test_a_chosen_class_is_called_a_choice_and_a_stated_one_a_statement():
+def test_every_class_is_stated_and_the_rule_of_the_paper_by_its_name():
     _, problem = world_problem()
-    stated = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 30.0)
-    states = {}
-    for name, method in {"chosen": b.Dual(choices=QUICK), "stated": b.Dual(ball=stated, choices=QUICK)}.items():
-        result = b.estimate_interval(problem, method=method)
-        states[name] = {item.name: item.state for item in result.assumptions}["values"]
-    assert states == {"chosen": "chosen", "stated": "stated"}
+    ball = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 30.0)
+    words = {
+        "radius": "radius as you state it",
+        "paper": "stated by you: the radius rule of the paper",
+        "ball": "fixed beforehand",
+    }
+    given = {"radius": {"radius": 30.0}, "paper": {"radius": "paper"}, "ball": {"ball": ball}}
+    for name, options in given.items():
+        for method in (b.Dual(choices=QUICK, **options), b.Sequential(choices=QUICK, **options)):
+            result = b.estimate_interval(problem, method=method)
+            (values,) = (item for item in result.assumptions if item.name == "values")
+            assert values.state == "stated"
+            assert words[name] in values.text
+            assert repr(result.proof.ball.kernel) in values.text  # the kernel is said plainly
+            assert result.guarantee == "finite-sample"
+            assert b.verify(result.certificate, problem.log).guarantee == "finite-sample"
     _, log, policy, initial = tabular(3000)
     table = b.evaluate_policy(log, policy, gamma=0.5, reward_range=(-1.0, 1.0), initial=initial)
     assert {item.name: item.state for item in table.assumptions}["values"] == "checked"
@@ -400,14 +323,14 @@ def test_an_end_without_weights_is_no_interval():
 def test_the_point_estimate_is_left_where_it_is():
     """With a Q far from the truth the fit leaves the interval, and stays there."""
     _, problem = world_problem(rows=20_000, gamma=0.3)
-    result = b.estimate_interval(problem, method=b.Dual(choices=QUICK))
+    result = b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK))
     assert result.estimate == result.search.estimate()
     assert "least-squares" in result.choices["estimate"]
 
 
 def test_robustness_is_what_the_ends_do_at_larger_radii():
     _, problem = world_problem(rows=20_000, gamma=0.3)
-    method = b.Dual(choices=QUICK)
+    method = b.Dual(radius="paper", choices=QUICK)
     result = b.estimate_interval(problem, method=method)
     assert result.status is Status.INTERVAL
     found = result.robustness

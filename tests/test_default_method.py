@@ -7,7 +7,6 @@ import pytest
 
 import bondic as b
 from bondic.claims import Status
-from bondic.classes.span import Span
 from bondic.classes.value_class import constant_function
 from bondic.errors import InvalidInput
 from bondic.proofs.dual import DualProof
@@ -88,14 +87,17 @@ def test_a_box_for_actions_that_are_numbers_is_for_the_dual_method():
     assert "no table" in why
 
 
+STATED = b.Default(radius=2.0)
+
+
 def test_the_decision_sees_no_certified_row():
     """Rows after the pilot may hold anything: the choice and its words stay."""
     problem = numbers(1500)
     rewards = problem.log.rewards.copy()
     rewards[200:] = 0.0
     other = numbers(1500, rewards=rewards)
-    assert b.Default().choose(problem)[1] == b.Default().choose(other)[1]
-    first, second = b.estimate_interval(problem), b.estimate_interval(other)
+    assert STATED.choose(problem)[1] == STATED.choose(other)[1]
+    first, second = b.estimate_interval(problem, method=STATED), b.estimate_interval(other, method=STATED)
     assert first.choices == second.choices
 
 
@@ -107,7 +109,7 @@ def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
         (1_000_000, None, "GB"),
     ):
         monkeypatch.setattr("bondic.methods.default.MOST_BYTES", most)
-        chosen, why = b.Default().choose(problem)
+        chosen, why = STATED.choose(problem)
         assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
         assert isinstance(chosen, b.Sequential) == (rank is not None)
         assert words in why
@@ -124,25 +126,56 @@ def test_a_streamed_log_is_held_within_its_budget():
         stream = b.stream_log({name: getattr(log, name) for name in names}, memory=memory)
         start = b.InitialStates.exact([[0.0]])
         problem = b.make_problem(stream, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0.0, 1.0))
-        chosen, why = b.Default().choose(problem)
+        chosen, why = STATED.choose(problem)
         assert isinstance(chosen, kind), why
 
 
-def test_states_that_are_numbers_need_a_pilot_that_promises_something(monkeypatch):
+def test_numbers_without_a_statement_are_answered_with_the_value_range_at_once(monkeypatch):
+    """Nothing is fitted, nothing is searched, and one sentence says why."""
+    for name in ("paper_ball", "default_value_kernel"):
+        monkeypatch.setattr(f"bondic.tuning.sequential_class.{name}", lambda *_: pytest.fail("nothing is fitted"))
+        monkeypatch.setattr(f"bondic.methods.setting.{name}", lambda *_: pytest.fail("nothing is fitted"))
+    problem = numbers(1500)
+    for rows, method in ((1500, b.Default()), (150, b.Default()), (3, b.Default()), (1500, b.Default(gauge="half")),
+                         (1500, b.Default(pilot=0)), (1500, b.Default(no_rows=True))):  # fmt: skip
+        asked = problem.select(0, rows)
+        found = b.estimate_interval(asked, method=method)
+        assert found.status is Status.TRIVIAL
+        assert tuple(found.interval) == (found.value_range.low, found.value_range.high)
+        assert found.rows == (0, rows)
+        assert found.guarantee == "finite-sample"
+        for words in (found.choices["method"], found.choices["nothing is said"]):
+            assert "states are numbers: without a statement on how values vary nothing can be proved" in words
+            assert "from rows that never repeat; state radius= (--radius) or ball=" in words
+        assert "states are numbers" in found.choices["states"]
+        assert b.verify(found.certificate, asked.log, asked.policy).status == "TRIVIAL"
+        assert "state radius=" in " ".join(step.text for step in found.next_steps())
+
+
+def test_a_continuous_action_is_no_table_either():
+    rng = np.random.default_rng(0)
+    states, never = rng.integers(0, 3, (400, 1)).astype(float), np.zeros(400, dtype=bool)
+    log = b.Transitions(states, rng.normal(size=(400, 1)), rng.random(400), np.roll(states, 1, axis=0), never)
+    policy = b.GaussianPolicy(lambda s: np.zeros((len(s), 1)), 1.0)
+    found = b.evaluate_policy(log, policy, gamma=0.5, reward_range=(0, 1), initial=b.InitialStates.exact([[0.0]]))
+    assert "actions are numbers: without a statement" in found.choices["nothing is said"]
+
+
+def test_a_stated_class_needs_a_pilot_that_promises_something(monkeypatch):
     """A pilot that says nothing leaves the value range at once, with the reason; tables are not asked."""
     dull = numbers(1500, gamma=0.99)
     monkeypatch.setattr(b.Dual, "run", lambda *_: pytest.fail("a refused question is not searched"))
-    found = b.estimate_interval(dull)
+    stated = b.Default(radius=200.0)
+    found = b.estimate_interval(dull, method=stated)
     assert found.status is Status.TRIVIAL
     assert tuple(found.interval) == (found.value_range.low, found.value_range.high)
     assert found.seconds.get("plan") is None
     for words in (found.choices["method"], found.choices["nothing is said"]):
         assert "the first 200 rows promise no more than the value range" in words
-    assert "states are numbers" in found.choices["states"]
     assert found.choices["other methods"] == "none"
     assert b.verify(found.certificate, dull.log, dull.policy).status == "TRIVIAL"
-    assert b.Default(pilot=100).choose(dull)[1].startswith("none, as the first 100 rows")
-    assert b.Default().choose(numbers(1500))[1].startswith("sequential")
+    assert replace(stated, pilot=100).choose(dull)[1].startswith("none, as the first 100 rows")
+    assert STATED.choose(numbers(1500))[1].startswith("sequential")
     table = b.make_problem(LOG, POLICY, INITIAL, gamma=0.99, reward_range=MDP.reward_range)
     assert b.Default().choose(table)[1].startswith("sequential")
 
@@ -150,7 +183,7 @@ def test_states_that_are_numbers_need_a_pilot_that_promises_something(monkeypatc
 def test_no_method_is_recommended_that_promises_nothing():
     """Neither the one that was refused, nor one that is predicted to give the whole range."""
     dull = numbers(1500, gamma=0.99)
-    for method in (None, b.Dual()):
+    for method in (None, b.Dual(radius="paper")):
         steps = b.estimate_interval(dull, method=method).next_steps()
         assert steps
         assert not any("sequential" in step.text and "--method" in step.text for step in steps)
@@ -160,20 +193,11 @@ def test_no_method_is_recommended_that_promises_nothing():
 def test_rows_that_fit_nowhere_are_not_searched_in_vain(monkeypatch):
     """More rows than memory, fewer than the dual method needs for its discount."""
     monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 1_000_000)
-    assert isinstance(b.Default().choose(numbers(1500))[0], b.Dual)
-    method, why = b.Default().choose(numbers(1500, gamma=0.99))
+    assert isinstance(STATED.choose(numbers(1500))[0], b.Dual)
+    method, why = STATED.choose(numbers(1500, gamma=0.99))
     assert isinstance(method, b.Sequential)
     assert why.startswith("none, as 1500 rows are too many")
     assert "59900" in why or "5.99e+04" in why
-
-
-def test_a_span_is_for_the_sequential_method_alone():
-    found = b.estimate_interval(numbers(400), method=b.Sequential(radius=3.0))
-    basis, kernel = found.proof.plan.basis, found.proof.ball.kernel
-    span = Span(kernel, basis, 3.0)
-    assert isinstance(b.Default(ball=span).choose(numbers(400))[0], b.Sequential)
-    with pytest.raises(b.InvalidInput, match="for the sequential method alone"):
-        b.Default(ball=span, gauge="half").choose(numbers(400))
 
 
 def test_a_statement_on_the_states_reaches_the_default():
@@ -185,80 +209,15 @@ def test_a_statement_on_the_states_reaches_the_default():
     assert line.choices["states"] == "states are numbers, as you stated"
 
 
-# --- a class that the log contradicts along the policy ---------------------------------------------------------------
-
-
-class Fine:
-    """Acts on a pattern that is far finer than the distances between states."""
-
-    n_actions = 2
-
-    def action_probs(self, states):
-        chosen = np.sin(states[:, 0] * 2000) > 0
-        return np.column_stack([~chosen, chosen]).astype(float)
-
-
-@pytest.mark.parametrize("side", ["both", "lower"])
-def test_a_chosen_class_that_the_policy_contradicts_leaves_the_value_range(side):
-    problem = numbers(3000)
-    log = problem.log
-    right = Fine().action_probs(log.observations)[np.arange(len(log)), log.actions]
-    problem = numbers(3000, policy=Fine(), rewards=right)
-    result = b.estimate_interval(problem, method=b.Default(side=side))
-    assert result.method == "sequential"
-    assert result.status is Status.TRIVIAL
-    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    assert "the class was given up: the log contradicts it along the policy" in result.choices["Q"]
-    assert not result.chosen
-    assert b.verify(result.certificate, problem.log, Fine()).status == "TRIVIAL"
-    stated = b.estimate_interval(problem, method=b.Sequential(radius=2.0))  # whoever names a radius vouches for it
-    assert isinstance(stated.proof, SequentialProof)
-
-
-# --- larger radii ---------------------------------------------------------------------------------------------------
-
-
-def test_larger_radii_contain_smaller_ones_and_twice_is_the_method_with_twice_the_radius():
-    problem = numbers(1500)
-    result = b.estimate_interval(problem)
-    found = b.larger_radii(result, problem)
-    assert list(found) == [2.0, 5.0]
-    assert result.length < found[2.0].length < found[5.0].length
-    ball = result.proof.ball
-    again = b.estimate_interval(
-        problem, method=b.Sequential(ball=ball.with_radius(2 * ball.radius), pilot=result.rows[0])
-    )
-    assert found[2.0] == again.interval
-
-
-def test_larger_radii_of_a_dual_interval_are_read_off_its_curve():
-    problem = numbers(400)
-    result = b.estimate_interval(problem, method=b.Dual(radius=3.0, choices=b.Choices(pairs=24)))
-    found = b.larger_radii(result, problem, multiples=(1.0, 4.0))
-    assert found[1.0].low >= result.low - 1e-9
-    curve = b.result_frontier(result, problem)
-    assert (found[4.0].low, found[4.0].high) == curve.interval(12.0)
-
-
-def test_what_has_no_radius_says_so():
-    result = b.estimate_interval(question())
-    with pytest.raises(b.InvalidInput, match="no radius to vary"):
-        b.larger_radii(result, question())
-    with pytest.raises(b.InvalidInput, match="larger_radii"):
-        b.result_frontier(result, question())
-    with pytest.raises(b.InvalidInput, match="another log"):
-        b.larger_radii(b.estimate_interval(numbers(400)), numbers(400, seed=1))
-
-
 # --- certificates without rows ----------------------------------------------------------------------------------------
 
 
 def test_landmarks_of_a_plan_are_rows():
     problem = numbers(400)
-    result = b.estimate_interval(problem)
+    result = b.estimate_interval(problem, method=STATED)
     with pytest.raises(b.InvalidInput, match="the certificate would show rows"):
         result.without_rows(problem)
-    private = b.estimate_interval(problem, method=b.Default(no_rows=True))
+    private = b.estimate_interval(problem, method=replace(STATED, no_rows=True))
     assert private.method == "dual"
     assert "single rows are to be kept out" in private.choices["method"]
     private.without_rows(problem)

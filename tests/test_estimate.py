@@ -96,7 +96,7 @@ def test_the_ends_are_the_sums_of_their_terms(plain):
 @pytest.mark.parametrize(("initial", "default"), [(None, False), (sampled_starts, False), (None, True)])
 def test_smaller_alpha_contains_larger(initial, default):
     world = Table(1, initial=initial, rows=400)
-    method = b.Dual(choices=QUICK) if default else world.method()
+    method = b.Dual(radius="paper", choices=QUICK) if default else world.method()
     levels = (0.5, 0.1, 0.01) if default else (0.5, 0.2, 0.1, 0.01, 1e-12)
     results = [checked(world.problem, world.log, method, alpha=alpha) for alpha in levels]
     for inner, outer in pairwise(results):
@@ -376,7 +376,7 @@ def test_gamma_one_with_default_choices():
     rng = np.random.default_rng(5)
     mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=1.0)
     log = builders.as_log(mdp.rollout(100, 4, rng))
-    found = checked(builders.tabular_problem(mdp, log, horizon=4), log, b.Dual(choices=QUICK))
+    found = checked(builders.tabular_problem(mdp, log, horizon=4), log, b.Dual(radius="paper", choices=QUICK))
     assert found.low <= mdp.finite_value(4) <= found.high
     assert found.value_range.high == pytest.approx(4.0)
 
@@ -472,7 +472,7 @@ def test_continuous_actions_end_to_end(rng):
 def test_continuous_actions_with_default_choices(rng):
     wave = Wave()
     log = wave.log(rng, 300)
-    found = checked(wave.problem(log, draws=2), log, b.Dual(choices=QUICK), policy=wave.policy)
+    found = checked(wave.problem(log, draws=2), log, b.Dual(radius="paper", choices=QUICK), policy=wave.policy)
     assert found.low <= wave.value <= found.high
     assert "on='point'" in found.choices["W"]
     assert "on='point'" in found.choices["Q"]
@@ -482,8 +482,8 @@ def test_a_deterministic_policy_draws_nothing(rng):
     wave = Wave()
     log = wave.log(rng, 200)
     policy = b.DeterministicPolicy(wave.mean)
-    found = checked(wave.problem(log, policy), log, b.Dual(choices=QUICK), policy=policy)
-    assert set(found.budget.parts) == {"noise", "tests"}  # no share for initial actions
+    found = checked(wave.problem(log, policy), log, b.Dual(radius="paper", choices=QUICK), policy=policy)
+    assert set(found.budget.parts) == {"noise"}  # no share for initial actions
     assert math.fsum(found.budget.parts.values()) == pytest.approx(0.1)
     assert found.upper["initial distribution"].mid == 0
 

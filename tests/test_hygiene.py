@@ -133,7 +133,7 @@ def test_a_process_that_goes_on_is_warned_about_and_can_be_accepted():
         warnings.simplefilter("error")
         stated = bondic.make_problem(log, bondic.UniformPolicy(2), start, **TERMS, accept=["resets"])
     assert stated.doubts == ()
-    result = bondic.estimate_interval(stated, method=bondic.Dual(pilot=40))
+    result = bondic.estimate_interval(stated, method=bondic.Dual(radius="paper", pilot=40))
     (said,) = [item for item in result.assumptions if item.name == "log"]
     assert said.state == "stated"
     assert "the process went on" in said.text

@@ -145,7 +145,6 @@ def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatc
     monkeypatch.setattr(shared, "_AT_A_TIME", 2)
     parts = found.together(*arguments)[1].squares(np.ones(3))
     assert whole <= parts <= np.sum(there.perp**2) * (1 + 1e-6) + 1e-6
-    assert coordinates(bondic.Ball(kernel, 3.0, origin="chosen"), basis, LAYOUT).together(*arguments) is None
 
 
 @pytest.mark.parametrize("near", [1.0, 1e-4])

@@ -26,7 +26,8 @@ def length_of(items):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [("numbers", {}), ("names", {"coordinates": True}), ("names", {"coordinates": False})]
+    ("kind", "options"),
+    [("numbers", {"radius": "paper"}), ("names", {"coordinates": True}), ("names", {"coordinates": False})],
 )
 def test_sequential_plans_state_their_length_and_certificates_keep_it(kind, options):
     texts = []
@@ -57,10 +58,10 @@ def test_what_was_planned_cannot_be_changed_beside_the_assumption():
 
 def test_the_dual_bound_states_it_where_its_noise_bound_needs_it():
     """Fixed lambda and the self-normalized bound hold at stopping times, and say so themselves."""
-    _, half = ask("numbers", bondic.Dual, choices=FEW)
+    _, half = ask("numbers", bondic.Dual, radius="paper", choices=FEW)
     assert "600, was fixed beforehand" in length_of(half.assumptions)
     for options in ({"planned_rows": 600}, {"planned_rows": 600, "gauge": "self-normalized"}):
-        _, other = ask("numbers", bondic.Dual, choices=FEW, **options)
+        _, other = ask("numbers", bondic.Dual, radius="paper", choices=FEW, **options)
         assert length_of(other.assumptions) == ""
         assert "stopping time" in next(item.text for item in other.assumptions if item.name == "noise")
 

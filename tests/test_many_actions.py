@@ -19,9 +19,6 @@ from bondic.search.actions import Cap, action_groups, grouped, shared_columns, s
 from bondic.search.basis import capped_basis, make_basis
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
-from bondic.tuning import along_policy
-from bondic.tuning.around_centers import centers_apply
-from bondic.tuning.coverage import unseen_actions
 from bondic.tuning.long_logs import affordable, expected_points
 from builders import setting_of
 
@@ -165,14 +162,6 @@ def test_what_a_capped_search_proposes_is_certified_and_its_primal_feasible(acti
     assert claim.bound < nothing.bound
 
 
-def test_the_look_along_the_policy_counts_what_its_landmarks_miss():
-    """With 34 actions few landmarks are left for each: what they miss of the norm must not speak against Q."""
-    problem = question(2000, 34, 5)
-    ball = Ball(Gaussian(3.0, on="state") * Dirac(on="action") + Constant(1.0), 6.0)
-    assert along_policy.refuted(problem, ball) == ""
-    assert along_policy.contradiction(problem, ball.with_radius(1e-9)) >= along_policy.contradiction(problem, ball)
-
-
 def test_initial_states_are_asked_about_in_pieces(monkeypatch):
     policy, states = Softmax(6, 2), np.random.default_rng(0).normal(size=(250, 2))
     asked = []
@@ -249,22 +238,11 @@ def walk(rows, actions):
     )
 
 
-def test_no_center_is_fitted_for_a_policy_whose_actions_the_pilot_hardly_knows():
-    """The radius would hold the value range whatever is fitted, and a network with an output per action takes its time."""
-    many, few = walk(600, 300), walk(600, 3)
-    counts = np.bincount(many.log.actions, minlength=300)
-    rare = sum(many.initial.weights[:, action].sum() for action in range(300) if counts[action] <= 3)
-    assert unseen_actions(many) == pytest.approx(rare / 600)
-    assert not centers_apply(many)
-    assert unseen_actions(few) == 0.0
-    assert centers_apply(few)
-
-
 def test_the_groups_are_told():
     assert sharing(34, Cap(1000, 20)) == ""
     log, policy, _ = clicks(400, 60)
     result = bondic.evaluate_policy(
-        log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",), method=bondic.Dual()
+        log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",), method=bondic.Dual(radius="paper")
     )
     assert (
         "60 actions share the coordinates of 50 groups, which may cost length but not validity" in result.choices["Q"]
@@ -288,4 +266,5 @@ def test_a_forecast_grows_with_rows_and_actions_as_sums_over_pairs_do():
     at = [forecast(few, ball, planned=rows).sums for rows in (100_000, 1_000_000)]
     assert at[1] == pytest.approx(100 * at[0], rel=0.01)
     assert forecast(many, ball, planned=100_000).sums > 4 * at[0]
-    assert forecast(few, planned=1_000_000).sums < 0.01 * at[1]  # the default takes the series
+    assert forecast(few, planned=1_000_000, radius=1.0).sums < 0.01 * at[1]  # a stated radius takes the series
+    assert forecast(few, planned=1_000_000).sums == 0.0  # nothing is stated, nothing is summed

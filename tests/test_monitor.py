@@ -17,7 +17,7 @@ from bondic.bounds.plan import columns
 from bondic.claims import Status
 from bondic.cli import main as cli
 from bondic.errors import InvalidInput, PolicyError
-from bondic.methods import monitor_files, sequential
+from bondic.methods import monitor_files
 from bondic.methods.sequential import Sequential
 from bondic.rows.growing import GrowingRows, Statements
 from bondic.terms import make_terms
@@ -149,23 +149,14 @@ def test_confidence_that_is_taken_for_alpha_is_doubted():
     assert [sum("alpha is 0.95" in text for text in result.warnings) for result in results] == [1, 1, 1]
 
 
-def test_a_chosen_class_is_given_up_for_good(tmp_path, monkeypatch):
-    """Whatever was said before rests on the same Q: it goes with it, and does not come back."""
+def test_numbers_without_a_statement_are_refused():
     log, asked, _ = smooth()
-    monitor = new_monitor(asked, Sequential(choices=bondic.Choices(radius_factor=0.5, categorical=False)))
-    monitor.update(part(log, slice(500)))
-    assert monitor.status is Status.INTERVAL
-    with monkeypatch.context() as patch:
-        patch.setattr(sequential, "refuted", lambda *_: "it is too smooth")
-        result = monitor.update(part(log, slice(500, 600)))
-    assert "it is too smooth" in result.choices["Q"]
-    assert monitor.status is Status.TRIVIAL
-    monitor.save(tmp_path / "folder")
-    for watching in (monitor, bondic.SequentialMonitor.load(tmp_path / "folder", asked["policy"])):
-        later = watching.update(part(log, slice(600, 700)))
-        assert watching.status is Status.TRIVIAL
-        assert "at update 2" in later.choices["Q"]
-        bondic.verify(later.certificate, watching.log, asked["policy"])
+    monitor = new_monitor(asked, Sequential(choices=bondic.Choices(categorical=False)))
+    with pytest.raises(
+        bondic.InvalidInput, match=r"states are numbers: without a statement .* radius= \(--radius\) or ball="
+    ):
+        monitor.update(part(log, slice(500)))
+    assert len(monitor) == 0
 
 
 # ------------------------------------------------------------------------------------------ predictability

@@ -165,10 +165,6 @@ def test_planned_rates_are_best_for_features_of_equal_size():
     planned = bondic.FiniteClass.planned(WAVES, LAYOUT, 20, probability=0.05, mean_square_width=9.0)
     one, waves = (math.sqrt(8 * math.log(200) / (20 * 9.0 * square)) for square in (0.5, 0.25))
     assert planned.rates == pytest.approx([one, *[waves] * 4], rel=1e-14)
-    together = bondic.FixedLambda.planned(20, probability=0.01, sup_diag=1.5, mean_square_width=9.0)
-    assert planned.for_tests().rate == pytest.approx(
-        together.rate, rel=1e-12
-    )  # log(2 p / delta) = log(2 / (delta / p))
 
 
 def test_a_sparse_omega_pays_less_than_in_the_whole_space():

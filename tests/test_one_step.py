@@ -118,7 +118,7 @@ def evaluated(log, policy, **more):
         return b.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), **more)
 
 
-@pytest.mark.parametrize("method", [b.Dual(), b.Sequential()], ids=["dual", "sequential"])
+@pytest.mark.parametrize("method", [b.Dual(radius="paper"), b.Sequential(radius="paper")], ids=["dual", "sequential"])
 def test_the_value_of_a_bandit_is_found(method):
     """The truth is known; 20 logs at alpha = 0.1: more than 6 misses would happen in fewer than one of 400 valid methods."""
     policy = b.TablePolicy(TARGET)
@@ -133,7 +133,7 @@ def test_the_value_of_a_bandit_is_found(method):
     assert worst.high < TRUTH
 
 
-@pytest.mark.parametrize("method", [b.Dual(), b.Sequential()], ids=["dual", "sequential"])
+@pytest.mark.parametrize("method", [b.Dual(radius="paper"), b.Sequential(radius="paper")], ids=["dual", "sequential"])
 def test_continuous_contexts_and_actions_are_evaluated_and_verified(method):
     rng = np.random.default_rng(5)
     states = rng.normal(size=(200_000, 1))

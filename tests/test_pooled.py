@@ -1,7 +1,5 @@
 """Left-overs of many rows, paid for together: sums over stretches, prices of rows, and ends of a stated and of a chosen ball."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -78,18 +76,3 @@ def test_a_share_of_other_weights():
     given = np.array([1.0, 2.0, 0.0])
     assert share_of(np.array([0.5, 1.6, 0.0]), given, 3.0) == pytest.approx(2.4)
     assert share_of(given, given, np.inf) == np.inf
-
-
-@pytest.mark.parametrize("kind", ["discrete", "continuous"])
-def test_a_stated_ball_is_shorter_than_the_same_one_chosen(kind):
-    world, rows, plan = rough(kind, 1, 200)
-    ends = []
-    for origin in ("stated", "chosen"):
-        proof = make_proof(rows, replace(world.ball(rows.layout), origin=origin), plan)
-        found = proof.evaluate(proof.evidence(rows))
-        assert not found.empty
-        ends.append({claim.end: claim.bound for claim in found.claims})
-    stated, chosen = ends
-    assert stated["lower"] >= chosen["lower"] - 1e-9
-    assert stated["upper"] <= chosen["upper"] + 1e-9
-    assert stated["upper"] - stated["lower"] < 0.999 * (chosen["upper"] - chosen["lower"])

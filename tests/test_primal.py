@@ -240,4 +240,6 @@ def test_without_the_conic_library(rng, monkeypatch):
     monkeypatch.setattr(conic, "clarabel", None)
     setting = make_setting(rng)
     with pytest.raises(MissingExtra, match=r"pip install 'bondic\[conic\]'"):
-        b.estimate_interval(setting.problem, method=b.Primal(b.Dual(instruments=setting.instruments)))
+        b.estimate_interval(
+            setting.problem, method=b.Primal(b.Dual(instruments=setting.instruments, ball=setting.ball))
+        )

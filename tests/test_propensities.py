@@ -328,7 +328,6 @@ def test_intervals_hold_the_value_and_verify(method):
     assert VALUE in result.interval
     assert result.low <= result.estimate <= result.high
     assert result.is_assumption_free
-    assert not result.is_conditional
     again = bondic.verify(result.certificate, log)
     assert (again.low, again.high) == pytest.approx((result.low, result.high), rel=1e-12)
     assert bondic.verify(result.certificate, log, ThreeStates()).status == "INTERVAL"

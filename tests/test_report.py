@@ -46,6 +46,8 @@ def ask(kind="synthetic", rows=600, **options):
         initial = bondic.InitialStates.sample(log.observations[:40])
     problem = bondic.make_problem(log, policy, initial, **terms)
     options.setdefault("choices", FEW)
+    if kind != "tabular" and "ball" not in options:
+        options.setdefault("radius", "paper")
     return log, policy, problem, bondic.estimate_interval(problem, method=bondic.Dual(**options))
 
 
@@ -135,7 +137,8 @@ def test_the_interval_is_nested_in_the_radius_and_in_alpha(world):
 
 def test_another_alpha_gives_the_interval_that_would_have_been_estimated(world):
     _, _, problem, _, frontier = world
-    other = bondic.estimate_interval(problem, alpha=0.01, method=bondic.Dual(gauge=bondic.PlugIn(0.02), choices=FEW))
+    method = bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=FEW)
+    other = bondic.estimate_interval(problem, alpha=0.01, method=method)
     low, high = frontier.interval(frontier.radius, 0.01)
     assert low == pytest.approx(other.low, abs=0.01 * other.length)
     assert high == pytest.approx(other.high, abs=0.01 * other.length)
@@ -338,7 +341,9 @@ def test_other_questions_have_pages_too(case):
         stream = bondic.stream_log(log.columns(), batch_rows=100)
         terms = {"gamma": 0.5, "reward_range": whole.terms.reward_range}
         problem = bondic.make_problem(stream, policy, whole.initial_states, **terms)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02), choices=FEW))
+        result = bondic.estimate_interval(
+            problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=FEW)
+        )
     elif case == "trivial":
         log, _, problem, result = ask("tabular", rows=40)
         assert result.status is bondic.Status.TRIVIAL
@@ -546,7 +551,7 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
     start = bondic.InitialStates.exact(np.zeros((1, 1)))
     problem = bondic.make_problem(log, bondic.UniformPolicy(1), start, gamma=0.2, reward_range=(0.0, 1.0))
     instruments = bondic.Instruments(bondic.Dirac(on="state") + 0.2 * bondic.Constant(1.0))
-    result = bondic.estimate_interval(problem, method=bondic.Dual(instruments=instruments, choices=FEW))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", instruments=instruments, choices=FEW))
     assert any(9.0 in array for array in result.certificate.arrays.values() if array.ndim == 2)
     if visits < 5:
         with pytest.raises(InvalidInput, match="1 of them are states of fewer than 5 rows"):
@@ -572,7 +577,7 @@ def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
         stream = bondic.stream_log(log.columns(), batch_rows=150)
         terms = {"gamma": 0.5, "reward_range": problem.terms.reward_range}
         problem = bondic.make_problem(stream, policy, bondic.InitialStates.from_log(log), **terms)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(choices=FEW, **options))
+        result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", choices=FEW, **options))
     bare = result.without_rows(problem)
     assert bare.hashes["certificate"] != result.hashes["certificate"]
     bondic.save_certificate(bare.certificate, tmp_path / "c")
@@ -618,7 +623,7 @@ def test_pilot_rows_are_rows_too():
     kernel = bondic.Gaussian(0.5, on="state") * bondic.Dirac(on="action")
     center = bondic.KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
     options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "choices": FEW}
-    result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02), **options))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), **options))
     assert result.rows[0] > 100
     with pytest.raises(InvalidInput, match="3 of them are states of fewer than 5 rows"):
         result.without_rows(problem)

@@ -226,7 +226,7 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     policy = bondic.CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
     start = bondic.InitialStates.exact(np.zeros((1, 2)))
     problem = bondic.make_problem(log, policy, start, gamma=0.5, reward_range=(-1, 1), initial_draws=1)
-    certificate = bondic.estimate_interval(problem, method=bondic.Dual(pilot=0)).certificate
+    certificate = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", pilot=0)).certificate
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
         bondic.verify(

@@ -413,9 +413,7 @@ def test_squares_are_those_of_the_function_with_widths():
 
 def test_rho_follows_from_the_plan_alone():
     """Not from how many rows came, nor from what stands in them."""
-    method = b.Dual(
-        gauge="self-normalized", planned_rows=1000, pilot=200, radius=5.0, tests=False, choices=b.Choices(pairs=8)
-    )
+    method = b.Dual(gauge="self-normalized", planned_rows=1000, pilot=200, radius=5.0, choices=b.Choices(pairs=8))
     found = [b.estimate_interval(question(rows)[3], method=method) for rows in (900, 1500)]
     (rho,) = {result.proof.noise.ridge for result in found}
     assert rho == pytest.approx(0.05 * 1000 * found[0].proof.instruments.kernel.sup_diag)

@@ -17,7 +17,7 @@ from builders import tabular, world_problem
 @pytest.fixture(scope="module")
 def world():
     mdp, problem = world_problem(rows=600, gamma=0.5)
-    method = Dual(gauge=bondic.PlugIn(0.02), choices=bondic.Choices(pairs=24))
+    method = Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=bondic.Choices(pairs=24))
     return mdp, problem, method, bondic.radius_sensitivity(problem, method=method)
 
 
@@ -71,7 +71,7 @@ def test_hopeless_trivial_and_bad_thresholds(world):
 
 def test_long_logs_certify_fewer_omegas_and_stay_valid(monkeypatch):
     _, problem = world_problem(tabular, 800, gamma=0.5)
-    method = Dual(choices=bondic.Choices(categorical=False))  # a ball: the half-width of a box is never varied
+    method = Dual(radius="paper")  # a ball: the half-width of a box is never varied
     usual = bondic.radius_sensitivity(problem, method=method)
     monkeypatch.setattr("bondic.methods.sensitivity._LONG", 100)
     short = bondic.radius_sensitivity(problem, method=method)

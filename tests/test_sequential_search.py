@@ -9,11 +9,12 @@ import pytest
 from scipy.optimize import minimize
 
 import bondic
-from bondic.bounds.plan import SMALL_BET, RidgeModel, columns
+from bondic.bounds.plan import columns
 from bondic.bounds.start import sampled_start
 from bondic.claims import ErrorBudget, ends_of
 from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
+from bondic.classes.ellipsoids import Ellipsoid
 from bondic.classes.landmarks import Embedding
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import normal_form
@@ -27,8 +28,8 @@ from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
 from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
 from bondic.search.sequential.past import make_history
-from bondic.search.sequential.plan import Shape, costs_of, make_plan, outset
-from bondic.search.sequential.prices import TailPrice, cheapest
+from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
+from bondic.search.sequential.prices import cheapest
 from bondic.search.sequential.starts import StartPath, known_starts
 from bondic.search.sequential.weights import Problem, propose_aim
 from bondic.sums.forms import STANDARD
@@ -217,7 +218,7 @@ def history_of(problem, ball, pilot=60, seen=20):
 
 def test_models_are_the_same_block_by_block_and_at_once():
     history = history_of(numbers_problem(numbers_log(500, 3)), bondic.Ball(KERNEL, 5.0))
-    slowly, at_once = RunningMoments(RidgeModel.blank(20)), RunningMoments(RidgeModel.blank(20))
+    slowly, at_once = RunningMoments(20), RunningMoments(20)
     for row in (60, 90, 200, 350):
         slowly.advance(history.before(row))
     at_once.advance(history.before(350))
@@ -228,10 +229,10 @@ def test_models_are_the_same_block_by_block_and_at_once():
 
 def test_misses_from_moments_are_misses_of_rows():
     rows = history_of(numbers_problem(numbers_log(300, 4)), bondic.Ball(KERNEL, 5.0)).before(200).rows
-    plain, coefficients = RidgeModel.blank(20), np.random.default_rng(0).normal(size=(21, 21))
+    coefficients = np.random.default_rng(0).normal(size=(21, 21))
     outcomes = np.column_stack([rows.targets, rows.following])
-    direct = np.sum((outcomes - regressors(rows, plain) @ coefficients) ** 2, axis=0)
-    np.testing.assert_allclose(RowMoments.none(plain).plus(rows, plain).misses(coefficients), direct, rtol=1e-10)
+    direct = np.sum((outcomes - regressors(rows) @ coefficients) ** 2, axis=0)
+    np.testing.assert_allclose(RowMoments.none(20).plus(rows).misses(coefficients), direct, rtol=1e-10)
 
 
 def test_the_model_predicts_and_its_bets_stay_within_caps():
@@ -389,71 +390,18 @@ def test_a_short_interval_where_the_dual_says_nothing():
     assert high - low <= 1.2
     assert plan.start is not None
     pilot = tuning_problem(problem, 250)
-    lengths = [
-        outset(pilot, ball.with_radius(radius)).length(5000, costs_of(budget_of(problem), ("lower", "upper")))
-        for radius in (3.0, 10.0, 100.0)
-    ]
+    costs = costs_of(budget_of(problem), ("lower", "upper"))
+    lengths = [predicted_length(pilot, ball.with_radius(radius), 5000, costs) for radius in (3.0, 10.0, 100.0)]
     assert 0.4 * (high - low) <= lengths[1] <= 2.5 * (high - low)
     assert lengths == sorted(lengths)
-
-
-def rough_problem():
-    """Steps that can be told, and a kernel with a narrow part that few landmarks cannot follow."""
-    problem = numbers_problem(numbers_log(3000, 21))
-    narrow = bondic.Gaussian(0.05, on="state") * bondic.Dirac()
-    return problem, bondic.Ball(KERNEL + 0.03 * narrow, 5.0)
-
-
-def test_proposals_know_what_landmarks_leave_over():
-    """Rows of a chosen ball pay one by one: a plan that was made as if they did not bets too much."""
-    problem, ball = rough_problem()
-    chosen, lengths = replace(ball, origin="chosen"), []
-    start, budget, shape = 300, budget_of(problem), Shape(3000, seen=60, landmarks=80)
-    for planned_for in (ball, chosen):
-        plan = make_plan(problem, tuning_problem(problem, start), planned_for, budget, ("lower", "upper"), shape)
-        certified = problem.select(problem.rows.start + start)
-        proof = SequentialProof(Asked.of(certified), budget, "both", chosen, plan)
-        ends = {claim.end: claim.bound for claim in proof.evaluate(proof.evidence(certified)).claims}
-        lengths.append(ends["upper"] - ends["lower"])
-    assert lengths[1] < 0.8 * lengths[0]
-
-
-def test_bets_are_small_where_left_overs_are_most_of_the_noise():
-    problem, ball = rough_problem()
-    wide = replace(ball, radius=40.0)
-    blocks = {origin: plan_of(problem, replace(wide, origin=origin), seen=60).blocks for origin in ("stated", "chosen")}
-    assert all(block.usual > 0 for block in blocks["stated"])
-    assert all(block.usual == 0 for block in blocks["chosen"])
-    rows = history_of(problem, ball, 300, 60).rows.cut(slice(2500, 2600))
-    far = 10 * rows.coordinates  # unlike anything before
-    width = rows.limits.high - rows.limits.low
-    found = columns(
-        blocks["chosen"][-1], problem.gamma, rows.log_rows, rows.points, rows.slots, far, rows.limits
-    ).weights
-    assert np.abs(found["upper"] * width).max() == pytest.approx(SMALL_BET)
-
-
-def test_what_is_left_over_is_nothing_at_landmarks():
-    problem, ball = rough_problem()
-    history = history_of(problem, ball)
-    rows = history.rows
-    pool = PointSlots(rows.points, rows.slots)
-    embedder = Embedder(normal_form(ball.kernel, problem.layout), pilot_basis(ball.kernel, problem.layout, pool, 20))
-    landmarks = PointSlots(embedder.basis.points, embedder.basis.slots)
-    assert embedder.left(landmarks, embedder.pairs(landmarks)).max() < 1e-6
-    left = embedder.left(pool, embedder.pairs(pool))
-    larger = Embedder(embedder.terms, extended(embedder.basis, ball.kernel, problem.layout, pool, 40))
-    assert np.all(larger.left(pool, larger.pairs(pool)) <= left + 1e-6)
-    assert np.median(left) > 0.1
-    assert np.all(rows.rough >= problem.gamma * rows.beyond)
-    assert not replace(embedder, complete=True).left(pool, embedder.pairs(pool)).any()
 
 
 def test_the_price_of_noise_is_that_of_the_worst_candidate():
     rng = np.random.default_rng(3)
     size, count = 4, 50
     turned = np.linalg.cholesky(np.eye(size) + 0.1 * np.ones((size, size)))
-    left = Forecast(turned @ turned.T, turned).around_zero(5.0)
+    shape = np.linalg.inv(turned).T
+    left = Ellipsoid(np.zeros(size), shape, 0.0, 0.5 / 5.0**2, 1.0, 5.0)
     nothing = np.zeros(count)
     deviations = Embedding(0.1 * rng.normal(size=(count, size)), nothing, nothing)
     offsets, sizes = 0.2 * rng.normal(size=count), rng.uniform(0.1, 0.8, count)
@@ -463,10 +411,6 @@ def test_the_price_of_noise_is_that_of_the_worst_candidate():
     points = points / np.linalg.norm(points, axis=1, keepdims=True) @ left.shape.T
     found = [loss(-sizes * np.abs(offsets + deviations.coordinates @ e)).sum() for e in points]
     assert max(found) <= price <= loss(-sizes * largest).sum() * (1 + 1e-12)
-    tail = TailPrice(rng.normal(size=(count, size)), sizes, sizes, offsets, deviations, largest, left)
-    direction = rng.normal(size=size)
-    assert tail(0 * direction) == pytest.approx(0.0, abs=1e-12)
-    assert 0 < tail(0.1 * direction) < tail(direction)
 
 
 def test_a_table_needs_no_class():

@@ -174,17 +174,6 @@ def test_advice_names_no_option_that_is_in_force_and_the_real_reason():
     assert "half the value range takes" not in words  # what foresaw these rows to be enough is no guide to more
 
 
-def test_a_class_that_was_given_up_is_the_reason(monkeypatch):
-    monkeypatch.setattr("bondic.methods.sequential.refuted", lambda *_: "the log contradicts it")
-    found = images(rows=900)
-    steps = found.next_steps()
-    words = " ".join(map(str, steps))
-    assert "gave it up: the log contradicts it" in words
-    assert not {"--numeric", "too short"} & set(words.split())
-    assert "too short" not in words
-    assert not [step for step in steps if step.kind in ("rows", "discount")]
-
-
 def test_states_that_were_stated_to_be_names_are_not_questioned():
     rng = np.random.default_rng(0)
     log = bondic.Transitions.one_step(rng.integers(0, 40, (300, 1)), rng.integers(0, 2, 300), rng.random(300))

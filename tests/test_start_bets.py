@@ -298,7 +298,7 @@ def test_no_start_after_the_pilot_is_no_answer():
     problem = bondic.make_problem(log, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), accept=["resets"])
     found = bondic.estimate_interval(problem, method=replace(TABLE, pilot=246))
     assert found.status is bondic.Status.TRIVIAL
-    assert "no episode begins after the pilot" in found.choices["Q"]
+    assert "no episode begins after the pilot" in found.choices["nothing is said"]
 
 
 @pytest.mark.parametrize("kind", ["log", "sample"])

@@ -563,7 +563,7 @@ def pair():
     return held, read
 
 
-METHOD = bondic.Dual(choices=bondic.Choices(pairs=24), rank=150)
+METHOD = bondic.Dual(radius="paper", choices=bondic.Choices(pairs=24), rank=150)
 
 
 @pytest.fixture(scope="module")
@@ -708,7 +708,7 @@ stream = bondic.stream_log(log, batch_rows=4000)
 problem = bondic.make_problem(
     stream, bondic.CallablePolicy(mdp.target_probs), bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs),
     gamma=mdp.gamma, reward_range=mdp.reward_range)
-bondic.estimate_interval(problem, method=bondic.Dual(choices=bondic.Choices(pairs=16), rank=60))
+bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=bondic.Choices(pairs=16), rank=60))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

@@ -442,7 +442,7 @@ class TestMethod:
             method = bondic.Sequential()
             pilot, shape = method.pilot_of(problem, method.pilot_rows(problem)), method.shape(rows)
             chosen = method.choose(pilot, problem, 0.1, shape)
-            lengths = method._predicted_lengths(problem, pilot, chosen, 0.1, shape)
+            lengths = method._predicted_lengths(problem, pilot, chosen.ball, 0.1, shape)
             assert len(lengths) == 2
             found = run(problem, method)
             assert (found.proof.plan is None) == (lengths[True] < lengths[False])

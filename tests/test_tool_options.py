@@ -221,8 +221,11 @@ def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
     assert "--weight-bandwidth" in err
     assert run(capsys, *arguments, "--no-rows", "--weight-bandwidth", "1", "--out", "b")[0] in (0, 4)
     assert tomllib.loads((place / "b" / "configuration.toml").read_text())["weight-bandwidth"] == 1.0
-    assert run(capsys, *arguments, "--value-bandwidth", "2", "--out", "c")[0] in (0, 4)
-    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "b"))
+    assert "nothing is assumed" in json.loads((place / "b" / "result.json").read_text())["choices"]["Q"]
+    for folder, bandwidth in (("c", "2"), ("d", "1")):
+        stated = ["--radius", "30", "--value-bandwidth", bandwidth, "--out", folder]
+        assert run(capsys, *arguments, *stated)[0] in (0, 4)
+    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "d"))
     assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
 
 
@@ -250,12 +253,12 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
         assert f">{sentence(found[out]['choices']['states'])}.</p>" in html.unescape(
             (place / out / "report.html").read_text()
         )
-        assert ("chosen by bondic" in said) == (out == "numbers")
+        assert ("without a statement on how values vary" in said) == (out == "numbers")
     assert "treated as names" in found["table"]["choices"]["states"]
     assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
         "table"
     }
-    assert {out for out, data in found.items() if data["chosen"]} == {"numbers"}
+    assert {out for out, data in found.items() if data["status"] == "TRIVIAL"} == {"numbers"}
     assert len({data["low"] for out, data in found.items() if out != "numbers"}) == 1
     again = ["evaluate", "log.parquet", "--quiet", "--force"]
     for out in ("named", "numbers"):
@@ -323,20 +326,19 @@ def test_text_kept_as_codes_is_names_without_being_asked(capsys):
 
 
 @pytest.mark.usefixtures("place")
-def test_compare_and_verify_tell_a_choice_from_a_statement(capsys):
+def test_compare_and_verify_name_what_was_stated(capsys):
     question = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    for option, word in ((["--numeric"], True), ([], False)):
+    for option, word in ((["--radius", "paper"], True), ([], False)):
         code, out, _ = run(capsys, "compare", *question, *option)
         assert code == 0
-        assert ("conditional" in out) == word
-        assert ("finite-sample" in out) == (not word)
+        assert "finite-sample" in out
         assert "states: " in out
         assert run(capsys, "evaluate", *question, *option, "--quiet", "--force", "--out", "res")[0] == 0
         code, out, _ = run(capsys, "verify", "res/certificate.json", "log.parquet")
         assert code == 0
         assert "rewards (stated by the certificate's maker): " in out
-        assert ("values (chosen by bondic): " in out) == word
-        assert ("conditional on what bondic chose" in out.splitlines()[0]) == word
+        assert ("values (stated by the certificate's maker): q* lies in Q" in out) == word
+        assert ("stated by you: the radius rule of the paper" in out) == word
         assert ("values (checked): Nothing is assumed" in out) == (not word)
 
 
@@ -352,7 +354,8 @@ ASKED = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "start
         ((), "sequential"),
         (("--method", "sequential"), "sequential"),
         (("--method", "dual"), "dual"),
-        (("--gauge", "finite", "--numeric"), "dual"),
+        (("--gauge", "finite", "--radius", "paper"), "dual"),
+        (("--radius", "paper"), "sequential"),
         (("--misspecification", "0.1"), "dual"),
         (("--weight-bandwidth", "1"), "dual"),
         (("--planned-rows", "900", "--pilot", "100", "--side", "lower"), "sequential"),
@@ -390,16 +393,3 @@ def test_compare_names_the_method_that_was_taken(capsys):
     assert "--gauge is an option of the dual method" in out
     everything = ["compare", *ASKED, "--method", "all", "--with", "tis.steps=5", "--json"]
     assert [line["method"] for line in json.loads(run(capsys, *everything)[1])][:2] == ["sequential", "dual"]
-
-
-def test_larger_radii_stand_on_terminal_and_page(place, capsys):
-    words = ["--numeric", "--radius", "50", "--larger-radii", "--out", "wide"]
-    code, _, err = run(capsys, "evaluate", *ASKED, *words)
-    assert code in (0, 4), err
-    assert "with 2 times the radius: [" in err
-    page = (place / "wide" / "report.html").read_text()
-    assert 'id="rougher"' in page
-    assert 'id="what-if"' not in page
-    code, _, err = run(capsys, "evaluate", *ASKED, "--larger-radii", "--out", "table")
-    assert code == 2
-    assert "no radius to vary" in err

@@ -169,7 +169,7 @@ def test_actions_by_their_names_need_no_order(plain):
 def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
     log = Transitions(**COLUMNS | {"actions": RNG.random(300)})
     sampler = bondic.CallableSampler(lambda s, _: 0.25 + 0 * s, deterministic=True)
-    few = {"method": bondic.Dual(choices=bondic.Choices(categorical=False))}
+    few = {"method": bondic.Dual(radius="paper")}
     wanted = ask(log, sampler, **few)
     for policy in (lambda s: np.full(len(s), 0.25), lambda s: 0.25 + 0 * s, 0.25):
         found = ask(log, policy, **few)

@@ -76,8 +76,6 @@ _HOMES = {
     "Frontier": "bondic.methods.frontier",
     "radius_sensitivity": "bondic.methods.sensitivity",
     "result_frontier": "bondic.methods.sensitivity",
-    "larger_radii": "bondic.methods.larger_radii",
-    "rich_test": "bondic.methods.retest",
     "make_baseline": "bondic.baselines.registry",
     "ConicSearch": "bondic.search.conic",
     "NeuralSearch": "bondic.search.neural",

@@ -26,8 +26,6 @@ from bondic.terms import ValueRange
 
 Guarantee = Literal["finite-sample", "asymptotic", "none"]
 """What a bound promises where its assumptions hold."""
-Held = Literal["finite-sample", "conditional", "asymptotic", "none"]
-"""What an answer promises: "conditional" where a finite-sample one rests on something that the library chose."""
 State = Literal["stated", "chosen", "checked", "rejected"]
 End = Literal["lower", "upper"]
 Side = Literal["both", "lower", "upper"]
@@ -46,22 +44,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Assumption:
-    """Where it comes from: `stated` by the user, `chosen` by the library, `checked` on the data, `rejected` by them."""
+    """Where it comes from: `stated` by the user, `chosen` by a baseline, `checked` on the data, `rejected` by them."""
 
     name: str
     text: str
     state: State
-
-    @property
-    def accepted_as(self) -> str:
-        """The name under which a user accepts it where the library chose it."""
-        return "chosen-class" if self.name == "values" else f"chosen-{self.name}"
-
-
-def held(guarantee: Guarantee, assumptions: Iterable[Assumption], status: Status) -> Held:
-    """The guarantee of an answer; the value range alone (no interval) rests on no choice."""
-    chosen = status is Status.INTERVAL and any(item.state == "chosen" for item in assumptions)
-    return "conditional" if chosen and guarantee == "finite-sample" else guarantee
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from bondic.errors import printable
 
 STATE_WORDS = {
     "stated": "stated by you",
-    "chosen": "chosen by bondic",
+    "chosen": "chosen by the baseline",
     "checked": "checked",
     "rejected": "rejected",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from numbers import Real
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
-from bondic.choices import CHOICES
-from bondic.claims import Assumption, Claim, ErrorBudget, Held, Rejection, Side, Status, conclude, held
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
 from bondic.curve import AllowanceCurve
 from bondic.errors import InvalidInput, Listing, NoInterval
 from bondic.proofs.assumptions import VALUE_RANGE
@@ -28,7 +27,7 @@ from bondic.shortcuts import Shortcuts
 from bondic.terms import ValueRange, in_full, range_of
 from bondic.view import Grid, NextStep, Tone, View, assumptions_grid, fragment, parts_grid
 
-_LEVELS: dict[Held, str] = {"asymptotic": " in the limit of large logs", "none": ", as a guess without guarantee,"}
+_LEVELS: dict[Guarantee, str] = {"asymptotic": " in the limit of large logs", "none": ", as a guess without guarantee,"}
 _TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
 
 
@@ -66,7 +65,7 @@ class Result(Shortcuts):
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed
     method: str  # the name of the method
-    guarantee: Held  # what alpha means: for this log, if what bondic chose holds, in the limit of long logs, or nothing
+    guarantee: Guarantee  # what alpha means: for this log, in the limit of long logs, or nothing
     status: Status  # whether the log narrowed the value range, or contradicts the assumptions
     value_range: ValueRange  # what the reward range and a stated value range imply without the log
     claims: tuple[Claim, ...]  # the end points that were found, each split into its parts
@@ -126,7 +125,7 @@ class Result(Shortcuts):
             alpha=proof.budget.alpha,
             side=proof.side,
             method=method,
-            guarantee=held(proof.guarantee, assumptions, found.status),
+            guarantee=proof.guarantee,
             status=found.status,
             value_range=limits,
             claims=shown.ends,
@@ -168,18 +167,8 @@ class Result(Shortcuts):
 
     @property
     def chosen(self) -> tuple[Assumption, ...]:
-        """What the library assumed on its own: the interval is valid if these hold, and nobody has stated them."""
+        """What a baseline assumes on its own: nobody has stated it. Intervals of bondic's own methods rest on no such thing."""
         return tuple(item for item in self.assumptions if item.state == "chosen")
-
-    @property
-    def is_conditional(self) -> bool:
-        """Whether the interval rests on something that the library chose; the value range alone does not."""
-        return bool(self.chosen) and self.status is Status.INTERVAL
-
-    @property
-    def accepted(self) -> tuple[Assumption, ...]:
-        """What the user states by having accepted choices of the library (`accept=`)."""
-        return tuple(item for item in self.assumptions if item.name in CHOICES)
 
     @property
     def is_assumption_free(self) -> bool:
@@ -222,20 +211,14 @@ class Result(Shortcuts):
 
     def with_question(self, question: Rows) -> Result:
         """The same result with its question, the warnings and notes on it, and what was stated by accepting something."""
-        choices = {CHOICES[item.accepted_as]: item.accepted_as for item in self.chosen if item.accepted_as in CHOICES}
-        texts = (text for text in question.stated if text in choices or text not in CHOICES.values())
-        stated = tuple(Assumption(choices.get(text, "log"), text, "stated") for text in texts)
+        stated = tuple(Assumption("log", text, "stated") for text in question.stated)
         told = {"warnings": question.doubts, "notes": question.notes}
         return replace(self, **told, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
 
-    def unmet(
-        self, *, above: float | None = None, below: float | None = None, accept: Iterable[str] = ()
-    ) -> tuple[str, ...]:
+    def unmet(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
         """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
 
-        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log. Nor
-        does one that is conditional on something that the library chose, unless you accept that by its name, here or in
-        `make_problem`: `accept=["chosen-class"]`.
+        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log.
         """
         wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
         if not wanted:
@@ -244,7 +227,7 @@ class Result(Shortcuts):
             return (self._verdict,)
         if self.guarantee in _LEVELS:
             return (f"the guarantee of the method {self.method} is {self.guarantee!r}; a finite-sample one is needed",)
-        reasons = self._not_accepted(accept)
+        reasons: list[str] = []
         for name, bound in wanted:
             met = self.low >= bound if name == "above" else self.high <= bound
             ends = (
@@ -254,21 +237,6 @@ class Result(Shortcuts):
             )
             reasons += [] if met else [f"the {ends} {in_full(bound)}"]
         return tuple(reasons)
-
-    def _not_accepted(self, accept: Iterable[str]) -> list[str]:
-        """Choices of the library that the interval rests on and nobody has stated."""
-        named = {accept} if isinstance(accept, str) else set(accept)
-        if unknown := sorted(named - CHOICES.keys()):
-            raise InvalidInput(
-                f"accept={unknown[0]!r} is nothing that bondic chooses; the names are {', '.join(CHOICES)}."
-            )
-        named |= {item.name for item in self.accepted}
-        lacking = [item.accepted_as for item in self.chosen if item.accepted_as not in named]
-        return [
-            f"the interval is conditional on what bondic chose: {self.condition}. No log can prove that; if you know that it "
-            f"is so, accept it by its name: accept=[{name!r}] (--accept {name})"
-            for name in lacking
-        ]
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
@@ -290,21 +258,7 @@ class Result(Shortcuts):
             "lower": f"is at least {bound_text(self.low, -1)}",
             "upper": f"is at most {bound_text(self.high, 1)}",
         }
-        condition = f"; conditional: {self.condition}" if self.is_conditional else ""
-        return f"{level} the value of the policy {what[self.side]} ({self._verdict}){condition}."
-
-    @property
-    def condition(self) -> str:
-        """What a chosen class makes the interval conditional on, and how much rougher the value function may be."""
-        text, found = "valid if the value function is no rougher than bondic assumes", self.robustness
-        text += "".join(f" (which you accept: {item.name})" for item in self.accepted)
-        if found is None:
-            return text
-        if math.isinf(found.same_up_to):
-            return f"{text}; the interval stays the same however rough it is"
-        text += f"; the interval stays the same up to {three(found.same_up_to)} times that roughness"
-        further = found.informative_up_to > found.same_up_to
-        return f"{text}, and says something up to {three(found.informative_up_to)} times" if further else text
+        return f"{level} the value of the policy {what[self.side]} ({self._verdict})."
 
     @property
     def ranges(self) -> tuple[str, str]:
@@ -350,7 +304,7 @@ class Result(Shortcuts):
         """What every view shows, as plain data."""
         parts = parts_grid(self.claims)
         return View(
-            tone="conditional" if self.is_conditional else _TONES[self.status],
+            tone=_TONES[self.status],
             warnings=self.warnings,
             sentence=self.sentence(),
             guarantee=self._guarantee_words(),
@@ -371,9 +325,6 @@ class Result(Shortcuts):
         if self.status is Status.REJECTED:
             return "No interval is given, so nothing is guaranteed."
         words = self.guarantee + (", no assumption about the value function" if self.is_assumption_free else "")
-        if self.is_conditional:
-            only = "" if self.guarantee == "conditional" else f"{self.guarantee}, "
-            words = f"{only}conditional on what bondic chose"
         return f"Guarantee of the interval: {words}."
 
     @property

@@ -10,7 +10,6 @@ from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.io import load_certificate
-from bondic.proofs.proof import Retest
 from bondic.proofs.verify import Replay, Verification, said_plainly, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
 from bondic.sums.forms import STANDARD, Sums
@@ -23,7 +22,6 @@ def verify(
     *,
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
-    retest: Retest | None = None,
     replay: bool = False,
     sums: Sums = STANDARD,
 ) -> Verification:
@@ -36,8 +34,7 @@ def verify(
     and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
     which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
-    compared with `initial`. `retest` is a test of its own (`bondic.rich_test`): a certificate
-    need not hold the best witness. `replay=True` makes the plan again, every block from the log cut before it, and answers with
+    compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
     the interval of that plan; without it, when the plan was made is the certificate's own statement.
     `sums=Sums.reference()` (`bondic.sums.forms`) does without compiled code: slower, from the definition of every kernel sum.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
@@ -49,7 +46,7 @@ def verify(
         asked = None if policy is None else take_policy(policy, source, starts, found.asked.actions)[0]
     # planners stand above this module, and are loaded where they are asked for
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
-    given: dict[str, Any] = {"functions": functions, "initial": initial, "retest": retest, "replay": again}
+    given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again}
     return verify_certificate(found, source.log, asked, sums=sums, **given)
 
 

@@ -14,8 +14,8 @@ from bondic.claims import Assumption, Claim
 from bondic.rendering import STATE_WORDS, bound_text, ends_text, escape, html_table, interval_text, number, three
 from bondic.terms import ValueRange
 
-Tone = Literal["good", "conditional", "nothing", "bad"]
-"""An interval; one that rests on a choice of the library; no more than the value range; a contradiction."""
+Tone = Literal["good", "nothing", "bad"]
+"""An interval; no more than the value range; a contradiction."""
 StepKind = Literal["overlap", "rejected", "term", "rows", "discount", "start", "range", "method"]
 KnownBy = Literal["counted", "extrapolated", "yours"]
 _ROUNDING = 1e-12
@@ -173,10 +173,9 @@ def _picture(view: View) -> str:
         return float(10.0 + 580.0 * (min(max(value, left), right) - left) / span)
 
     low, high = at(view.ends[0]), at(view.ends[1])
-    fill = "#c77d0a" if view.tone == "conditional" else "#2a78c8"
     given = view.tone != "bad"
     words = f"interval {interval_text(*view.ends)}" if given else "no interval"
-    bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="{fill}"/>'
+    bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="#2a78c8"/>'
     # a ring instead of a dot: the estimate is not part of what the interval says
     ink = 'fill="none" stroke="currentColor" stroke-width="2"' if view.estimate_outside else 'fill="currentColor"'
     dot = "" if math.isnan(view.estimate) else f'<circle cx="{at(view.estimate):.1f}" cy="26" r="4" {ink}/>'

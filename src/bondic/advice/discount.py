@@ -19,8 +19,6 @@ def discount(situation: Situation) -> Iterator[NextStep]:
     terms, result = situation.problem.terms, situation.result
     if situation.verdict != "trivial" or terms.gamma <= min(_DISCOUNTS) or result.method == "propensities":
         return
-    if situation.given_up:
-        return
     if terms.horizon is not None:
         shorter = max(terms.horizon // 4, 1)
         yield NextStep(
@@ -54,7 +52,7 @@ def largest_discount(situation: Situation) -> float | None:
     rows, first, last = len(situation.problem.rows) - len(half.rows), 0, len(tried)
     while first < last:  # what is enough for a discount is enough for smaller ones
         middle = (first + last) // 2
-        guess = sequential_guess(half, result.alpha, result.side, gamma=tried[middle], categorical=situation.names)
+        guess = sequential_guess(half, result.alpha, result.side, gamma=tried[middle], **situation.known)
         if guess is None:
             return None
         if guess.share(rows) <= _ENOUGH:

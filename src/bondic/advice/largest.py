@@ -22,7 +22,7 @@ _WHOLE = (
     "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
     "anything, so the interval is the whole value range."
 )
-_NOTHING = "No interval was looked for, so the answer is the whole value range: {why}, with {steps} that {count}."
+_NOTHING = "No interval was looked for, so the answer is the whole value range: {why}."
 
 
 def largest_part(situation: Situation, only: str | None = None, share: float = 0.0) -> Iterator[NextStep]:
@@ -32,7 +32,7 @@ def largest_part(situation: Situation, only: str | None = None, share: float = 0
     """
     sizes = {name: size for name, size in situation.spreads.items() if name != START}
     if not situation.uses_log:
-        if situation.verdict == "trivial" and not situation.given_up:
+        if situation.verdict == "trivial":
             count = "counts" if situation.steps == 1 else "count"
             words, why = _NOTHING if situation.nothing else _WHOLE, situation.nothing
             yield NextStep("term", words.format(steps=counted(situation.steps, "step"), count=count, why=why))

@@ -21,10 +21,9 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.rows import Rows
 from bondic.rows.episodes import own_starts
-from bondic.search.sequential.plan import costs_of, outset, pairs_of_a_table
+from bondic.search.sequential.plan import costs_of, pairs_of_a_table, predicted_length
 from bondic.search.sequential.tables import predict_table_length
 from bondic.terms import range_at_all_times, range_of
-from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import seen_states
 from bondic.tuning.states import state_kind
 
@@ -68,10 +67,12 @@ def sequential_guess(
     *,
     gamma: float | None = None,
     categorical: bool | None = None,
+    ball: Ball | None = None,
 ) -> LengthGuess | None:
     """The sequential interval, from the first rows of a problem, for its own discount or another; None: nothing can be told.
 
-    `categorical` says what states were taken for; None: the rows tell. A question that the method cannot answer (a policy that
+    `categorical` says what states were taken for; None: the rows tell. `ball` is the class that was stated; where states are
+    numbers and none was, there is no guess. A question that the method cannot answer (a policy that
     is known at logged actions alone, states that have to be asked about) has no guess.
     """
     if not range_at_all_times(problem.terms).width:
@@ -80,7 +81,7 @@ def sequential_guess(
         first = tuning_problem(problem, min(len(problem.rows), _MOST_ROWS))
         if first is None:
             return None
-        return _sequential(first if gamma is None else _discounted(first, gamma), alpha, side, categorical)
+        return _sequential(first if gamma is None else _discounted(first, gamma), alpha, side, categorical, ball)
     except (InvalidInput, NumericalError):
         return None
 
@@ -103,21 +104,22 @@ def _discounted(first: Rows, gamma: float) -> Rows:
     return replace(first, terms=terms, kept=kept)
 
 
-def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None) -> LengthGuess:
+def _sequential(
+    first: Rows, alpha: float, side: Side, categorical: bool | None, stated: Ball | None
+) -> LengthGuess | None:
     rows, limits, ends = first.whole(), range_at_all_times(first.terms), ends_of(side)
     kind = state_kind(seen_states(first), first.layout, categorical if first.layout.discrete else False)
-    if kind.table and first.layout.discrete and first.answers.exact:
-        ball: Ball | Box = Box.around(limits.low, limits.high, first.layout)
-        pairs = pairs_of_a_table(first)
-    else:
-        ball, pairs = _smooth(first, kind.columns), 0
+    if stated is None and not (kind.table and first.answers.exact):
+        return None
+    ball: Ball | Box = stated or Box.around(limits.low, limits.high, first.layout)
+    pairs = 0 if stated else pairs_of_a_table(first)
     lengths: list[Callable[[int], float]] = []
     if isinstance(ball, Box) and (pairs > _FEW_PAIRS or len(rows) < _SHORT):
         box, log_term = ball, math.log(len(ends) / alpha)
         lengths.append(lambda planned: predict_table_length(first, box, log_term, planned))
     if pairs <= _FEW_PAIRS:
-        begun, costs = outset(first, ball, _LANDMARKS), costs_of(Sequential(side=side).budget(first, alpha), ends)
-        lengths.append(lambda planned: begun.length(planned, costs))
+        costs = costs_of(Sequential(side=side).budget(first, alpha), ends)
+        lengths.append(lambda planned: predicted_length(first, ball, planned, costs, _LANDMARKS))
 
     def share(wanted: float) -> float:
         planned = len(first.rows) + max(math.ceil(wanted), 1)
@@ -127,11 +129,3 @@ def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None)
             return 1.0
 
     return LengthGuess(len(first.rows), share)
-
-
-def _smooth(first: Rows, names: tuple[int, ...]) -> Ball:
-    """The ball of smooth functions that the default begins with."""
-    choices, limits = Choices(pairs=_LANDMARKS), range_at_all_times(first.terms)
-    kernel = default_value_kernel(first, choices, names, len(first.rows))
-    instruments = default_instruments(first, first, choices, names)
-    return default_ball(first, first, kernel, instruments, choices, limits)[0]

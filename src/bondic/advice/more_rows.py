@@ -4,7 +4,7 @@
 
 Rates are those of the formulas: noise and starts 1/2, rare events 1. Bias falls faster than noise in the sequential interval as
 long as rows still teach what Q leaves open, and may not fall at all in the dual bound: there are two answers, a hopeful and a
-cautious one. Where Q was chosen by the library, which will choose again, the cautious one takes rare events for noise.
+cautious one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ _MORE = 1.5
 
 def rows_needed(situation: Situation) -> Iterator[NextStep]:
     """For half the length; for half the value range where the answer is no shorter than that."""
-    if situation.given_up:  # no number of rows brings a class back
-        return
     if situation.result.method == PROPENSITIES or situation.verdict == "trivial":
         yield from _by_guess(situation)
     elif situation.uses_log:
@@ -59,15 +57,12 @@ def _by_parts(situation: Situation) -> Iterator[NextStep]:
     elif found[1] > 1.3 * found[0]:
         numbers["rows_to"] = found[1] * rows
         words = f"{rounded(numbers['rows_from'])} to {rounded(numbers['rows_to'])} rows"
-    same = ", if bondic chooses the same class Q again" if situation.result.is_conditional else ""
-    text = f"For half the length you need about {words} instead of {rows}{same}."
+    text = f"For half the length you need about {words} instead of {rows}."
     yield NextStep("rows", text, "extrapolated", numbers=numbers)
 
 
 def _rates(situation: Situation, name: str) -> dict[str, float]:
     rates = dict(_RATES[name])
-    if name == "cautious" and situation.result.is_conditional:  # another log, another Q: what bondic chose may move
-        rates[RARE] = 0.5
     if situation.result.method == "dual":
         rates[BIAS] = _DUAL_BIAS[name]
     return rates
@@ -94,7 +89,7 @@ def _by_guess(situation: Situation) -> Iterator[NextStep]:
     if result.method == PROPENSITIES:
         guess, taught = propensity_guess(situation.certified, result.alpha), 0
     else:
-        guess = sequential_guess(situation.problem, result.alpha, result.side, categorical=situation.names)
+        guess = sequential_guess(situation.problem, result.alpha, result.side, **situation.known)
         taught = len(situation.problem.rows)
     found = None if guess is None else guess.rows_for(share, rows)
     if found is None or (found == rows and taught):  # the guess calls these rows enough, and they were not

@@ -24,26 +24,19 @@ _FEW_STATES, _VISITS = 500, 20
 
 
 def other_methods(situation: Situation) -> Iterator[NextStep]:
-    """A class that was given up, propensities that are there or could be recorded, the sequential method, states."""
-    yield from _class(situation)
+    """Many columns, propensities that are there or could be recorded, the sequential method, states."""
+    yield from _columns(situation)
     yield from _propensities(situation)
     yield from _sequential(situation)
     yield from _states(situation)
     yield from bound_of_ratios(situation)
 
 
-def _class(situation: Situation) -> Iterator[NextStep]:
-    """A class that the log contradicts, and states of many columns, in which no row is near another."""
-    if situation.given_up:
-        yield NextStep(
-            "method",
-            f"bondic had chosen a class of value functions, and gave it up: {situation.given_up}. What is left is the value "
-            "range, and more rows will not change that. A class that you can vouch for (ball= in Python, --radius) is kept.",
-            "yours",
-        )
+def _columns(situation: Situation) -> Iterator[NextStep]:
+    """States of many columns, in which no row is near another."""
     spreads, columns = situation.spreads, situation.problem.layout.observation_dim
-    open_ones = situation.given_up or (spreads and max(spreads, key=spreads.__getitem__) == BIAS)
-    if situation.names is False and open_ones and columns >= _MANY_COLUMNS:
+    biased = bool(spreads) and max(spreads, key=spreads.__getitem__) == BIAS
+    if situation.names is False and biased and columns >= _MANY_COLUMNS:
         yield NextStep(
             "method",
             f"States have {columns} columns, and hardly two of {situation.facts.rows} rows are near each other there: a row says "
@@ -89,7 +82,7 @@ def _sequential(situation: Situation) -> Iterator[NextStep]:
         text = f"The sequential method, whose intervals are far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
         yield NextStep("method", text, numbers={"rows": rows})
         return
-    guess = sequential_guess(problem, result.alpha, result.side, categorical=situation.names)
+    guess = sequential_guess(problem, result.alpha, result.side, **situation.known)
     share = 1.0 if guess is None else guess.share(rows)
     if share < _SHORTER * situation.share:
         yield NextStep(
@@ -118,7 +111,7 @@ def _states(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             "method",
             f"States are treated as names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
-            "are quantities, --numeric lets near states learn from each other; bondic then chooses a class of value functions.",
+            "are quantities, --numeric with a radius that you state (--radius) lets near states learn from each other.",
             "yours",
             numbers={"states": facts.states},
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from bondic.advice.facts import LogFacts, count_facts
 from bondic.claims import Status
-from bondic.methods.setting import GIVEN_UP, NOTHING
+from bondic.classes.ball import Ball
+from bondic.methods.setting import NOTHING
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.tuning.states import STATED
@@ -73,13 +74,8 @@ class Situation:
         return any(claim.uses_log and claim.of("spread") for claim in self.result.claims)
 
     @property
-    def given_up(self) -> str:
-        """Why a class of value functions that the library had chosen was given up for the value range; "" where none was."""
-        return self.result.choices.get(GIVEN_UP, "")
-
-    @property
     def nothing(self) -> str:
-        """Why the default answered with the value range at once; "" where it did not."""
+        """Why the answer is the value range, from no row; "" where it is not."""
         return self.result.choices.get(NOTHING, "")
 
     @property
@@ -87,7 +83,18 @@ class Situation:
         """Whether states were treated as names; None where the method did not ask."""
         if "states" not in self.result.choices:
             return None
-        return self.result.is_assumption_free and not (self.given_up or self.nothing)
+        return self.result.is_assumption_free and not self.nothing
+
+    @property
+    def ball(self) -> Ball | None:
+        """The class of value functions that was stated; None where none was."""
+        found = getattr(self.result.proof, "ball", None)
+        return found if isinstance(found, Ball) else None
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """What a guess of a length has to know about values: what states are, and the class that was stated."""
+        return {"categorical": self.names, "ball": self.ball}
 
     @property
     def states_stated(self) -> bool:

@@ -69,7 +69,7 @@ class LinearFittedQ(
         if radius is None or radius < 0:
             raise InvalidInput(
                 "The linear fitted-Q interval needs radius=, a bound of |theta*| in its features (for few states it follows "
-                "from the value range); leave it to a method that fits the radius, such as Dual(), if it is not known."
+                "from the value range); if it is not known, use another method, such as Dual(radius='paper')."
             )
         fit = fit_lstd(design, ridge=self.ridge)
         width = largest_width(problem.terms)
@@ -81,7 +81,11 @@ class LinearFittedQ(
             "values", f"q* is a combination of the features with coefficients of norm at most {radius:.6g}."
         )
         # without a radius it is a table, which holds every function in the value range
-        held = replace(held, state="checked") if self.radius is None else out.stated_if(self.kernel is not None, held)
+        held = (
+            replace(held, state="checked")
+            if self.radius is None
+            else out.stated_if(self.kernel is not None or design.table, held)
+        )
         return out.Outcome(
             fit.value - half,
             fit.value + half,

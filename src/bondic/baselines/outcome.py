@@ -10,7 +10,7 @@ import numpy as np
 
 from bondic._version import __version__
 from bondic.bounds.start import INITIAL_SHARE, sampled_start
-from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of, held
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
 from bondic.errors import NumericalError
 from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result
@@ -97,7 +97,7 @@ def conclude_baseline(
         alpha=alpha,
         side=side,
         method=name,
-        guarantee=held(guarantee, assumptions, found.status),
+        guarantee=guarantee,
         status=found.status,
         value_range=limits,
         claims=claims,
@@ -140,7 +140,7 @@ def stated(name: str, text: str) -> Assumption:
 
 
 def stated_if(given: bool, item: Assumption) -> Assumption:
-    """The assumption as the user's, if what it speaks of was given; else as a choice of the library."""
+    """The assumption as the user's, if what it speaks of was given; else as a choice of the baseline."""
     return item if given else replace(item, state="chosen")
 
 

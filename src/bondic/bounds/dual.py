@@ -6,7 +6,7 @@ F-(ω) = Ĵ(q̂, ω) - I_Q(ω) - N(ω) - allowances,   e.g. I_Q = r_Q |μ_ω|,  
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -40,15 +40,6 @@ UNMOVED = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class ClassTest:
-    """One more test of Q: instruments of its own, at its own share of alpha."""
-
-    name: str
-    instruments: Instruments
-    probability: float
-
-
-@dataclass(frozen=True, eq=False)
 class Setting:
     """Everything a bound depends on besides ω: fixed before ω is looked for."""
 
@@ -59,13 +50,7 @@ class Setting:
     noise_probability: float
     initial_probability: float | None
     sides: int  # 2 for an interval, 1 for a one-sided bound
-    tests: tuple[ClassTest, ...] = ()
     sums: Sums = STANDARD  # what evaluates functions and norms; every choice encloses the same numbers
-
-    def for_test(self, test: ClassTest) -> Setting:
-        """The same question with the instruments and the level of a test."""
-        gauge, level = self.gauge.for_tests(), test.probability
-        return replace(self, instruments=test.instruments, gauge=gauge, noise_probability=level, tests=())
 
     def facts(self) -> NoiseFacts:
         """What the noise bound may know about the certified rows."""

@@ -49,27 +49,9 @@ class NextModel(ABC):
         """
 
 
-class LinearModel(NextModel):
-    """A model that is linear in regressors of x: [ r + gamma q̂(x'), embedding of x' ] = design(x) @ coefficients."""
-
-    coefficients: FloatArray
-
-    @abstractmethod
-    def design(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> FloatArray:
-        """Regressors (n, p): 1, then the coordinates of x, then others."""
-
-    @abstractmethod
-    def refitted(self, coefficients: FloatArray) -> LinearModel:
-        """The same with other coefficients, (p, 1 + seen)."""
-
-    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
-        out = self.design(points, slots, coordinates) @ self.coefficients
-        return out[:, 0], out[:, 1:]
-
-
 @register("model", "ridge")
 @dataclass(frozen=True, eq=False)
-class RidgeModel(LinearModel):
+class RidgeModel(NextModel):
     """[1, c(x)] @ coefficients = [ r + gamma q̂(x'), embedding of x' ]: a regressed conditional mean embedding.
 
     Parameters
@@ -85,12 +67,15 @@ class RidgeModel(LinearModel):
         """One that predicts nothing yet."""
         return RidgeModel(np.zeros((1 + size, 1 + size)))
 
-    def design(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> FloatArray:
-        del slots
-        return np.hstack([np.ones((points.shape[0], 1)), coordinates])
+    @staticmethod
+    def design(coordinates: FloatArray) -> FloatArray:
+        """Regressors [1, c(x)], (n, 1 + seen)."""
+        return np.hstack([np.ones((coordinates.shape[0], 1)), coordinates])
 
-    def refitted(self, coefficients: FloatArray) -> RidgeModel:
-        return RidgeModel(coefficients)
+    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        del points, slots
+        out = self.design(coordinates) @ self.coefficients
+        return out[:, 0], out[:, 1:]
 
 
 @dataclass(frozen=True, eq=False)

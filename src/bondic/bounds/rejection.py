@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance, noise_term
@@ -62,29 +61,3 @@ def combine_witnesses(
     for candidate, weighing in zip(candidates, found, strict=True):
         best = best.combine(evaluate_witness(setting, candidate.omega, weighing=weighing))
     return best
-
-
-def run_tests(
-    setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing] | None = None
-) -> tuple[Rejection, ...]:
-    """Every further test of Q with its own witness, instruments and level."""
-    return tuple(
-        combine_witnesses(setting.for_test(test), [witness], weighed)
-        for test, witness in zip(setting.tests, witnesses, strict=True)
-    )
-
-
-def join_tests(setting: Setting, main: Rejection, tests: Sequence[Rejection]) -> Rejection:
-    """All tests as one: Q is rejected when any of them rejects at its own level.
-
-    The p-value is the smallest total level, divided as it was, at which one of them rejects (weighted Bonferroni); floors
-    and eps stay those of W.
-    """
-    total = math.fsum([setting.noise_probability, *(test.probability for test in setting.tests)])
-    p_value = main.p_value * (total / setting.noise_probability)
-    radius, rejected = main.minimal_radius, main.rejected
-    for test, found in zip(setting.tests, tests, strict=True):
-        p_value = min(p_value, found.p_value * (total / test.probability))
-        radius, rejected = max(radius, found.minimal_radius), rejected or found.rejected
-    p_value = min(p_value * (1 + 8 * U), 1.0) if setting.tests else main.p_value
-    return replace(main, rejected=rejected, p_value=p_value, minimal_radius=radius)

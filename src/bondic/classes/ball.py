@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 
 from bondic.classes.provenance import Provenance
-from bondic.classes.value_class import Origin, Progress, ValueClass, check_origin
+from bondic.classes.value_class import Progress, ValueClass
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
@@ -25,8 +25,8 @@ from bondic.sums.measure import Source
 class Ball(ValueClass):
     """Q = { q : |q - center| <= radius } in the RKHS of `kernel`; center 0 unless given.
 
-    q* in Q is an assumption; it may be chosen with the log in any way (for the dual bound), it can be rejected by
-    data but not proved. `misspecification` = beta >= 0 weakens it to "some q in Q is within beta of q* everywhere".
+    q* in Q is an assumption: it can be rejected by data but not proved. `misspecification` = beta >= 0 weakens it to "some q
+    in Q is within beta of q* everywhere".
 
     Parameters
     ----------
@@ -40,8 +40,6 @@ class Ball(ValueClass):
         beta, in units of value: how far q* may be from Q anywhere. It widens the interval.
     provenance : Provenance
         Where kernel and radius come from; shown with the result.
-    origin : {"stated", "chosen"}, default "stated"
-        Who named the class, you or the library. A chosen one is shown as a choice, and tested.
     """
 
     kernel: Kernel
@@ -49,10 +47,8 @@ class Ball(ValueClass):
     center: Function | None = None
     misspecification: float = 0.0
     provenance: Provenance = field(default_factory=Provenance)
-    origin: Origin = "stated"
 
     def __post_init__(self) -> None:
-        check_origin(self.origin)
         check_kernel(self.kernel)
         if self.center is not None:
             check_outside(self.center, "center")

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from bondic.classes.provenance import Provenance
-from bondic.classes.value_class import (
-    Origin,
-    Progress,
-    ValueClass,
-    check_origin,
-    constant_function,
-    constant_value,
-)
+from bondic.classes.value_class import Progress, ValueClass, constant_function, constant_value
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.kernels.normal_form import Layout
@@ -41,19 +34,15 @@ class Box(ValueClass):
         The function in the middle; None is the function 0. `around` makes the middle of a range.
     provenance : Provenance
         Where the radius comes from; shown with the result.
-    origin : {"stated", "chosen"}, default "stated"
-        Who named the class, you or the library.
     """
 
     radius: float
     center: Function | None = None
     provenance: Provenance = field(default_factory=Provenance)
-    origin: Origin = "stated"
     doubtful: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", float(self.radius))
-        check_origin(self.origin)
         if not (math.isfinite(self.radius) and self.radius >= 0):
             raise InvalidInput(f"The half-width of a box must be finite and >= 0, not {self.radius}.")
 

@@ -9,8 +9,7 @@ An embedding f (a point, or a next state with the policy's weights) gets floats 
     |ẽ|^2 + |e_perp|^2 <= radius^2,      | <e, f> - ẽ . c |  <=  |e_perp| perp + extra.
 
 Ball: perp bounds |R|, extra the little that R is not orthogonal to the basis. Box: the basis are the indicators of pairs,
-and whatever lies on other pairs costs half the value range per unit of mass (extra); nothing is assumed about q*. Span: the
-basis is its own, e_perp = 0, and nothing is left over but roundings.
+and whatever lies on other pairs costs half the value range per unit of mass (extra); nothing is assumed about q*.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ from bondic.classes.ball import Ball
 from bondic.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
 from bondic.classes.box import Box
 from bondic.classes.shared import LeftTogether, product_accuracy, products
-from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.matrices import LEAST, SMALL, gamma, norm, row_norms
+from bondic.matrices import LEAST, SMALL, gamma, norm
 from bondic.rounding import TINY, U, inflate
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source
@@ -124,9 +122,7 @@ def coordinates(ball: ValueClass, basis: LandmarkBasis, layout: Layout, sums: Su
         return BallCoordinates(ball, basis, layout, sums)
     if isinstance(ball, Box):
         return BoxCoordinates(ball, basis, layout)
-    if isinstance(ball, Span):
-        return SpanCoordinates(ball, basis, layout)
-    raise InvalidInput(f"The sequential method knows Q as a ball, a span or a box, not as {type(ball).__name__}.")
+    raise InvalidInput(f"The sequential method knows Q as a ball or a box, not as {type(ball).__name__}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,13 +237,7 @@ class BallCoordinates(Coordinates):
     def together(
         self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
     ) -> tuple[LeftTogether, LeftTogether] | None:
-        """<R_i, R_j> of T_i = x_i - gamma x'_i: products of points, less those with landmarks. Of a ball that was stated.
-
-        A ball that was chosen is a belief. Its rows pay one by one, which is valid for more than the ball: for every q* that is
-        as rough as you like, as long as no row sees more of that than its landmarks leave over.
-        """
-        if self.ball.origin == "chosen":
-            return None
+        """<R_i, R_j> of T_i = x_i - gamma x'_i: products of points, less those with landmarks."""
         here, there = self._values(logged), self._values(following)
         crossed = products(self._terms, logged, following)
         own = products(self._terms, following, following)
@@ -374,73 +364,6 @@ class BoxCoordinates(Coordinates):
         roundings = 2 * gamma(terms) + 2 * measures.error
         left = np.maximum(mass - np.abs(found).sum(axis=1), 0.0) + roundings * mass
         return np.asarray(self.box.radius * left * (1 + 8 * U))
-
-
-@dataclass(frozen=True, eq=False)
-class SpanCoordinates(Coordinates):
-    """Coordinates in a span: e = sum_j theta_j b_j has <e, f> = theta . M k̃(z, f). Nothing is left over but roundings."""
-
-    span: Span
-    basis: LandmarkBasis
-    layout: Layout
-
-    def __post_init__(self) -> None:
-        own = self.span.basis
-        if not all(
-            np.array_equal(getattr(own, name), getattr(self.basis, name)) for name in ("points", "slots", "matrix")
-        ):
-            raise InvalidInput("The coordinates of a plan are not those of the span that is its Q.")
-
-    @cached_property
-    def _terms(self) -> tuple[Term, ...]:
-        return normal_form(self.span.kernel, self.layout)
-
-    @cached_property
-    def _rows(self) -> float:
-        return norm(np.abs(self.basis.matrix).sum(axis=1) * (1 + gamma(len(self.basis))))
-
-    @property
-    def radius(self) -> float:
-        return max(inflate(self.span.radius), LEAST)
-
-    def single(self, measures: RowMeasures) -> Embedding:
-        """c = M k̃(z, f) in floats; kernel values and the product are off by so much per unit of mass."""
-        m, mass = len(self.basis), _mass(measures)
-        found = self._values(measures) @ self.basis.matrix.T
-        size, error = (
-            kernel_sizes(self._terms, measures.points, self.basis, self.layout) if len(measures.rows) else (0.0, 0.0)
-        )
-        longest = measures.longest() if len(measures.rows) else 0
-        unit = error + (size + error) * ((longest + 4) * U + measures.error + gamma(m))
-        extra = mass * (inflate(unit * self._rows) * self.radius) * (1 + 8 * U)
-        return Embedding(found, np.zeros(measures.count), extra)
-
-    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
-        return _leading(self._terms, self.basis, self.layout, points, slots, count)
-
-    def pairs(
-        self, logged: RowMeasures, following: RowMeasures, discount: float
-    ) -> tuple[Embedding, Embedding, Embedding]:
-        here, there = self.single(logged), self.single(following)
-        found = here.coordinates - discount * there.coordinates
-        lost = 4 * U * self.radius * (row_norms(here.coordinates) + discount * row_norms(there.coordinates))
-        extra = (here.extra + discount * there.extra + lost) * (1 + 8 * U)
-        return here, there, Embedding(found, np.zeros(logged.count), extra)
-
-    def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
-        return self.basis.matrix @ _in_parts(self._values, points, weights)
-
-    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
-        """r | M k̃(z, f - sum_l ...) |: the measure is summed again, and compared with the coordinates."""
-        del sums
-        out = []
-        for own, (total, error) in zip(found, self.span.moments(source, self.layout), strict=True):
-            apart = norm(total - own) + error + 4 * U * (norm(total) + norm(own))
-            out.append(inflate(self.radius * apart * (1 + 1e-9)))
-        return out
-
-    def _values(self, measures: RowMeasures) -> FloatArray:
-        return _per_row(landmark_values(self._terms, measures.points, measures.weights, self.basis), measures)
 
 
 def _leading(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from bondic.sums.forms import Sums
 from bondic.sums.measure import Source
 from bondic.terms import ValueRange
 
-Origin = Literal["stated", "chosen"]
-"""Who named the class: the user, or the library. A choice is shown as one."""
 Progress = Callable[[float], None]
 
 
@@ -55,9 +53,8 @@ class ValueClass(ABC):
     center: Function | None
     misspecification: float
     provenance: Provenance
-    origin: Origin
     doubtful: ClassVar[bool] = True
-    """Whether the radius is a belief: it is then varied, and tested where bondic chose it."""
+    """Whether the radius is a belief: it is then varied."""
 
     @abstractmethod
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
@@ -92,12 +89,6 @@ class ValueClass(ABC):
     def center_text(self) -> str:
         value = constant_value(self.center)
         return f"the center {self.center!r}" if value is None else f"{value:.6g}"
-
-
-def check_origin(origin: str) -> None:
-    """Anything else would let a choice pass for a statement."""
-    if origin not in ("stated", "chosen"):
-        raise ValueError(f"a class is stated or chosen, not {origin!r}")
 
 
 def constant_function(value: float, layout: Layout) -> Function | None:

@@ -112,7 +112,7 @@ _ONE = [
         "--method",
         "auto",
         "sequential, dual, propensities, or the short name of a baseline. auto: propensities if the log has them and they are "
-        "useful, else sequential if it applies, else dual.",
+        "useful, else sequential or dual; the value range where states are numbers and nothing is stated about them.",
         shell_complete=_methods,
         callback=_known_methods,
     ),
@@ -130,9 +130,6 @@ _REQUIRED = [
 _FILES = [
     opt.default("--out", Path("bondic-out"), "Folder for the results.", type=opt.PATH),
     opt.flag("--no-rows", "Keep single rows out of the report and the certificate."),
-    opt.flag(
-        "--larger-radii", "Also compute the interval at 2 and 5 times the radius of Q. Takes three times as long."
-    ),
     opt.flag("--json as_json", "Print the result as JSON and nothing else."),
     opt.flag("--csv as_csv", "Also write result.csv."),
     opt.flag("--markdown", "Also write summary.md."),
@@ -172,11 +169,6 @@ _CHECKS = [
         "MODULE|FILE.py",
         "Your module with a kernel, noise bound or proof that the certificate uses. Its code is run. May be repeated.",
     ),
-    opt.default(
-        "--retest/--no-retest",
-        True,
-        "Also test the class of value functions in ways that the certificate does not name.",
-    ),
     opt.flag(
         "--replay",
         "Make the plan again, every block from the log cut before it, and answer with the interval of that plan.",
@@ -196,11 +188,13 @@ _WATCHED = [
     opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
     opt.default("--alpha", 0.1, "Probability that any of the intervals misses the value."),
     opt.default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
-    opt.option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic on the pilot.", type=float),
+    opt.RADIUS,
     opt.option(
         "--pilot", "First rows that are set aside for tuning: a share of the planned rows, or a number.", type=str
     ),
-    opt.default("--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
+    opt.default(
+        "--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of the kernel behind --radius, in medians of distances."
+    ),
     opt.several(
         "--with",
         "KEY=VALUE",

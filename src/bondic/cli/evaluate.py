@@ -25,18 +25,17 @@ from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
 from bondic.methods.frontier import Frontier
-from bondic.methods.larger_radii import larger_radii
 from bondic.methods.sensitivity import result_frontier
 from bondic.methods.sequential import Sequential
 from bondic.proofs.dual import DualProof
-from bondic.rendering import interval_text, number, three
+from bondic.rendering import number
 from bondic.report.configuration import CONFIGURATION, to_toml
 from bondic.report.exports import result_csv, result_markdown
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.report.saving import write_result
 from bondic.report.table import result_table
-from bondic.result import ConfidenceInterval, Result
+from bondic.result import Result
 from bondic.rows import Rows
 
 
@@ -50,8 +49,10 @@ def command(**options: Any) -> int:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question = make_question(inputs, options["policy"], options)
         method = with_sums(make_method(options["method"], options, inputs), sums)
-        if isinstance(method, Default) and (words := forecast(question, method.ball, method.choices).words()):
-            talk.print(words, highlight=False)
+        if isinstance(method, Default):
+            effort = forecast(question, method.ball, method.choices, radius=method.radius)
+            if words := effort.words():
+                talk.print(words, highlight=False)
         if isinstance(sums.executor, Remote) and isinstance(method, Sequential):
             talk.print(not_elsewhere("sequential"), highlight=False)
         with warnings.catch_warnings():
@@ -67,14 +68,11 @@ def command(**options: Any) -> int:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
         frontier = result_frontier(result, question, sums=sums) if isinstance(result.proof, DualProof) else None
-        larger = larger_radii(result, question, progress=progress) if options["larger_radii"] else {}
         result = with_next_steps(result, question, no_rows=options["no_rows"])
         if options["no_rows"]:
             result = result.without_rows(question)
-        files = _write(question, result, (frontier, larger), options)
+        files = _write(question, result, frontier, options)
     _print(result, question.notes, options)
-    for multiple, found in larger.items():
-        talk.print(f"with {three(multiple)} times the radius: {interval_text(found.low, found.high)}", highlight=False)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     return _code(result, options)
 
@@ -82,26 +80,19 @@ def command(**options: Any) -> int:
 def _code(result: Result, options: dict[str, Any]) -> int:
     """The status, and then what was required: said on standard error, whatever else is asked for."""
     required = {"above": options["require_above"], "below": options["require_below"]}
-    if any(bound is not None for bound in required.values()):
-        if reasons := result.unmet(**required):
-            click.echo(f"requirement not met: {'; '.join(reasons)}", err=True)
-            return EXIT_CODES[result.status] or NOT_MET
-        for item in result.accepted:
-            click.echo(f"requirement met, as you accept {item.name}: {item.text}", err=True)
+    asked = any(bound is not None for bound in required.values())
+    if asked and (reasons := result.unmet(**required)):
+        click.echo(f"requirement not met: {'; '.join(reasons)}", err=True)
+        return EXIT_CODES[result.status] or NOT_MET
     return EXIT_CODES[result.status]
 
 
-def _write(
-    question: Rows,
-    result: Result,
-    varied: tuple[Frontier | None, dict[float, ConfidenceInterval]],
-    options: dict[str, Any],
-) -> list[str]:
+def _write(question: Rows, result: Result, frontier: Frontier | None, options: dict[str, Any]) -> list[str]:
     """Everything that belongs to the result, in one folder."""
     command = "" if result.certificate is None else verify_command(options, result.certificate)
     shown = {"title": options["title"], "no_rows": options["no_rows"], "command": command}
     with result_folder(options["out"], overwrite=options["force"]) as folder:
-        write_result(folder, result, question, sensitivity=varied[0], larger=varied[1], **shown)
+        write_result(folder, result, question, sensitivity=frontier, **shown)
         texts = {CONFIGURATION: to_toml(_configuration(options))}
         if options["as_csv"]:
             texts["result.csv"] = result_csv(result)

@@ -44,7 +44,6 @@ from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT
 
 CONFIGURATION = "configuration.toml"
-_CONDITIONAL = "conditional: valid if the value function is no rougher than bondic assumes"
 _NOT_STATED = ("folder", "log", "config", "as_json", "quiet")
 
 
@@ -202,10 +201,7 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
         click.echo(f"{monitor.status} (update {number}, {last.rows} rows)")
     else:
         running = interval_text(monitor.interval.low, monitor.interval.high)
-        condition = f"; {_CONDITIONAL}" if last.guarantee == "conditional" else ""
-        click.echo(
-            f"At {level} confidence, at all updates at once, the value of the policy lies in {running}{condition}."
-        )
+        click.echo(f"At {level} confidence, at all updates at once, the value of the policy lies in {running}.")
     if options["quiet"]:
         return
     own = interval_text(last.low, last.high) if last.status != Status.REJECTED.name else "no interval"

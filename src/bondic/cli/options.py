@@ -78,6 +78,19 @@ def spelled_pairs(args: Sequence[str]) -> list[str]:
     return out
 
 
+def _radius(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """A number, or "paper"."""
+    return value if value in (None, "paper") else click.FLOAT.convert(value, parameter, ctx)
+
+
+RADIUS = option(
+    "--radius",
+    "State the radius of Q, the class of functions that holds the value function, in advance; 'paper' states the rule of the "
+    "paper, 10 times the norm of a fitted q. Needed where states are numbers.",
+    type=str,
+    callback=_radius,
+    metavar="NUMBER|paper",
+)
 CONFIG = [
     option(
         "--config",
@@ -169,7 +182,7 @@ QUESTION = [
     several(
         "--accept",
         None,
-        "Accept a finding about the log or the policy that is not a fault in your case, or what bondic chose (chosen-class). "
+        "Accept a finding about the log or the policy that is not a fault in your case. "
         "It becomes an assumption that you state. May be repeated.",
         type=click.Choice(list(ACCEPTABLE)),
     ),
@@ -185,11 +198,7 @@ METHOD = [
         ("half", "range", "paper", "finite", "self-normalized", "plug-in"),
         "Noise bound of the dual method; this option selects that method. Default: half.",
     ),
-    option(
-        "--radius",
-        "Radius of Q, the class of functions that holds the value function; fixed beforehand. Default: chosen by bondic.",
-        type=float,
-    ),
+    RADIUS,
     option("--pilot", "First rows that are set aside for tuning: a share such as 0.2, or a whole number.", type=str),
     option("--planned-rows", "Planned number of rows, if the log was stopped because of what it showed.", type=int),
     default(
@@ -201,7 +210,7 @@ METHOD = [
         "This option selects the dual method. Default: picked on the pilot rows.",
         type=float,
     ),
-    default("--value-bandwidth", VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
+    default("--value-bandwidth", VALUE_BANDWIDTH, "Bandwidth of the kernel behind --radius, in medians of distances."),
     several(
         "--with",
         "[METHOD.]KEY=VALUE",

@@ -91,7 +91,10 @@ def _foreseen(problem: Rows, alpha: float) -> tuple[Callable[[float], float], st
     }
     known = {name: guess for name, guess in found.items() if guess is not None}
     if not known:
-        raise InvalidInput("The log is too short to plan from. Plan without it, by --kind.")
+        raise InvalidInput(
+            "Nothing can be foreseen from this log: it is too short, or its states are numbers, about which nothing is proved "
+            "without a statement. Plan without it, by --kind."
+        )
     seen = max(guess.seen for guess in known.values())
     words = f"what {' or '.join(known)} predicts from {seen} rows of this log: within a factor of two or three"
     return lambda rows: min(guess.share(rows) for guess in known.values()), words

@@ -1,7 +1,6 @@
 """`bondic verify CERTIFICATE LOG`: recompute the interval with the trusted core alone.
 
-The test of Q that follows looks for witnesses, which the core does not do: --no-retest leaves it out, and then nothing that
-searches or tunes is loaded, unless --replay makes the plan again.
+Nothing that searches or tunes is loaded, unless --replay makes the plan again.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from typing import Any
 import click
 import numpy as np
 
-from bondic.bounds.dual import Setting
-from bondic.claims import Rejection
 from bondic.cli.config import options_in
 from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_initial, read_rows
@@ -42,10 +39,9 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     _refuse_another_log(certificate, found, rows)
     initial = _initial(found, rows, loaded, options)
     chosen = None if options["policy"] is None else _policy(found, rows, loaded, options)
-    retest = _retest if options["retest"] else None
     with sums_of(options) as sums:
         replay = _replay if options["replay"] else None
-        checked = verify_certificate(found, rows, chosen, initial=initial, retest=retest, replay=replay, sums=sums)
+        checked = verify_certificate(found, rows, chosen, initial=initial, replay=replay, sums=sums)
     _print(checked)
 
 
@@ -78,13 +74,6 @@ def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> Non
     raise VerificationError(message)
 
 
-def _retest(setting: Setting) -> Rejection | None:
-    """A test of Q that the certificate does not name: a search, so it is loaded last, when every end was recomputed."""
-    from bondic.methods.retest import rich_test
-
-    return rich_test(setting)
-
-
 def _replay(*given: Any) -> Replayed:
     """The plan made again: planners are loaded where --replay asks for them."""
     from bondic.methods.replay import replay
@@ -94,7 +83,6 @@ def _replay(*given: Any) -> Replayed:
 
 _LABELS = {
     "finite-sample": "verified",
-    "conditional": "verified, conditional on what bondic chose",
     "asymptotic": "recomputed, holds only in the limit of large logs",
     "none": "recomputed, WITHOUT any guarantee",
 }
@@ -106,7 +94,7 @@ _STATES = {**STATE_WORDS, "stated": "stated by the certificate's maker"}
 def _print(checked: Verification) -> None:
     """What was found, what was checked and what was not, and under which assumptions it is to be read."""
     sides = "" if checked.side == "both" else f", {checked.side} bound"
-    word = ", except" if checked.guarantee in ("finite-sample", "conditional") else ", not checked"
+    word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
     ends = interval_text(checked.low, checked.high) if checked.status != "REJECTED" else "no interval"
     click.echo(

@@ -1,8 +1,8 @@
 """The method for whoever names none: `Propensities`, `Sequential` or `Dual`, by a rule that no certified row can move.
 
 It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
-the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where the pilot promises nothing, the
-answer is the value range at once, from no row, and says why.
+the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where the pilot promises nothing, and
+where states are numbers and nothing was stated about them, the answer is the value range at once, from no row, and says why.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from bondic.claims import Side
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
-from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.methods import with_propensities
 from bondic.methods.clock import Clock, Progress
@@ -21,6 +20,7 @@ from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
 from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential, settled
+from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
 from bondic.result import Result
@@ -29,9 +29,10 @@ from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
+from bondic.tuning.states import unstated
 
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
@@ -44,12 +45,13 @@ _FEWEST_LANDMARKS = 50
 
 @dataclass(frozen=True)
 class _Choice:
-    """A method that assumes q* in Q, and why it is that one."""
+    """A method that works with a class Q, and why it is that one."""
 
     method: Sequential | Dual
     why: str
-    chosen: ChosenClass | None = None  # Q, where it had to be chosen for that
+    chosen: ChosenClass | None = None  # Q, where it had to be made for that
     nothing: str = ""  # why nothing can be said
+    states: str = ""  # what states were taken for, where nothing is said
 
 
 @listing_options
@@ -57,15 +59,17 @@ class _Choice:
 class Default:
     """`Propensities` where the log holds them and they say enough, else `Sequential` where its pilot promises something.
 
-    `Dual` where it alone applies: for what was stated, for short logs, for rows that do not fit into memory. It is what
+    `Dual` where it alone applies: for what was stated, for short logs, for rows that do not fit into memory. Where states are
+    numbers, and neither propensities nor a statement (`ball`, `radius`) say more, the answer is the value range. It is what
     `estimate_interval` uses when no method is named.
 
     Parameters
     ----------
-    ball : Ball, Box or Span, default None
-        Q, the functions that q* is assumed to be among. None: chosen by the method. `Span` is for `Sequential` alone.
-    radius : float, default None
-        Radius of Q with the kernel left to the library. Not together with `ball`.
+    ball : Ball or Box, default None
+        Q, the functions that q* is assumed to be among. None: a box where states are names, which assumes nothing.
+    radius : float or "paper", default None
+        Radius of Q around 0, for the kernel that `Sequential` describes; "paper": the radius rule of the paper. Not together
+        with `ball`.
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute.
     pilot : float or int, default None
@@ -73,7 +77,7 @@ class Default:
     planned_rows : int, default None
         The number of rows that was planned, if the log may have stopped earlier or later than that.
     choices : Choices
-        What the defaults for Q and W are made of. A statement about W (its bandwidth) selects `Dual`.
+        What W and the kernel of a stated radius are made of. A statement about W (its bandwidth) selects `Dual`.
     gauge : str or NoiseBound, default None
         A noise bound, which selects `Dual`.
     misspecification : float, default 0
@@ -87,8 +91,8 @@ class Default:
         What was stated about the propensities of the log, if it holds some: `least_behavior_prob`, `off_by` and so on.
     """
 
-    ball: Ball | Box | Span | None = None
-    radius: float | None = None
+    ball: Ball | Box | None = None
+    radius: Radius | None = None
     side: Side = "both"
     pilot: float | int | None = None
     planned_rows: int | None = None
@@ -109,7 +113,8 @@ class Default:
         if isinstance(choice.method, Dual):
             result = choice.method.run(problem, alpha, progress)
         elif choice.nothing:
-            result = choice.method.say_nothing(problem, alpha, choice.nothing, Clock(progress))
+            told = {"states": choice.states} if choice.states else {}
+            result = choice.method.say_nothing(problem, alpha, choice.nothing, Clock(progress), told)
         else:
             result = choice.method.run(problem, alpha, progress, choice.chosen)
         why = choice.why
@@ -128,7 +133,7 @@ class Default:
     def _others(self, choice: _Choice, problem: Rows) -> str:
         """Methods with the same promise that could have been named instead."""
         names, method = [], choice.method
-        if isinstance(method, Sequential) and not choice.nothing and not isinstance(self.ball, Span):
+        if isinstance(method, Sequential) and not choice.nothing:
             names.append("dual (--method) applies too, with the worst noise that the ranges allow")
         if isinstance(method, Dual) and not self._too_short(problem):
             names.append("sequential (--method) may apply too")
@@ -161,7 +166,11 @@ class Default:
         return 0 if self.pilot == 0 or self._too_short(problem) else self._sequential().pilot_rows(problem)
 
     def _by_class(self, problem: Rows, alpha: float) -> _Choice:
-        """One of the methods that assume q* in Q, and Q where it had to be chosen for that; or why nothing can be said."""
+        """One of the methods that work with a class Q, and Q where it had to be made for that; or why nothing can be said."""
+        if known := settled(problem):
+            return self._value_range(known)
+        if (unproved := self._numbers(problem)) is not None:
+            return unproved
         why = self._asked_for() or self._too_short(problem)
         if why:
             return self._dual(why)
@@ -177,15 +186,37 @@ class Default:
             if self._rows(problem) > needed:
                 return self._dual(why)
             why += f", and fewer than the {needed:.3g} that the dual one needs"
-            return _Choice(sequential, f"none, as {why}", nothing=why)
+            return self._value_range(why)
         sequential = replace(sequential, rank=rank)
-        if known := settled(problem):  # there is no Q to choose
-            return _Choice(sequential, f"sequential, as {known}")
-        chosen = None if isinstance(self.ball, Span) else sequential.promising(pilot, problem, alpha)
+        chosen = sequential.promising(pilot, problem, alpha)
         if isinstance(chosen, str):
-            return _Choice(sequential, f"none, as {chosen}", nothing=chosen)
+            return self._value_range(chosen)
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
         return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
+
+    def _numbers(self, problem: Rows) -> _Choice | None:
+        """The answer where a table is impossible and nothing was stated about values: the value range. None elsewhere.
+
+        States are told from the pilot of the method that would be used otherwise.
+        """
+        if self.ball is not None or self.radius is not None:
+            return None
+        pilot = None
+        if not (other := self._asked_for() or self._too_short(problem)):
+            pilot = tuning_problem(problem, self._sequential().pilot_rows(problem))
+        if pilot is None:
+            dual = self._dual(other).method
+            assert isinstance(dual, Dual)
+            kind = kind_of_dual(dual, problem)
+        else:
+            kind = kind_of_states(None, self.choices, pilot)
+        if kind.table:
+            return None
+        return self._value_range(unstated(problem.layout), kind.said)
+
+    def _value_range(self, why: str, states: str = "") -> _Choice:
+        """No row is used, so nothing but the side matters."""
+        return _Choice(Sequential(side=self.side), f"none, as {why}", nothing=why, states=states)
 
     def _asked_for(self) -> str:
         """What only the dual method has, and was stated."""
@@ -246,10 +277,6 @@ class Default:
         )
 
     def _dual(self, why: str) -> _Choice:
-        if isinstance(self.ball, Span):
-            raise InvalidInput(
-                f"Q is a Span, which is for the sequential method alone, and that does not apply: {why}."
-            )
         dual = Dual(
             ball=self.ball,
             gauge="half" if self.gauge is None else self.gauge,

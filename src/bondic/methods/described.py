@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from bondic.policies.answers import StoredAnswers
-from bondic.proofs.limits import refuse
 from bondic.rows import Rows
 
 OUTSIDE = ("engine", "candidates", "solver")
@@ -17,9 +15,3 @@ def describe(name: str, method: Any, problem: Rows) -> dict[str, Any]:
     """What a replay needs besides the log, the policy's answers and alpha (`bondic.methods.replay` reads it)."""
     options = {field.name: getattr(method, field.name) for field in fields(method) if field.name not in OUTSIDE}
     return {"method": name, "first": problem.rows.start, "options": options}
-
-
-def refuse_without_policy(problem: Rows) -> None:
-    """VerificationError where the policy is known by stored answers alone: a Q that was chosen for it asked at other states."""
-    stored = isinstance(problem.policy, StoredAnswers)
-    refuse(stored, "The plan cannot be made again: Q was chosen by asking the policy. Pass the policy (--policy SPEC).")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import ALLOWANCE, START, Setting
 from bondic.bounds.ends import decided_by_rows
-from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests, witness_candidates
+from bondic.bounds.rejection import combine_witnesses, witness_candidates
 from bondic.bounds.robustness import robustness
 from bondic.bounds.weighing import Candidate, Weighing
 from bondic.claims import End, Side, Status, ends_of
@@ -19,7 +19,7 @@ from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe, refuse_without_policy
+from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
@@ -33,13 +33,12 @@ from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.best_so_far import Ends, best_bounds
 from bondic.search.model import SearchModel
-from bondic.search.refute import propose_refutations
 from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import Terms, discounted_steps
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 
 _FIT = "least-squares fit of the Bellman equation to the certified rows"
@@ -52,23 +51,25 @@ _LARGER = (2.0, 5.0)
 class Dual:
     """The dual bound of Feng et al.: min over ω of Ĵ(q̂, ω) + r_Q |μ_ω| + eps |ω|.
 
-    Whatever is left out is filled in, written into the result and called a choice there: W from pilot rows; Q as a box
-    where states are names (nothing is assumed), else as a ball whose radius the log suggests.
+    W is picked on pilot rows where it is left out. Q is a box where states are names (nothing is assumed); where they are
+    numbers it has to be stated: `ball`, or `radius`.
 
     Parameters
     ----------
     instruments : Instruments, default None
         W. None: random features, with a bandwidth picked on the pilot rows.
     ball : Ball or Box, default None
-        Q, the functions that q* is assumed to be among. None: a box where states are names, else a ball.
+        Q, the functions that q* is assumed to be among. None: a box where states are names, else the ball of `radius`.
     gauge : str or NoiseBound, default "half"
         The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), "finite" (a union bound over
         the features of W), "self-normalized" (depends on the mean square of ω; for features and tables), "plug-in" (no
         guarantee), or an object.
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
-    radius : float, default None
-        Radius of Q with the kernel left to the library; None: the log suggests one. Not together with `ball`.
+    radius : float or "paper", default None
+        Radius of Q around 0 for the kernel Gaussian on the state (bandwidth: `choices.value_bandwidth` times the median distance)
+        × Dirac on actions + 1. "paper": around the middle of the value range, 10 times the norm of a q that is fitted on the
+        pilot. Not together with `ball`.
     misspecification : float, default 0
         How far q* may be from Q anywhere, in units of value. It widens the interval.
     pilot : float or int, default 0.2
@@ -77,9 +78,7 @@ class Dual:
     planned_rows : int, default None
         Turns on the form that holds when the log may stop at any time: the number of rows that was planned.
     choices : Choices
-        What the defaults for W and Q are made of.
-    tests : bool, default True
-        Test a Q that the library chose with further instruments, at a tenth of alpha.
+        What W, and the kernel of a Q that is stated by its radius, are made of.
     rank : int, default 600
         Most coordinates per kernel in the search: more may find a shorter interval, and take longer.
     candidates : tuple of Function, default ()
@@ -95,12 +94,11 @@ class Dual:
     ball: Ball | Box | None = None
     gauge: str | NoiseBound = "half"
     side: Side = "both"
-    radius: float | None = None
+    radius: Radius | None = None
     misspecification: float = 0.0
     pilot: float | int = PILOT_SHARE
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
-    tests: bool = True
     rank: int = 600
     candidates: tuple[Function, ...] = ()
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
@@ -117,7 +115,7 @@ class Dual:
         return _run_dual(self, problem, alpha, progress)
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
-        """The noise bound, Q and its tests as the rows before the certified ones give them; W, if it is that one.
+        """The noise bound and Q as the rows before the certified ones give them; W, if it is that one.
 
         ω may have seen every row. It lives in the space of the stored W, which is compared number by number, not exchanged.
         """
@@ -130,14 +128,7 @@ class Dual:
             setting.problem.rows.start != first,
             f"Rows from {setting.problem.rows.start} on follow the pilot, not {first}.",
         )
-        if self.ball is None and self.radius is None and setting.ball.doubtful:
-            refuse_without_policy(problem)
-        parts = {
-            "ball": setting.ball,
-            "instruments": setting.instruments,
-            "noise": setting.gauge,
-            "tests": setting.tests,
-        }
+        parts = {"ball": setting.ball, "instruments": setting.instruments, "noise": setting.gauge}
         again = replace(proof, budget=budget, **parts)  # type: ignore[arg-type]
         check_same_plan(proof, again, entrywise=True)
         return replace(again, instruments=proof.instruments), ("instruments",) if self.instruments is None else ()
@@ -152,13 +143,11 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     clock.done("search")
     clock.stage("test")
     witnesses = search.witnesses(radius=setting.ball.radius, epsilon=setting.epsilon().upper)
-    refutations = propose_refutations(setting)
     clock.done("test")
-    also = witness_candidates((*witnesses, *refutations))
+    also = witness_candidates(witnesses)
     ends, weighed, gaps, searched = _end_points(method, setting, search, also, clock)
     clock.done("certify")
-    main, tests = combine_witnesses(setting, witnesses, weighed), run_tests(setting, refutations, weighed)
-    shown = Claims(tuple(end.claim for end in ends.values()), (join_tests(setting, main, tests), *tests))
+    shown = Claims(tuple(end.claim for end in ends.values()), (combine_witnesses(setting, witnesses, weighed),))
     proof = DualProof(
         Asked.of(setting.problem),
         budget,
@@ -168,8 +157,6 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
         setting.gauge,
         {end: found.omega for end, found in ends.items()},
         witnesses,
-        setting.tests,
-        refutations,
     )
     decided = any(decided_by_rows(claim) for claim in shown.ends)
     result = Result.of(

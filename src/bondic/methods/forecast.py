@@ -16,7 +16,7 @@ from bondic.executors.threads import cores
 from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.search.sequential.plan import MOST_LANDMARKS
-from bondic.tuning.defaults import Choices, default_value_kernel
+from bondic.tuning.defaults import Choices, Radius, default_value_kernel
 from bondic.tuning.long_logs import FEWEST_ROWS, seconds_of_sums
 
 BYTES_PER_NUMBER = 100
@@ -78,7 +78,11 @@ class Effort:
 
 
 def forecast(
-    problem: Rows, ball: ValueClass | None = None, choices: Choices | None = None, planned: int | None = None
+    problem: Rows,
+    ball: ValueClass | None = None,
+    choices: Choices | None = None,
+    planned: int | None = None,
+    radius: Radius | None = None,
 ) -> Effort:
     """For the default method, from the first block of the rows; logs of fewer than 20 000 rows take no time worth a word."""
     rows = len(problem.rows) if planned is None else planned
@@ -86,9 +90,9 @@ def forecast(
     if rows < FEWEST_ROWS:
         return Effort(rows, actions, 0.0, 0.0, 0.0)
     first, said = problem.first_block(), Choices() if choices is None else choices
-    sums = 0.0  # of a table, or of a span
-    if ball is None or isinstance(ball, Ball):
-        kernel = default_value_kernel(first, said, planned=rows) if ball is None else ball.kernel
+    sums = 0.0  # of a table, or where nothing is stated about numbers
+    if radius is not None or isinstance(ball, Ball):
+        kernel = ball.kernel if isinstance(ball, Ball) else default_value_kernel(first, said, planned=rows)
         sums = seconds_of_sums(kernel, problem.layout, first.some_points(FEWEST_ROWS), rows)
     landmarks = min(MOST_LANDMARKS, MOST_BYTES // (BYTES_PER_NUMBER * rows))
     tables = 8.0 * 3 * actions * (rows + len(problem.initial_states))

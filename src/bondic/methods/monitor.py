@@ -21,7 +21,6 @@ from bondic.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of,
 from bondic.classes.ball import Ball
 from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
-from bondic.classes.span import Span
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
@@ -40,7 +39,6 @@ from bondic.methods.sequential import NOTES, Sequential, settled
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import RowProbabilities
 from bondic.proofs.certificate import Certificate, UserFunctions
-from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
 from bondic.proofs.propensities import PropensityProof
 from bondic.proofs.sequential import SequentialProof
@@ -88,8 +86,7 @@ class SequentialMonitor:
 
     `update(rows)` takes the rows that came since the last one and returns the interval of all rows so far. The intervals of
     all updates hold at once with probability 1 - alpha, at whatever times updates happen; `interval` is what they have in
-    common. Nothing in common rejects the assumptions, for good. A Q that the library chose is given up for good when the log
-    contradicts it, together with what was said before.
+    common. Nothing in common rejects the assumptions, for good.
 
     Blocks end at rows that `planned_rows` alone decides, never where an update ends, although that would be allowed: an update
     inside a block is evaluated on the part that is there. So an interval depends on the rows, not on how they arrived.
@@ -261,8 +258,7 @@ class SequentialMonitor:
         doubts = [text for text in (unusual_alpha(self.alpha), doubt) if text and text not in result.warnings]
         result = replace(result, warnings=(*doubts, *result.warnings))
         self._rows, self._fixed, self._plans, self.result = grown, fixed, plans, result
-        given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
-        self._updates = (*self._updates, next_record(self.running, result, grown, given_up=given_up))
+        self._updates = (*self._updates, next_record(self.running, result, grown))
         return result
 
     def _without_bets(self, grown: GrowingRows) -> GrowingRows:
@@ -290,14 +286,13 @@ class SequentialMonitor:
             return self._bet(grown, problem, clock)
         if problem.rows.stop <= self._pilot:
             return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, _Plans()
-        gone = self._given_up_at()
-        if why := settled(problem) or ("" if gone is None else f"the log contradicted it at update {gone}"):
-            result = self.method.give_up(problem.select(self._pilot), self.alpha, {}, why, clock)
+        if why := settled(problem):
+            result = self.method.say_nothing(problem.select(self._pilot), self.alpha, why, clock)
             return self._with_notes(result, problem, grown), fixed, self._plans
         clock.stage("pilot")
         if fixed is None:
             pilot = self.method.pilot_of(problem, self._pilot)
-            chosen = self.method.choose(pilot, problem, self.alpha, self._shape, fit=False)
+            chosen = self.method.choose(pilot, problem, self.alpha, self._shape)
             fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha, coordinates=not chosen.table))
         elif self._rows is not None:
             fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)
@@ -352,10 +347,6 @@ class SequentialMonitor:
             why = why if isinstance(why, str) else "they were not when this monitor was begun"
             more["propensities"] = f"those of the log are not used: {why}"
         return replace(result.with_question(problem), choices={**result.choices, **more})
-
-    def _given_up_at(self) -> int | None:
-        """The update at which the log contradicted the Q that the library had chosen."""
-        return next((k for k, record in enumerate(self._updates, 1) if record.given_up), None)
 
     @property
     def _shape(self) -> Shape:
@@ -435,16 +426,15 @@ class SequentialMonitor:
             self._plans = _Plans(bets=BetPlan(proof.asked.rows[0], proof.planned, why), proof=proof)
             return
         self._rows = replace(self._rows, whole_episodes=False)
-        if self._given_up_at() is not None:
+        if not isinstance(proof, SequentialProof):  # the value range: nothing was planned
             return
-        assert isinstance(proof, SequentialProof)
         plan, basis = proof.plan, None
         if plan is not None:
             seen = slice(plan.seen)
             basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
         pilot = self.method.pilot_of(self._rows.earlier(self._rows.used), self._pilot)
         notes = {name: str(text) for name, text in told.items() if name in NOTES}
-        assert isinstance(proof.ball, Ball | Box | Span)
+        assert isinstance(proof.ball, Ball | Box)
         self._plans = _Plans(plan, proof.table)
         chosen = ChosenClass(proof.ball, notes, table=plan is None)
         self._fixed = _Fixed(pilot, chosen, proof.budget, basis)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bondic.claims import Assumption, Conclusion, ErrorBudget, Held, Side, Status, held
+from bondic.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
 from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result, versions
 from bondic.rows.growing import GrowingRows
@@ -26,8 +26,7 @@ class UpdateRecord:
     running_low: float
     running_high: float
     running_status: str
-    guarantee: Held  # of what they have in common: conditional where it rests on something that the library chose
-    given_up: bool  # a Q that the library chose, at this update or before
+    guarantee: Guarantee  # of what they have in common
     certificate: str  # digest; empty where nothing could be certified yet
     time: str  # UTC
     repeated: bool = False  # rows of it, or of an update before, were stated to be new events though they came before
@@ -41,19 +40,16 @@ class UpdateRecord:
         return out
 
 
-def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given_up: bool) -> UpdateRecord:
+def next_record(before: Conclusion, result: Result, grown: GrowingRows) -> UpdateRecord:
     """The line of an update, with what all intervals up to it have in common.
 
-    On the event that makes one of them right all are. So nothing in common is a contradiction, and a rejection stays one; and
-    where the library's own Q was given up, whatever was said before rests on it and goes, too.
+    On the event that makes one of them right all are. So nothing in common is a contradiction, and a rejection stays one.
     """
     limits = result.value_range
     low, high = max(before.low, result.low), min(before.high, result.high)
     status = Status.INTERVAL if low > limits.low or high < limits.high else Status.TRIVIAL
     if Status.REJECTED in (before.status, result.status) or low > high:
         low, high, status = limits.low, limits.high, Status.REJECTED
-    elif given_up:
-        low, high, status = limits.low, limits.high, Status.TRIVIAL
     return UpdateRecord(
         rows=len(grown.log),
         used=grown.used,
@@ -63,8 +59,7 @@ def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given
         running_low=low,
         running_high=high,
         running_status=status.name,
-        guarantee=held("finite-sample", result.assumptions, status),
-        given_up=given_up,
+        guarantee="finite-sample",
         certificate=result.hashes.get("certificate", ""),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         repeated=grown.repeated,

@@ -9,7 +9,6 @@ import numpy as np
 
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
-from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, decode
 from bondic.data.initial import InitialStates
@@ -113,7 +112,7 @@ def read_method(
         if data["ball"] is not None:
             supplies = {"layout": rows.layout, "functions": functions or {}}
             ball = decode(ValueClass, data["ball"], saved.arrays, "ball", **supplies)
-            assert isinstance(ball, Ball | Box | Span)
+            assert isinstance(ball, Ball | Box)
         method = Sequential(ball=ball, cuts=tuple(data["cuts"]), choices=Choices(**choices), **data["method"])
         bets = Propensities(**data["propensities"]) if "propensities" in data else None
         return method, bets, float(data["alpha"])

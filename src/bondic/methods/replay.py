@@ -90,10 +90,7 @@ def _unusual(method: Any) -> tuple[str, ...]:
         mine, other = getattr(method, field.name), getattr(usual, field.name)
         if isinstance(mine, Choices):
             mine = replace(mine, categorical=None)
-        unstated = (
-            field.name == "ball" and mine is not None and mine.origin == "chosen"
-        )  # by whoever made the certificate
-        if unstated or (field.name not in (*_STATED, *OUTSIDE) and mine != other):
+        if field.name not in (*_STATED, *OUTSIDE) and mine != other:
             plain = isinstance(mine, bool | int | float | str | tuple)
             found.append(f"{field.name}={mine!r}" if plain else field.name)
     return tuple(found)

@@ -49,11 +49,10 @@ def radius_sensitivity(
     method: Dual | None = None,
     progress: Progress | None = None,
 ) -> Frontier:
-    """Search ω for a range of radii (by default 1/30 to 10 times the one chosen), certify all in one pass.
+    """Search ω for a range of radii (by default 1/30 to 10 times that of `method`), certify all in one pass.
 
     The curve may be read at any radius, also between and beyond those searched: it is valid everywhere and tight near
-    them. W, the pilot and the noise bound are those of `method`. The curve is that of the dual bound; see `larger_radii` for
-    sequential intervals.
+    them. W, the pilot and the noise bound are those of `method`. The curve is that of the dual bound.
     """
     check_alpha(alpha)
     options = Dual() if method is None else method
@@ -77,8 +76,8 @@ def result_frontier(
     proof = result.proof
     if isinstance(proof, SequentialProof):
         raise InvalidInput(
-            "A sequential interval is planned for one radius and one alpha: there is no curve to read others off. larger_radii "
-            "(--larger-radii) makes it again for larger radii; method=Dual() has the whole curve."
+            "A sequential interval is planned for one radius and one alpha: there is no curve to read others off. method=Dual() "
+            "has the whole curve."
         )
     if not isinstance(proof, DualProof):
         raise InvalidInput(f"The method {result.method!r} leaves no proof with a class Q: there is no radius to vary.")

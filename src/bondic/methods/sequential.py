@@ -1,4 +1,4 @@
-"""The sequential localized interval as a method: choose Q on the pilot, plan block by block, evaluate, write it down."""
+"""The sequential localized interval as a method: a pilot, a plan made block by block, evaluate, write it down."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
-from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe, refuse_without_policy
+from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.setting import GIVEN_UP, NOTHING, tuning_problem
+from bondic.methods.setting import NOTHING, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
@@ -43,6 +42,7 @@ from bondic.search.sequential.plan import (
     costs_of,
     make_plan,
     pairs_of_a_table,
+    predicted_length,
 )
 from bondic.search.sequential.replay import replay_plan
 from bondic.search.sequential.starts import known_starts, propose_bets
@@ -51,13 +51,10 @@ from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times, range_of
-from bondic.tuning.along_policy import refuted
-from bondic.tuning.around_centers import Foresight
-from bondic.tuning.defaults import Choices
-from bondic.tuning.look_ahead import Report
+from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT, pilot_length
 from bondic.tuning.scales import seen_states
-from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states, least_length
+from bondic.tuning.sequential_class import ChosenClass, choose_class
 from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
 
 NAME = "sequential"
@@ -83,16 +80,18 @@ class Sequential:
 
     Parameters
     ----------
-    ball : Ball, Box or Span, default None
-        Q, the functions that q* is assumed to be among. None: a box where states are names (nothing is assumed), else a
-        ball that is chosen on the pilot.
-    radius : float, default None
-        Radius of Q with the kernel left to the library. Not together with `ball`.
+    ball : Ball or Box, default None
+        Q, the functions that q* is assumed to be among. None: a box where states are names (nothing is assumed), else the ball
+        of `radius`.
+    radius : float or "paper", default None
+        Radius of Q around 0 for the kernel Gaussian on the state (bandwidth: `choices.value_bandwidth` times the median distance)
+        × Dirac on actions + 1. "paper": around the middle of the value range, 10 times the norm of a q that is fitted on the
+        pilot. Not together with `ball`.
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
     pilot : float or int, default None
-        Rows set aside at the beginning: a share below 1, or a number. They are not certified. None: 10 % where the library
-        chooses Q for states that are numbers, and may fit a center for it; else 5 %.
+        Rows set aside at the beginning: a share below 1, or a number. They are not certified. None: 5 %, or 10 %
+        where these leave open whether states are names.
     planned_rows : int, default None
         The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
         beforehand.
@@ -106,13 +105,13 @@ class Sequential:
     rank : int, default 200
         Most landmarks: more follow rougher functions, and take longer.
     choices : Choices
-        What the defaults for Q are made of.
+        What the kernel of a Q that is stated by its radius is made of, and what states are.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
     """
 
-    ball: Ball | Box | Span | None = None
-    radius: float | None = None
+    ball: Ball | Box | None = None
+    radius: Radius | None = None
     side: Side = "both"
     pilot: float | int | None = None
     planned_rows: int | None = None
@@ -128,7 +127,7 @@ class Sequential:
             check_outside(self.ball, "Q")
             if self.radius is not None:
                 raise InvalidInput(
-                    f"Both ball= (radius {self.ball.radius:g}) and radius={self.radius:g} are given. A ball has its radius: "
+                    f"Both ball= (radius {self.ball.radius:g}) and radius={self.radius} are given. A ball has its radius: "
                     "pass ball=ball.with_radius(...), or radius= alone."
                 )
             if self.ball.misspecification:
@@ -142,18 +141,18 @@ class Sequential:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
         if why := settled(problem):
-            return self.give_up(problem.select(problem.rows.start + self.pilot_rows(problem)), alpha, {}, why, clock)
-        report = clock.stage("pilot")
+            return self.say_nothing(problem, alpha, why, clock)
+        clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         shape, sums = self.shape(planned), Sums.named(self.engine)
-        chosen = chosen or self.choose(pilot, problem, alpha, shape, report)
+        chosen = chosen or self.choose(pilot, problem, alpha, shape)
         budget = self.budget(problem, alpha, coordinates=not chosen.table)
         clock.done("pilot")
         clock.stage("plan")
         plan, table = None, self.table_plan(problem, pilot, chosen, budget, shape)
         if table is None:
-            plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
+            plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums)
         clock.done("plan")
         planner = describe(NAME, self, problem)
         return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table, planner)
@@ -171,11 +170,9 @@ class Sequential:
         shape = method.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
         unseen = prefixes.with_unseen_starts(known, known_starts(known, pilot).skipped)
         chosen = method.choose(pilot, unseen, alpha, shape)
-        if self.ball is None and self.radius is None and isinstance(chosen.ball, Ball):
-            refuse_without_policy(problem)
         budget, plan = method.budget(known, alpha, coordinates=not chosen.table), None
         if not chosen.table:
-            plan = replay_plan(prefixes, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
+            plan = replay_plan(prefixes, pilot, chosen.ball, budget, ends_of(self.side), shape, sums)
             rounds = () if proof.plan is None else proof.plan.rounds
             plan = replace(plan, rounds=rounds if len(rounds) == len(plan.blocks) + 1 else ())
         table = method.table_plan(problem, pilot, chosen, budget, shape, prefixes)
@@ -193,9 +190,9 @@ class Sequential:
     ) -> Result:
         """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
-        if why := self._contradicted(certified, chosen.ball) or _without_starts(certified, plan, table):
+        if why := _without_starts(certified, plan, table):
             clock.done("evaluate")
-            return self.give_up(certified, budget.alpha, chosen.notes, why, clock)
+            return self.say_nothing(certified, budget.alpha, why, clock)
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table, self.planned_rows)
         found = proof.evaluate_all(certified, Sums.named(self.engine))
         carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
@@ -238,24 +235,13 @@ class Sequential:
             return None
         return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends_of(self.side)))
 
-    def give_up(self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, clock: Clock) -> Result:
-        """The value range, where the log contradicts what the library chose or there is nothing to learn."""
-        notes = self._notes(certified, told)
-        notes["Q"] = f"{_ALL_IN_RANGE}, as the class was given up: {why} ({told.get('Q', '')})"
-        if told:
-            notes[GIVEN_UP] = why
-        proof = _value_range_proof(certified, alpha, self.side)
-        return Result.of(proof, certified, method=NAME, choices=notes, seconds=clock.seconds)
-
-    def say_nothing(self, problem: Rows, alpha: float, why: str, clock: Clock) -> Result:
-        """The value range at once, from no row, as these rows promise no more."""
-        pilot = self.pilot_of(problem, self.pilot_rows(problem))
-        certified, told = problem.select(pilot.rows.stop), {}
-        if self.ball is None:
-            told["states"] = kind_of_states(self.radius, self.choices, pilot).said
-        notes = {**self._notes(certified, told), "Q": _ALL_IN_RANGE, NOTHING: why}
-        proof = _value_range_proof(certified, alpha, self.side)
-        return Result.of(proof, certified, method=NAME, choices=notes, seconds=clock.seconds)
+    def say_nothing(
+        self, problem: Rows, alpha: float, why: str, clock: Clock, told: Mapping[str, str] | None = None
+    ) -> Result:
+        """The value range at once, from no row, where rows can add nothing or promise no more."""
+        notes = {**(told or {}), "Q": _ALL_IN_RANGE, NOTHING: why}
+        proof = _value_range_proof(problem, alpha, self.side)
+        return Result.of(proof, problem, method=NAME, choices=notes, seconds=clock.seconds)
 
     def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
         rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
@@ -264,11 +250,6 @@ class Sequential:
     def shape(self, planned: int) -> Shape:
         """How a plan for so many rows is cut."""
         return Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
-
-    def _contradicted(self, certified: Rows, ball: Ball | Box | Span) -> str:
-        """Why a ball that the library chose is no answer. Certified rows may say so: the answer is then what needs no row."""
-        chosen = self.ball is None and self.radius is None
-        return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
 
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
@@ -314,29 +295,19 @@ class Sequential:
             )
         return pilot
 
-    def choose(
-        self,
-        pilot: Rows,
-        problem: Rows,
-        alpha: float,
-        shape: Shape,
-        report: Report | None = None,
-        *,
-        fit: bool = True,
-    ) -> ChosenClass:
-        """Q from the pilot, and how long its interval may be; `fit`: whether a center may be fitted for it.
+    def choose(self, pilot: Rows, problem: Rows, alpha: float, shape: Shape) -> ChosenClass:
+        """Q, and how long its interval may be, from the pilot.
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        foresight = self._foresight(problem, alpha, shape)
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report, fit=fit)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
             raise TunedOnCertifiedRows(
                 f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
-        lengths = self._predicted_lengths(problem, pilot, chosen, alpha, shape)
+        lengths = self._predicted_lengths(problem, pilot, chosen.ball, alpha, shape)
         table = min(lengths, key=lengths.__getitem__)
         length = min(lengths[table], range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
@@ -345,28 +316,25 @@ class Sequential:
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length, table=table)
 
     def promising(self, pilot: Rows, problem: Rows, alpha: float) -> ChosenClass | str:
-        """The Q that would be chosen; or why its interval would be no shorter than the value range.
+        """Q; or why its interval would be no shorter than the value range.
 
         Plans of tables are cheap: they are made whatever the pilot says.
         """
         shape = self.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
-        width, least = range_at_all_times(pilot.terms).width, 0.0
-        if self.ball is None and self.radius is None:
-            least = least_length(self.choices, pilot, self._foresight(problem, alpha, shape))
-        chosen = self.choose(pilot, problem, alpha, shape) if least < width else None
-        if chosen is not None and (isinstance(chosen.ball, Box) or chosen.length < width):
+        chosen = self.choose(pilot, problem, alpha, shape)
+        if isinstance(chosen.ball, Box) or chosen.length < range_at_all_times(pilot.terms).width:
             return chosen
         return f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
 
     def _predicted_lengths(
-        self, problem: Rows, pilot: Rows, chosen: ChosenClass, alpha: float, shape: Shape
+        self, problem: Rows, pilot: Rows, ball: Ball | Box, alpha: float, shape: Shape
     ) -> dict[bool, float]:
         """How long the interval of each plan that is possible would be, from the pilot alone; True: without coordinates.
 
         Coordinates learn where q* can be, which helps once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
-        ball, sums = chosen.ball, Sums.named(self.engine)
+        sums = Sums.named(self.engine)
         possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
         if self.coordinates is False and not possible:
             raise InvalidInput(
@@ -378,14 +346,9 @@ class Sequential:
             found[True] = predict_table_length(pilot, ball, self._log_term(budget), shape.planned, sums)
             found[True] += self._starts_not_learned(problem, pilot, budget, shape.planned)
         if wanted or not found or (wanted is None and pairs_of_a_table(pilot) <= shape.seen):
-            known = isinstance(ball, Ball) and not math.isnan(chosen.length)  # classes were compared by it
-            foresight = self._foresight(problem, alpha, shape)
-            found[False] = chosen.length if known else foresight.length(pilot, ball, chosen.simulated)
+            costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
+            found[False] = predicted_length(pilot, ball, shape.planned, costs, shape.seen, sums)
         return found
-
-    def _foresight(self, problem: Rows, alpha: float, shape: Shape) -> Foresight:
-        costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
-        return Foresight(shape.planned, costs, shape.seen, Sums.named(self.engine))
 
     def _starts_not_learned(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> float:
         """What sampled starts cost both ends of a plan that does not learn what they are worth.

@@ -18,7 +18,6 @@ from bondic.claims import ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
-from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import ValueClass
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
@@ -36,20 +35,25 @@ from bondic.search.model import build_model
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.terms import largest_width, range_at_all_times, range_of
-from bondic.tuning.along_policy import refuted
-from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.defaults import (
+    PAPER,
+    Choices,
+    Radius,
+    check_radius,
+    default_instruments,
+    default_value_kernel,
+    paper_ball,
+    stated_ball,
+)
 from bondic.tuning.instruments import pick_instruments, pick_table
 from bondic.tuning.pilot import SMALLEST_PILOT, share_of_rows
-from bondic.tuning.refutation import class_tests
 from bondic.tuning.scales import seen_states
-from bondic.tuning.states import StateKind, check_categorical, state_kind
+from bondic.tuning.states import StateKind, check_categorical, refuse_unstated, state_kind
 
 FloatArray = npt.NDArray[np.float64]
 
-GIVEN_UP, NOTHING = "class given up", "nothing is said"
-"""The choice that says why a class which the library had chosen was given up for the value range."""
-TEST_SHARE = 0.1
-"""Share of alpha for further tests of a Q that the library chose; fixed here, before any data are seen."""
+NOTHING = "nothing is said"
+"""The choice that says why the answer is the value range, from no row."""
 _NOMINAL = 4
 """Certified rows per row of the pilot, for the choice of W when their number is a stopping time."""
 
@@ -70,7 +74,7 @@ class Options(Protocol):
     @property
     def side(self) -> Side: ...
     @property
-    def radius(self) -> float | None: ...
+    def radius(self) -> Radius | None: ...
     @property
     def misspecification(self) -> float: ...
     @property
@@ -79,8 +83,6 @@ class Options(Protocol):
     def planned_rows(self) -> int | None: ...
     @property
     def choices(self) -> Choices: ...
-    @property
-    def tests(self) -> bool: ...
     @property
     def rank(self) -> int: ...
     @property
@@ -148,11 +150,12 @@ def make_setting(
 
     `known`: the question without the rows that W must not see, for a replay; None: it is trusted not to look at them.
     """
+    check_radius(method.radius)
     known = problem if known is None else known
     sides = len(ends_of(method.side))
     if method.ball is not None and method.radius is not None:
         raise InvalidInput(
-            f"Both ball= (radius {method.ball.radius:g}) and radius={method.radius:g} are given. A ball has its radius: pass "
+            f"Both ball= (radius {method.ball.radius:g}) and radius={method.radius} are given. A ball has its radius: pass "
             "ball=ball.with_radius(...), or radius= alone."
         )
     notes: dict[str, str] = {}
@@ -163,6 +166,8 @@ def make_setting(
     if pilot is None:
         notes["pilot"] = f"no pilot: {certified.rows} are certified, nothing is tuned on earlier ones"
     kind = _choose_states(method, known, pilot, notes)
+    if method.ball is None and method.radius is None and not kind.table:
+        refuse_unstated(known.layout)
     instruments = _choose_instruments(method, known, pilot, wanted, kind, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
@@ -171,29 +176,11 @@ def make_setting(
             "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
         )
     ball = _choose_class(method, certified, pilot, kind, notes)
-    tested = method.tests and pilot is not None and _to_be_chosen(method, kind) and not _unproved(method.gauge)
-    budget = ErrorBudget.split(alpha, _shares(tested, sampled_start(certified, sides) is not None))
-    tests = class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested and ball.doubtful else ()
-    if tests:
-        notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
+    budget = ErrorBudget.split(alpha, _shares(sampled_start(certified, sides) is not None))
     gauge = _choose_noise_bound(method, certified, instruments, ball, budget["noise"], notes)
     initial = budget.get("initial")
     sums = Sums.named(method.engine)
-    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests, sums), budget, notes
-
-
-def _to_be_chosen(method: Options, kind: StateKind) -> bool:
-    """Whether Q is left to the library, as known before the certified rows: alpha and lambda must not depend on its outcome.
-
-    A ball that the log contradicts is given up afterwards; the share of its tests is then spent on nothing.
-    """
-    if method.ball is not None:
-        return method.ball.origin == "chosen"
-    return method.radius is not None or not kind.table
-
-
-def _unproved(gauge: str | NoiseBound) -> bool:
-    return not gauge.proved if isinstance(gauge, NoiseBound) else gauge == "plug-in"
+    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, sums), budget, notes
 
 
 def _any_time(gauge: str | NoiseBound) -> bool:
@@ -201,11 +188,14 @@ def _any_time(gauge: str | NoiseBound) -> bool:
     return isinstance(gauge, NoiseBound) and gauge.any_time
 
 
-def _shares(tested: bool, sampled: bool) -> dict[str, float]:
+def _shares(sampled: bool) -> dict[str, float]:
     """How alpha is divided; fixed here, before any data are seen."""
-    rest = 1.0 - (TEST_SHARE if tested else 0.0) - (INITIAL_SHARE if sampled else 0.0)
-    shares = {"noise": rest, "tests": TEST_SHARE if tested else 0.0, "initial": INITIAL_SHARE if sampled else 0.0}
-    return {name: share for name, share in shares.items() if share}
+    return {"noise": 1.0 - INITIAL_SHARE, "initial": INITIAL_SHARE} if sampled else {"noise": 1.0}
+
+
+def kind_of_states(method: Options, problem: Rows) -> StateKind:
+    """What the dual method takes the states of a log for."""
+    return _choose_states(method, problem, tuning_problem(problem, pilot_rows(method, problem)), {})
 
 
 def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: dict[str, str]) -> StateKind:
@@ -217,13 +207,9 @@ def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: di
         choice = False  # its constant is fitted in a kernel space
     seen = pilot if pilot is not None else problem.first_block()
     kind = state_kind(seen_states(seen), problem.layout, choice)
-    asked = {
-        "Q is as you gave it": method.ball is not None or method.radius is not None,
-        "you gave a bandwidth": method.choices.weight_bandwidth is not None,
-    }
-    why = next((words for words, given in asked.items() if given), None)
-    if why is not None and kind.table and method.choices.categorical is None:
-        kind = StateKind(False, (), f"states are numbers, related by their distance: {why}")
+    stated = method.ball is not None or method.radius is not None
+    if stated and kind.table and method.choices.categorical is None:
+        kind = StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
     notes["states"] = kind.said
     return kind
 
@@ -232,10 +218,10 @@ def _choose_instruments(
     method: Options, problem: Rows, pilot: Rows | None, wanted: int, kind: StateKind, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
-    declared = bool(method.choices.categorical)
+    declared, table = bool(method.choices.categorical), _table_weights(method, kind)
     if method.instruments is not None:
         instruments: Instruments = method.instruments
-    elif kind.table and pilot is None and declared:
+    elif table and pilot is None and declared:
         instruments = Instruments(table_kernel(0.5))
     elif pilot is None:  # columns of names that were looked up were looked up in certified rows
         instruments = default_instruments(problem, None, method.choices, kind.columns if declared else ())
@@ -247,12 +233,17 @@ def _choose_instruments(
 
 def _pick(method: Options, problem: Rows, pilot: Rows, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
     ahead, limits = _rows_ahead(method, problem, wanted), range_at_all_times(pilot.terms)
-    if kind.table:
+    if _table_weights(method, kind):
         return pick_table(pilot, ahead, _box(pilot), method.choices)
     plain = default_instruments(problem, pilot, method.choices, kind.columns)
     kernel = default_value_kernel(pilot, method.choices, kind.columns, ahead)
-    ball, _ = default_ball(pilot, pilot, kernel, plain, method.choices, limits)
+    ball, _ = paper_ball(pilot, kernel, plain, limits)  # only ranks candidates: whatever Q is, any W is valid
     return pick_instruments(pilot, ahead, ball, method.choices, kind.columns)
+
+
+def _table_weights(method: Options, kind: StateKind) -> bool:
+    """Whether W is a table; a bandwidth speaks of features, whatever states are."""
+    return kind.table and method.choices.weight_bandwidth is None
 
 
 def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
@@ -265,29 +256,23 @@ def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
 def _choose_class(
     method: Options, certified: Rows, pilot: Rows | None, kind: StateKind, notes: dict[str, str]
 ) -> ValueClass:
-    """Q as given; else the box where states are names, which assumes nothing; else a ball that the library chooses."""
+    """Q as given; else the box where states are names, which assumes nothing."""
     if method.ball is not None:
         return _with_allowance(method, method.ball, notes)
     if kind.table and method.radius is None:
         box = _box(certified)
         notes["Q"] = f"every function with values in the value range: half-width {box.radius:.6g}, nothing is assumed"
         return _with_allowance(method, box, notes)
+    assert method.radius is not None  # refused before
     kernel = default_value_kernel(certified, method.choices, kind.columns)
-    if method.radius is not None:
-        origin = Provenance("radius as given, scales and bandwidth chosen by bondic")
-        ball = Ball(kernel, method.radius, provenance=origin, origin="chosen")
-        notes["Q"] = f"{kernel!r}, radius {method.radius:g} as given"
+    if method.radius == PAPER:
+        rows = certified.first_block() if pilot is None else pilot
+        plain = default_instruments(certified, pilot, method.choices, kind.columns)
+        ball, note = paper_ball(rows, kernel, plain, range_at_all_times(certified.terms))
+        notes["Q"] = f"{kernel!r}, {note}"
         return _with_allowance(method, ball, notes)
-    # the radius is judged with the plain W, not with the one picked for short intervals: that one may be too rich
-    plain = default_instruments(certified, pilot, method.choices, kind.columns)
-    ball, note = default_ball(certified, pilot, kernel, plain, method.choices, range_at_all_times(certified.terms))
-    notes["Q"] = f"{kernel!r}, {note}"
-    why = refuted(certified, ball)
-    if why:
-        notes["Q"] = f"every function with values in the value range, as a ball was given up: {why} ({notes['Q']})"
-        notes[GIVEN_UP] = why
-        return _box(certified)
-    return _with_allowance(method, ball, notes)
+    notes["Q"] = f"{kernel!r}, radius {method.radius:g} as given"
+    return _with_allowance(method, stated_ball(kernel, method.radius), notes)
 
 
 def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) -> ValueClass:

@@ -71,10 +71,6 @@ class NoiseBound(ABC):
     def proved(self) -> bool:
         return self.guarantee == "finite-sample"
 
-    def for_tests(self) -> NoiseBound:
-        """The bound for instruments other than W, with which Q is tested further."""
-        return self
-
     def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
         """How eps follows from delta in noise = eps `share`, for whoever computes it elsewhere.
 

@@ -17,7 +17,6 @@ from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout
 from bondic.noise.bound import NoiseBound, Weights, log_over, tail
 from bondic.noise.facts import NoiseFacts
-from bondic.noise.fixed_lambda import FixedLambda
 from bondic.registry import register
 from bondic.rounding import Enclosure, U, certified_dot
 
@@ -118,10 +117,6 @@ class FiniteClass(NoiseBound):
         if room <= 0:
             return 1.0
         return tail(room / first.upper * (1 - 4 * U), 2 * self.rates.size) if first.upper > 0 else 1.0
-
-    def for_tests(self) -> NoiseBound:
-        """One lambda for another space: with those `planned` makes, the one that is best for all features together."""
-        return FixedLambda(1.0 / math.sqrt(float(np.sum(self.rates**-2.0))))
 
     def describe(self) -> str:
         return (

@@ -12,9 +12,9 @@ VALUE_RANGE = "value range"
 
 
 def list_assumptions(
-    problem: Rows, ball: ValueClass, own: tuple[Assumption, ...], *, rejected: bool, tests: tuple[str, ...] = ()
+    problem: Rows, ball: ValueClass, own: tuple[Assumption, ...], *, rejected: bool
 ) -> tuple[Assumption, ...]:
-    """Everything the guarantee rests on; `own` are those of the kind of proof, `tests` the names of further tests of Q."""
+    """Everything the guarantee rests on; `own` are those of the kind of proof."""
     terms = problem.terms
     joint: State = "rejected" if rejected else "stated"
     items = [
@@ -26,7 +26,7 @@ def list_assumptions(
         ),
         reward_assumption(problem, joint),
         *range_assumption(terms, joint),
-        _values(problem, ball, tests, rejected),
+        _values(problem, ball, rejected),
         *own,
         Assumption("policy", _policy_text(problem), "checked" if problem.answers.exact else "stated"),
         start_assumption(problem, paid=True),
@@ -66,14 +66,13 @@ def length_assumption(count: int, planned: int | None = None) -> Assumption:
     return Assumption("length", text, "stated")
 
 
-def _values(problem: Rows, ball: ValueClass, tests: tuple[str, ...], rejected: bool) -> Assumption:
+def _values(problem: Rows, ball: ValueClass, rejected: bool) -> Assumption:
     """What is assumed about q*: nothing for a Q that holds the value range, else membership."""
     if assumes_nothing(problem, ball):
         text = "Nothing is assumed about q*: Q holds every function with values in the value range."
         return Assumption("values", text, "rejected" if rejected else "checked")
-    state: State = "rejected" if rejected else ball.origin
-    further = f" Further tests of Q: {', '.join(tests)}." if tests else ""
-    return Assumption("values", f"q* lies in Q: {ball.describe()} Q: {ball.provenance}.{further}", state)
+    text = f"q* lies in Q: {ball.describe()} Q: {ball.provenance}."
+    return Assumption("values", text, "rejected" if rejected else "stated")
 
 
 def assumes_nothing(problem: Rows, ball: ValueClass) -> bool:

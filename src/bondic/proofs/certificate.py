@@ -21,7 +21,7 @@ from bondic.proofs.proof import Claims, Proof
 
 UserFunctions = Mapping[str, Callable[..., Any]]
 
-FORMAT = "bondic certificate 5"
+FORMAT = "bondic certificate 6"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 _PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "planner", "information"}
 

@@ -5,11 +5,10 @@ Claimed are F-(ω) and F+(ω) of (10) at the given ω, whoever found them, and w
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from bondic.bounds.dual import UNMOVED, ClassTest, Setting, dual_bound
-from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests, witness_candidates
+from bondic.bounds.dual import UNMOVED, Setting, dual_bound
+from bondic.bounds.rejection import combine_witnesses, witness_candidates
 from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
 from bondic.classes.instruments import Instruments
@@ -25,7 +24,7 @@ from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rounding import Enclosure
@@ -46,23 +45,15 @@ class DualProof(Proof):
     noise: NoiseBound
     omegas: dict[End, Function | None]
     witnesses: tuple[Function | None, ...] = ()  # against Q, on the event of the noise bound
-    tests: tuple[ClassTest, ...] = ()  # of Q, with instruments and a share of alpha of their own
-    refutations: tuple[Function | None, ...] = ()  # the witness of every test
 
     def __post_init__(self) -> None:
         check_noise_bound(self.noise)
         ends = ends_of(self.side)
         refuse(set(self.omegas) != set(ends), "The certificate lacks an end point, or has one too many.")
-        refuse(len(self.tests) != len(self.refutations), "Every test of Q has one witness.")
         refuse("noise" not in self.budget.parts, "No part of alpha is spent on the noise.")
-        spent = math.fsum(test.probability for test in self.tests)
-        share = (self.budget.get("tests") or 0.0) * (1 + 1e-12)
-        fine = all(test.probability > 0 for test in self.tests) and spent <= share
-        refuse(not fine, "The tests of Q spend more than their share of alpha.")
         put = object.__setattr__
         put(self, "omegas", {end: _nonzero(self.omegas[end]) for end in ends})
-        for name in ("witnesses", "refutations"):
-            put(self, name, tuple(map(_nonzero, getattr(self, name))))
+        put(self, "witnesses", tuple(map(_nonzero, self.witnesses)))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -71,25 +62,24 @@ class DualProof(Proof):
     @property
     def needs_replay(self) -> tuple[str, ...]:
         """W, wherever it weighs rows or tests Q: an ω of 0 uses none."""
-        used = (*self.omegas.values(), *self.witnesses, *self.refutations)
+        used = (*self.omegas.values(), *self.witnesses)
         return ("instruments",) if any(function is not None for function in used) else ()
 
     def setting(self, rows: Rows, sums: Sums = STANDARD) -> Setting:
         """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
-        return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, self.tests, sums)
+        return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
-        """Every end point from its ω, every test of Q from its witnesses, and all tests as one: from one pass over the log."""
+        """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         candidates = [Candidate(omega) for omega in self.omegas.values()]
-        candidates += witness_candidates((*self.witnesses, *self.refutations))
+        candidates += witness_candidates(self.witnesses)
         weighed = iter(weigh(rows, self.ball, candidates, sums=sums))
         for end, omega in self.omegas.items():
             ends += dual_bound(setting, omega, (end,), weighing=next(weighed))
-        main, tests = combine_witnesses(setting, self.witnesses, weighed), run_tests(setting, self.refutations, weighed)
-        return Claims(tuple(ends), (join_tests(setting, main, tests), *tests))
+        return Claims(tuple(ends), (combine_witnesses(setting, self.witnesses, weighed),))
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         chosen = "W was chosen without the certified rows"
@@ -98,11 +88,11 @@ class DualProof(Proof):
             Assumption("noise", f"{self.noise.describe()}.", "stated"),
             *self._length(rows),
         )
-        return list_assumptions(rows, self.ball, own, rejected=rejected, tests=tuple(test.name for test in self.tests))
+        return list_assumptions(rows, self.ball, own, rejected=rejected)
 
     def _length(self, rows: Rows) -> tuple[Assumption, ...]:
         """Nothing where the noise bound holds at stopping times and says so itself, or where no row is used."""
-        used = (*self.omegas.values(), *self.witnesses, *self.refutations)
+        used = (*self.omegas.values(), *self.witnesses)
         if self.noise.any_time or all(function is None for function in used):
             return ()
         seen = self.instruments.provenance
@@ -118,7 +108,7 @@ class DualProof(Proof):
         N points are rows, next states and starts. Engines may need far less, never much more.
         """
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
-        given = (self.ball.center, *self.omegas.values(), *self.witnesses, *self.refutations)
+        given = (self.ball.center, *self.omegas.values(), *self.witnesses)
         used = [function for function in given if function is not None]
         pairs = (len(used) + 1) * self.ball.work(points, rows.layout)
         for function in used:
@@ -127,29 +117,17 @@ class DualProof(Proof):
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def reviews(
-        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Review, ...]:
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
-        return self._tests(setting, claims, retest), self._use_of_log(setting, claims), self._instruments(rows, log)
+        return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows, log)
 
-    def _tests(self, setting: Setting, claims: Claims, retest: Retest | None) -> Review:
+    def _tests(self, setting: Setting, claims: Claims) -> Review:
         """What the given witnesses show, and what one would have to look for."""
         if claims.rejected:
             return Review(("rejection test recomputed from its witnesses",))
         if assumes_nothing(setting.problem, setting.ball):
             return Review(("nothing is assumed about q*: there is no class to test",))
-        own = None if retest is None else retest(setting)
-        if own is not None:
-            refuse(
-                own.rejected,
-                "The log contradicts the assumptions: a test that the certificate does not hold rejects them "
-                f"(p = {own.p_value:.3g}).",
-            )
-            return Review(
-                (f"rejection test recomputed; a test of its own does not reject either (p = {own.p_value:.3g})",)
-            )
-        if any(witness is not None for witness in (*self.witnesses, *self.refutations)):
+        if any(witness is not None for witness in self.witnesses):
             text = "the given witnesses were recomputed and do not reject; whether another would is not known"
         else:
             text = "whether the log contradicts Q: the certificate holds no witness, and none was looked for"
@@ -170,11 +148,8 @@ class DualProof(Proof):
     def _instruments(self, rows: Rows, log: Log) -> Review:
         """W must not have seen the certified rows: their positions can be compared, its history cannot."""
         provenance = self.instruments.provenance
-        for used in (provenance, *(test.instruments.provenance for test in self.tests)):
-            if used.saw((rows.rows.start, rows.rows.stop), log.content_hash):
-                raise VerificationError(
-                    "W, or a test of Q, was tuned on rows that it certifies, or on rows after them."
-                )
+        if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+            raise VerificationError("W was tuned on rows that it certifies, or on rows after them.")
         if provenance.rows is None:
             text = f"that W was picked without the certified rows: it is only stated ({provenance.note})"
             return Review(unchecked=(text,))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bondic.bounds import ahead, control, plan
-from bondic.classes import ball, box, span
-from bondic.functions import functions, lookahead, networks
+from bondic.bounds import control, plan
+from bondic.classes import ball, box
+from bondic.functions import functions
 from bondic.kernels import constant, dirac, features, gaussian, laplace, linear, masked, matern, series
 from bondic.noise import finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic
 from bondic.proofs import dual, propensities, sequential
 
 HOMES = (
-    dual, sequential, propensities, plan, ahead, control, ball, box, span, functions, networks, lookahead, constant, dirac,
-    features, gaussian, laplace, linear, masked, matern, series, finite_class, fixed_lambda, pinelis, plug_in, self_normalized,
-    v_statistic,
+    dual, sequential, propensities, plan, control, ball, box, functions, constant, dirac, features, gaussian, laplace, linear,
+    masked, matern, series, finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic,
 )  # fmt: skip

@@ -6,7 +6,6 @@ A proof is a frozen dataclass registered under a name; a certificate holds its f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -21,10 +20,6 @@ from bondic.registry import kind
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 
-Retest = Callable[[Any], Rejection | None]
-"""A test of what was assumed by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
-
-
 _SAME_PLAN = 1e-4
 """Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
 is granted here changes no answer."""
@@ -32,7 +27,7 @@ is granted here changes no answer."""
 
 @dataclass(frozen=True)
 class Claims:
-    """What a proof shows: the end points that it claims, and tests of what it assumes, all of them as one first."""
+    """What a proof shows: the end points that it claims, and tests of what it assumes."""
 
     ends: tuple[Claim, ...]
     tests: tuple[Rejection, ...] = ()
@@ -70,11 +65,9 @@ class Proof(ABC):
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def reviews(
-        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Review, ...]:
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
-        del rows, claims, log, retest, sums
+        del rows, claims, log, sums
         return ()
 
     def check_policy(self, rows: Rows, log: Log, policy: Any) -> Review:

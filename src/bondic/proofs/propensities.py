@@ -42,7 +42,7 @@ from bondic.proofs.assumptions import (
     start_assumption,
 )
 from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rows import Rows
@@ -263,10 +263,8 @@ class PropensityProof(Proof):
         refuse(not near, "The policy answers differently at the logged states: it is not the certified policy.")
         return found
 
-    def reviews(
-        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Review, ...]:
-        del claims, retest, sums
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+        del claims, sums
         if self.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
         bets = "no bet can lose everything" + ("; its rate comes from earlier rows" if self.rates is None else "")

@@ -30,7 +30,7 @@ from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rounding import Enclosure
@@ -176,10 +176,8 @@ class SequentialProof(Proof):
         sets = rounds * (2 * len(plan.taus) + 2)
         return 2 * total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
-    def reviews(
-        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Review, ...]:
-        del claims, retest, sums
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+        del claims, sums
         for what, provenance in (("The plan was begun", self._begun), ("Q was chosen", self.ball.provenance)):
             if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
                 raise VerificationError(f"{what} with rows that are certified, or with rows after them.")

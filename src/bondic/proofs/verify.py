@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from bondic.claims import Assumption, Claim, Conclusion, Held, Side, State, Status, conclude, held
+from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
-from bondic.proofs.proof import Proof, Retest, check_same_plan
+from bondic.proofs.proof import Proof, check_same_plan
 from bondic.proofs.review import Review, check_origin, check_rows, check_start, describe_start
 from bondic.rendering import interval_text, last_digit
 from bondic.rows import Rows
@@ -56,7 +56,7 @@ class Verification:
     status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed
-    guarantee: Held  # "conditional" on what bondic chose; "none": the formula was recomputed, and carries no guarantee
+    guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
     claims: tuple[Claim, ...]  # the end points, recomputed part by part
     assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
     checks: tuple[str, ...]  # what was compared and found right, in words
@@ -74,7 +74,6 @@ def verify_certificate(
     *,
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
-    retest: Retest | None = None,
     replay: Replay | None = None,
     sums: Sums = STANDARD,
 ) -> Verification:
@@ -83,7 +82,7 @@ def verify_certificate(
     `bondic.verify` says what the arguments are. Here they have been read: nothing in this module opens a file.
     """
     with said_plainly():
-        return _verify(certificate, log, policy, functions, initial, retest, replay, sums)
+        return _verify(certificate, log, policy, functions, initial, replay, sums)
 
 
 @contextmanager
@@ -108,7 +107,6 @@ def _verify(
     policy: Any,
     functions: UserFunctions | None,
     initial: InitialStates | None,
-    retest: Retest | None,
     replay: Replay | None,
     sums: Sums,
 ) -> Verification:
@@ -126,7 +124,7 @@ def _verify(
     _compare(certificate, result, limits, stored.side)
     checked += [
         Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
-        *proof.reviews(rows, claims, log, retest, sums),
+        *proof.reviews(rows, claims, log, sums),
         _review_plan(stored, again, described=certificate.planner is not None),
         check_origin(stored),
         check_rows(rows.rows, len(log), stored.provenances()),
@@ -147,7 +145,7 @@ def _verify(
         result.status.name,
         proof.budget.alpha,
         proof.side,
-        held(proof.guarantee, assumptions, result.status),
+        proof.guarantee,
         claims.ends,
         assumptions,
         found.checks,

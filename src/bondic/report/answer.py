@@ -16,13 +16,11 @@ _STATUS = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "t
            Status.REJECTED: ("bad", "assumptions contradicted")}  # fmt: skip
 _GUARANTEE = {
     "finite-sample": ("good", "proved for this finite log"),
-    "conditional": ("warn", "conditional: valid if the value function is no rougher than bondic assumes"),
     "asymptotic": ("warn", "asymptotic only"),
     "none": ("bad", "no guarantee"),
 }
 _STATES = {"stated": "info", "chosen": "warn", "checked": "good", "rejected": "bad"}
 _PLAIN = {
-    "chosen-class": "You accept what bondic chose",
     "data": "The log is complete and unaltered, in the order of time",
     "rewards": "No reward can lie outside the stated range",
     "propensities": "Actions were drawn with the probabilities that the log states",
@@ -41,7 +39,7 @@ _PLAIN = {
 
 
 def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logged: LoggedValue | None = None) -> str:
-    """The interval in one sentence and one picture, and under it what it is conditional on, and where that is varied."""
+    """The interval in one sentence and one picture, and under it what a stated radius means for it, and where that is varied."""
     kind, words = _STATUS[result.status]
     badges = [badge(kind, words), *_held(result), badge("", f"{100 * (1 - result.alpha):g}% confidence")]
     advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
@@ -84,7 +82,7 @@ def _compared(logged: LoggedValue | None, result: Result) -> str:
 
 
 def _held(result: Result) -> list[str]:
-    """Badges on the guarantee: "proved" only where nothing that bondic chose is needed."""
+    """Badges on the guarantee."""
     if result.status is Status.REJECTED:
         return []
     if result.status is Status.TRIVIAL:
@@ -92,26 +90,24 @@ def _held(result: Result) -> list[str]:
     badges = [badge(*_GUARANTEE[result.guarantee])]
     if result.is_assumption_free:
         badges.append(badge("good", "no assumption about the value function"))
-    if result.is_conditional and result.guarantee != "conditional":
-        badges.append(badge(*_GUARANTEE["conditional"]))
     return badges
 
 
 def _condition(result: Result, elsewhere: str) -> str:
-    """What the interval is conditional on, and how much rougher the value function may be, right under it."""
-    if not result.is_conditional:
-        return ""
+    """How much rougher the value function may be than the user states, right under the interval."""
     found = result.robustness
-    tiles = "" if found is None else facts(
+    if found is None:
+        return ""
+    tiles = facts(
         [
-            ("roughness that bondic assumes", f"radius {three(found.radius)}"),
+            ("roughness that you state", f"radius {three(found.radius)}"),
             ("the interval stays the same up to", _times(found.same_up_to)),
             ("it says something up to", f"{_times(found.informative_up_to)}: radius {_limit(found.breakdown_radius)}"),
         ]
-    )  # fmt: skip
+    )
     return (
-        '<p class="note" id="condition"><b>Valid if the value function is no rougher than bondic assumes.</b> '
-        f"{'You accept this' if result.accepted else 'Nobody has stated this'}, and no log can prove it. {esc(elsewhere)}</p>"
+        '<p class="note" id="condition"><b>Valid if the value function is no rougher than you state.</b> '
+        f"No log can prove it. {esc(elsewhere)}</p>"
         f"{tiles}"
     )
 
@@ -152,9 +148,8 @@ def _reading(result: Result) -> str:
             "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log. "
             "Use it for comparison only.</strong>"
         )
-    needed = " (including those that bondic chose)" if result.chosen else ""
     return (
-        f"If the assumptions below hold{needed}, an interval made in this way misses the true value in at most "
+        "If the assumptions below hold, an interval made in this way misses the true value in at most "
         f"{esc(f'{100 * result.alpha:g}')}% of all logs."
     )
 
@@ -174,7 +169,7 @@ def assumptions(result: Result) -> str:
     listed = "".join(f"<li><b>{esc(name)}</b><p>{esc(text)}</p></li>" for name, text in result.choices.items())
     return (
         '<section id="assumptions"><h2>What must be true</h2><p><b>stated by you</b>: you say so; no program can see it in the '
-        "log. <b>chosen by bondic</b>: nobody has said so; the interval is valid only if it holds. <b>checked</b>: it was "
+        "log. <b>chosen by the baseline</b>: nobody has said so; the interval is valid only if it holds. <b>checked</b>: it was "
         "tested, and holds. <b>rejected</b>: the log contradicts it, alone or together with others.</p>"
         f'<ul class="items">{"".join(items)}</ul><p>{esc(" ".join(tested))}</p>'
         "<details><summary>Every choice that was made, in words</summary>"
@@ -183,9 +178,9 @@ def assumptions(result: Result) -> str:
 
 
 def _title(item: Assumption, free: bool) -> str:
-    """An assumption in plain words; what bondic chose is not called stated."""
+    """An assumption in plain words; what a baseline chose is not called stated."""
     if item.name == "values" and item.state == "chosen":
-        return "The value function lies in the class that bondic chose"
+        return "The value function lies in the class that the baseline chose"
     if item.name == "values" and free:
         return "Nothing is assumed about the value function"
     if item.name == "values" and item.state == "rejected":

@@ -20,7 +20,7 @@ from bondic.result import Result
 _WIDEST, _NARROWEST = 40, 12
 _LONGEST_NAME, _SHORTEST_NAME = 24, 8
 _STATUS_COLORS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
-_COLORS = {"finite-sample": "green", "conditional": "yellow", "asymptotic": "yellow", "none": "red"}
+_COLORS = {"finite-sample": "green", "asymptotic": "yellow", "none": "red"}
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,6 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
 
 def _notes(results: list[Result]) -> Iterator[Text]:
     """What a word or a mark of the table means, once, and what states were taken for."""
-    if any(result.guarantee == "conditional" for result in results):
-        yield Text("conditional: valid if the value function is no rougher than bondic assumes", style="yellow")
     if any(result.estimate_outside for result in results):
         yield Text("○ an estimate outside its interval: it has no guarantee")
     for states in dict.fromkeys(result.choices["states"] for result in results if "states" in result.choices):

@@ -13,7 +13,6 @@ from bondic.result import Result
 
 _PROMISES = {
     "finite-sample": ("good", "holds for this finite log"),
-    "conditional": ("conditional", "holds if the value function is no rougher than bondic assumes"),
     "asymptotic": ("limit", "holds in the limit of large logs only"),
     "none": ("nothing", "no guarantee"),
 }

@@ -59,7 +59,7 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
         )
     given = result.status is not Status.REJECTED
     words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
-    tone = "conditional" if result.is_conditional else "nothing" if result.status is Status.TRIVIAL else ""
+    tone = "nothing" if result.status is Status.TRIVIAL else ""
     css, swatch = f"bar {tone}".rstrip(), tone or "t0"
     bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.6):.2f}%" y="30" height="20" rx="3"/>'
     outside = result.estimate_outside

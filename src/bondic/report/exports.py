@@ -7,7 +7,7 @@ decide none; choices.estimate says where it comes from), `alpha`, `side`,
 `details` per end: numbers behind the terms;
 `gap` per end (null when not searched); `rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first,
 one after the last]; `budget` event -> probability; `assumptions` [{name, state, text}], state "stated" (by the user),
-"chosen" (by the library), "checked" or "rejected"; `chosen`: those that the library made, the interval is valid if they
+"chosen" (by a baseline), "checked" or "rejected"; `chosen`: those that the library made, the interval is valid if they
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
 limit) or null; `estimate_in_interval`; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how

@@ -5,7 +5,7 @@
   const data = JSON.parse(document.getElementById("bondic-data").textContent);
   const OUTWARD = 4e-13, UNDERFLOW = 1e-300, SMALLEST = 1e-9, LARGEST = 1 - 1e-9;
   const byId = (id) => document.getElementById(id);
-  const panel = (byId("what-if") || { dataset: {} }).dataset, FREE = panel.radius === "free", CHOSEN = panel.origin === "chosen" && !FREE;
+  const panel = (byId("what-if") || { dataset: {} }).dataset, FREE = panel.radius === "free";
 
   function epsilon(alpha) {
     const law = data.noise, level = Math.log(2 / (alpha * data.shares.noise));
@@ -121,10 +121,9 @@
     verdict.className = "verdict" + (against ? " bad" : "");
     if (against) verdict.textContent = "No interval: at this α the log contradicts the assumptions with such a small radius.";
     else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = `With these numbers the log adds nothing to what ${panel.ranges}.`;
-    else if (!moved) verdict.textContent = CHOSEN ? "This is the reported interval. bondic chose the radius." : "This is the reported interval.";
+    else if (!moved) verdict.textContent = "This is the reported interval.";
     else verdict.textContent = panel.guarantee !== "finite-sample" ? "Not the reported interval."
-      : "Not the reported interval. It would be valid if these numbers had been chosen beforehand"
-        + (CHOSEN ? " and the value function fits into this radius." : ".");
+      : "Not the reported interval. It would be valid if these numbers had been chosen beforehand.";
     showBreakdown();
     draw();
   }
@@ -135,7 +134,7 @@
     if (threshold === null) return;
     const r = breakdownRadius(direction, threshold, alpha), a = breakdownAlpha(direction, threshold, radius);
     if (!FREE) put("break-radius", r, r === 0 ? "for no radius" : r === Infinity ? "for every radius"
-      : "up to radius " + text(r, "down") + (data.radius > 0 ? " (" + text(r / data.radius, "down") + " × the chosen one)" : ""));
+      : "up to radius " + text(r, "down") + (data.radius > 0 ? " (" + text(r / data.radius, "down") + " × the reported one)" : ""));
     put("break-alpha", a, data.noise.kind === "fixed" ? "not available for this noise bound" : a >= 1 ? "for no α"
       : a <= SMALLEST ? "down to α = 1e-9 and below" : "down to α = " + text(a, "up"));
   }

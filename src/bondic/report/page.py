@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bondic.advice.steps import next_steps
@@ -21,10 +21,12 @@ from bondic.report.exports import split_notes
 from bondic.report.health import examine
 from bondic.report.logged_value import logged_value
 from bondic.report.support import column_names, find_support
-from bondic.report.what_if import rougher, what_if
+from bondic.report.what_if import what_if
 from bondic.report.words import glossary
-from bondic.result import ConfidenceInterval, Result
+from bondic.result import Result
 from bondic.rows import Rows
+
+_ELSEWHERE = "The sliders below show other radii."
 
 
 def report_page(
@@ -33,7 +35,6 @@ def report_page(
     *,
     title: str,
     sensitivity: Frontier | None = None,
-    larger: Mapping[float, ConfidenceInterval] | None = None,
     no_rows: bool = False,
     log: Log | None = None,
     columns: Sequence[str] = (),
@@ -42,8 +43,7 @@ def report_page(
 ) -> str:
     """The whole report as HTML text.
 
-    `problem` is the question that `result` answers; `larger` are intervals of `larger_radii`, if there are any;
-    `log` adds episodes, ends and copies to the data health (a streamed
+    `problem` is the question that `result` answers; `log` adds episodes, ends and copies to the data health (a streamed
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
     out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `notes` are those of
     `read_log`: what touches validity is shown first. `command` is what a reader types to check the number, if there is such
@@ -61,11 +61,10 @@ def report_page(
     doubts, others = split_notes(notes)
     steps = result.steps or next_steps(result, problem, no_rows=no_rows)
     body = [
-        answer(result, doubts, _elsewhere(frontier, larger), logged_value(problem, result.alpha)),
+        answer(result, doubts, "" if frontier is None else _ELSEWHERE, logged_value(problem, result.alpha)),
         sections.next_steps(steps),
         sections.contributions(result),
         "" if frontier is None else _what_if(result, frontier, numbers),
-        rougher(result, larger) if larger else "",
         assumptions(result),
         "" if proof is None else _support(result, proof, certified, columns, no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
@@ -82,17 +81,6 @@ def _verification(result: Result, proof: Proof, command: str) -> str:
 def _what_if(result: Result, frontier: Frontier, numbers: dict[str, Any]) -> str:
     fixed = numbers["noise"]["kind"] == "fixed"
     return what_if(frontier, fixed_alpha=fixed, rejected=result.status is Status.REJECTED)
-
-
-def _elsewhere(frontier: Frontier | None, larger: Mapping[float, ConfidenceInterval] | None) -> str:
-    """Where a reader finds the interval under a weaker assumption."""
-    if frontier is not None:
-        return "The sliders below show other radii."
-    return (
-        "Larger radii are below."
-        if larger
-        else "A larger radius of the same class need not show it: steps and cliffs lie outside all of them."
-    )
 
 
 def _support(result: Result, proof: Proof, certified: Rows, columns: Sequence[str], no_rows: bool) -> str:

@@ -38,9 +38,7 @@ def terms_figure(result: Result) -> Any:
     """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure."""
     figure, axes = _figure(7.0, 2.6)
     if result.status is not Status.REJECTED:
-        conditional = result.is_conditional
-        label = "interval, valid if Q as chosen holds" if conditional else "interval"
-        axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLORS[0], alpha=0.12, label=label)
+        axes.axvspan(result.low, result.high, color=_COLORS[0], alpha=0.12, label="interval")
     label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
     if result.estimated:
         axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
@@ -68,11 +66,10 @@ def terms_figure(result: Result) -> Any:
 def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
     """One line per named result: interval and estimate, colored by guarantee; a matplotlib Figure.
 
-    A finite-sample interval that rests on a choice of the library is "conditional". A hollow estimate lies outside its
-    interval.
+    A hollow estimate lies outside its interval.
     """
     figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
-    colors = {"finite-sample": _COLORS[0], "conditional": _AMBER, "asymptotic": _COLORS[2], "none": _COLORS[4]}
+    colors = {"finite-sample": _COLORS[0], "asymptotic": _COLORS[2], "none": _COLORS[4]}
     for height, (_, result) in enumerate(results):
         color = colors[result.guarantee]
         if result.status is Status.REJECTED:  # no interval is given

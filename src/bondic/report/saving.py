@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from bondic.advice.steps import with_next_steps
@@ -14,7 +13,7 @@ from bondic.proofs.io import save_certificate, write_atomically
 from bondic.report.configuration import CONFIGURATION, reading_toml
 from bondic.report.exports import result_json
 from bondic.report.page import report_page
-from bondic.result import ConfidenceInterval, Result
+from bondic.result import Result
 from bondic.rows import Rows
 
 
@@ -61,7 +60,6 @@ def write_result(
     *,
     title: str,
     sensitivity: Frontier | None = None,
-    larger: Mapping[float, ConfidenceInterval] | None = None,
     no_rows: bool = False,
     command: str = "",
 ) -> None:
@@ -69,7 +67,7 @@ def write_result(
     texts = {"result.json": result_json(result)}
     if result.certificate is not None:
         save_certificate(result.certificate, folder / "certificate")
-    texts["report.html"] = _page(result, question, title, sensitivity, larger, no_rows=no_rows, command=command)
+    texts["report.html"] = _page(result, question, title, sensitivity, no_rows=no_rows, command=command)
     write_texts(folder, texts)
 
 
@@ -78,7 +76,6 @@ def _page(
     question: Rows,
     title: str,
     sensitivity: Frontier | None = None,
-    larger: Mapping[float, ConfidenceInterval] | None = None,
     *,
     no_rows: bool = False,
     command: str = "",
@@ -88,7 +85,6 @@ def _page(
         question,
         title=title,
         sensitivity=sensitivity,
-        larger=larger,
         no_rows=no_rows,
         log=question.log,
         columns=question.names,

@@ -12,7 +12,7 @@ from rich.text import Text
 from bondic.result import Result
 from bondic.view import Grid, NextStep
 
-COLORS = {"good": "green", "conditional": "yellow", "nothing": "yellow", "bad": "red"}
+COLORS = {"good": "green", "nothing": "yellow", "bad": "red"}
 """By the tone of a view."""
 _SHOWN = 4
 """Next steps on a terminal."""

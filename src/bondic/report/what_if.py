@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from bondic.methods.frontier import Frontier
 from bondic.proofs.assumptions import assumes_nothing
-from bondic.rendering import html_table, interval_text, three
 from bondic.report.elements import esc
-from bondic.result import ConfidenceInterval, Result
 
 _PROVED = (
     "the valid interval", "is proved", "For one α the curve holds for all radii at once. An interval that is picked because of "
@@ -34,7 +30,7 @@ _RADIUS_CONTROL = """<div><label for="radius-slider">radius r<sub>Q</sub></label
 def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) -> str:
     """Sliders for the radius and alpha, for alpha alone where Q holds every function; recomputed in the page."""
     note = "<p>For this noise bound α cannot be changed.</p>" if fixed_alpha else ""
-    guarantee, ball = frontier.setting.gauge.guarantee, frontier.setting.ball
+    guarantee = frontier.setting.gauge.guarantee
     free = assumes_nothing(frontier.setting.problem, frontier.setting.ball)
     if rejected and free:
         note += (
@@ -54,7 +50,7 @@ def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) ->
     curve = "" if free else '<div id="curve"></div>'
     radius = "" if free else _RADIUS_CONTROL
     breaks = '<b id="break-alpha"></b>.' if free else _BOTH_BREAK
-    return f"""<section id="what-if" data-guarantee="{esc(guarantee)}" data-origin="{esc(ball.origin)}" data-ranges="{ranges}" \
+    return f"""<section id="what-if" data-guarantee="{esc(guarantee)}" data-ranges="{ranges}" \
 data-radius="{"free" if free else "varies"}">{head.format(what=what)}
 <p class="note">Choose {choose} <b>before</b> looking. {"" if free and guarantee == "finite-sample" else terms}</p>
 <div class="controls">{radius}<div><label for="alpha-slider">error probability α</label><div class="pair">
@@ -69,20 +65,3 @@ data-radius="{"free" if free else "varies"}">{head.format(what=what)}
 <input id="break-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
 <p id="break-out" hidden>{follows} {breaks}</p>
 <noscript><p>The sliders need JavaScript; the reported interval above does not.</p></noscript></section>"""
-
-
-def rougher(result: Result, larger: Mapping[float, ConfidenceInterval]) -> str:
-    """The interval at larger radii, each made anew."""
-    found = {1.0: ConfidenceInterval(result.low, result.high), **larger}
-    rows = [
-        (f"{three(multiple)} ×", interval_text(item.low, item.high), three(item.length))
-        for multiple, item in sorted(found.items())
-    ]
-    return (
-        '<section id="rougher"><h2>What if the value function were rougher?</h2><p>The radius r<sub>Q</sub> says how large and '
-        "how rough the value function may be. Data can contradict it but not prove it. Here is the interval for larger radii, "
-        "each computed again from the same rows.</p>"
-        f"{html_table(('radius', 'interval', 'length'), rows)}"
-        '<p class="note">Choose one <b>before</b> looking: an interval that is picked because of its result has no guarantee.</p>'
-        "</section>"
-    )

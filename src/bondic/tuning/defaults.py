@@ -1,9 +1,10 @@
-"""W and Q for a user who names neither; every choice is written into the result, and called a choice."""
+"""W for a user who names none, and the kernel and the radius rule of a Q that is stated by its radius."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,12 @@ from bondic.tuning.states import Categorical
 
 FloatArray = npt.NDArray[np.float64]
 
+PAPER: Literal["paper"] = "paper"
+Radius = float | Literal["paper"]
+"""A number, or the name of the rule of the paper."""
+RADIUS_FACTOR = 10.0
+"""r_Q of the paper, in norms of the fitted q."""
 _SCALE_ROWS = 20_000
-_TAIL_ROWS = 5000
 _FEATURES = 1200
 """Coordinates of W: with many actions each gets fewer features, so that the search stays a matter of seconds."""
 
@@ -46,22 +51,18 @@ class Choices:
         cos/sin pairs of W for each action; fewer where there are many actions.
     seed : int, default 0
         Draws the frequencies of W. It must not depend on the log.
-    radius_factor : float, default 10
-        The radius of Q is this many times the norm of a fitted q: larger assumes less and gives a wider interval. Where the
-        sequential method fits a center instead, the radius is a tenth of this many times what residuals ask for.
     weight_bandwidth : float, default None
         Bandwidth of k, in units of the median distance.
     constant_share : float, default None
         How much of k is the constant kernel, in [0, 1).
     value_bandwidth : float, default 1
-        Bandwidth of k̃, in units of the median distance: larger assumes smoother values.
+        Bandwidth of k̃ where Q is stated by its radius, in units of the median distance: larger assumes smoother values.
     categorical : bool or tuple of int, default None
         Which observation columns hold names, not numbers: all, none, or those listed; None: look at the states.
     """
 
     pairs: int = 128
     seed: int = 0
-    radius_factor: float = 10.0
     weight_bandwidth: float | None = None
     constant_share: float | None = None
     value_bandwidth: float = 1.0
@@ -73,8 +74,6 @@ class Choices:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InvalidInput(f"{name}={value:g}: a bandwidth is a finite number > 0, in medians of distances.")
-        if not 0 < self.radius_factor < math.inf:
-            raise InvalidInput(f"radius_factor={self.radius_factor:g}: a finite number > 0.")
         if self.constant_share is not None and not 0 <= self.constant_share < 1:
             raise InvalidInput(f"constant_share={self.constant_share:g}: a share in [0, 1).")
 
@@ -133,55 +132,51 @@ def default_value_kernel(
     return (local * Dirac(on="action") if layout.discrete else local) + Constant(1.0)
 
 
-def default_center(problem: Rows, limits: ValueRange) -> tuple[Function | None, float]:
+def check_radius(radius: object) -> None:
+    """A number, or "paper"; what a ball needs of the number it says itself."""
+    if isinstance(radius, str) and radius != PAPER:
+        raise InvalidInput(
+            f"`radius` of Q is {radius!r}; a number is needed, or {PAPER!r} for the radius rule of the paper."
+        )
+
+
+def stated_ball(kernel: Kernel, radius: float, where: tuple[tuple[int, int], str] | None = None) -> Ball:
+    """Q around 0 with a radius that the user states; `where`: the rows that the scales of the kernel come from."""
+    note = "radius as you state it, for this kernel; its bandwidth is in medians of distances in the log"
+    return Ball(kernel, radius, provenance=Provenance(note) if where is None else Provenance(note, *where))
+
+
+def paper_ball(rows: Rows, kernel: Kernel, instruments: Instruments, limits: ValueRange) -> tuple[Ball, str]:
+    """Q by the rule of the paper, r_Q = 10 |q̂|: q̂ is the fit of least Bellman loss on held-out rows (`tuning.radius`).
+
+    Around the middle of the value range, 0 where the range depends on time. The rule is stated by whoever names it.
+    """
+    center, half = _center(rows, limits)
+    fitted = held_out_radius(rows, kernel, instruments.kernel, factor=RADIUS_FACTOR, half_range=half, center=center)
+    where = (rows.rows.start, rows.rows.stop), rows.log_hash
+    rule = Provenance("stated by you: the radius rule of the paper, 10 times the norm of the q that was fitted", *where)
+    shared = sharing(rows.layout.slots, CAP)
+    note = _radius_note(fitted, rows, half) + (f"; in the fit {shared}" if shared else "")
+    return Ball(kernel, fitted.radius, center, provenance=rule), note
+
+
+def _center(rows: Rows, limits: ValueRange) -> tuple[Function | None, float]:
     """(center, half-width): the middle of the value range; 0 when the range depends on time, as q* is small at the end."""
-    if problem.terms.horizon is not None:
+    if rows.terms.horizon is not None:
         return None, max(abs(limits.low), abs(limits.high))
     middle = 0.5 * limits.low + 0.5 * limits.high
-    return constant_function(middle, problem.layout), max(limits.high - middle, middle - limits.low)
+    return constant_function(middle, rows.layout), max(limits.high - middle, middle - limits.low)
 
 
-def default_ball(
-    problem: Rows,
-    pilot: Rows | None,
-    kernel: Kernel,
-    instruments: Instruments,
-    choices: Choices,
-    limits: ValueRange,
-) -> tuple[Ball, str]:
-    """Q around the middle of the value range. It may look at the log in any way: at the pilot and at the last rows.
-
-    Without a pilot it uses the rows of the first block.
-    """
-    center, half = default_center(problem, limits)
-    first = pilot if pilot is not None else problem.first_block()
-    sources = [first]
-    last = problem.load(max(problem.rows.start, problem.rows.stop - _TAIL_ROWS), problem.rows.stop)
-    if last is not None and problem is not pilot and pilot is not None:
-        sources.append(last)
-    fits = [
-        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half, center=center)
-        for rows in sources
-    ]
-    fitted = max(fits, key=lambda fit: fit.radius)
-    rows = sources[fits.index(fitted)]
-    ball = Ball(kernel, fitted.radius, center, provenance=_looked_at(problem, pilot), origin="chosen")
-    shared = sharing(problem.layout.slots, CAP)
-    return ball, _radius_note(fitted, rows, half, choices.radius_factor) + (f"; in the fit {shared}" if shared else "")
-
-
-def _looked_at(problem: Rows, pilot: Rows | None) -> Provenance:
-    start = problem.rows.start if pilot is None else pilot.rows.start
-    return Provenance("scales, bandwidth and radius chosen by bondic", (start, problem.rows.stop), problem.log_hash)
-
-
-def _radius_note(fitted: FittedRadius, rows: Rows, half: float, factor: float) -> str:
+def _radius_note(fitted: FittedRadius, rows: Rows, half: float) -> str:
     where = f"rows {rows.rows.start}..{rows.rows.stop - 1}"
+    norms = f"{RADIUS_FACTOR:g} times the norm"
+    why = f"{norms} {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}, less its level"
     if fitted.weak:
-        why = f"{where} say too little about the value function ({fitted.weak}), so {factor:g} half-ranges stand in for a fit"
-    else:
-        why = f"{factor:g} times the norm {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}, less its level"
-    return f"radius {fitted.radius:.6g}: every constant value (half-range {half:.6g}), and {why}"
+        why = f"{RADIUS_FACTOR:g} half-ranges, as {where} say too little about the value function ({fitted.weak})"
+    return (
+        f"radius {fitted.radius:.6g} by the rule of the paper: every constant value (half-range {half:.6g}), and {why}"
+    )
 
 
 def provenance(pilot: Rows | None, what: str, how: str = "tuned") -> Provenance:

@@ -1,7 +1,6 @@
 """Which W: the one that promises the shortest interval on pilot rows.
 
-Any W is valid, but W also tests Q, and a W picked for its length may be blind: a chosen Q is tested with further instruments
-(`tuning.refutation`).
+Any W that has not seen the certified rows is valid.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Radius of Q: every value that the range allows, and ten times what the rows show (sections 5 and 8).
+"""The radius rule of the paper: every value that the range allows, and ten times what the rows show (sections 5 and 8).
 
     r_Q^2 = (B/2)^2 + ( factor |q̂ - level| )^2,   around the middle of the value range
 
 The first part holds every constant value, seen or not; the second every deviation from one up to `factor` times that of the q
 which predicts held-out rows best. Where the rows cannot tell (no reward seen, one action, few rows) B/2 stands in for
-|q̂ - level|. A radius is a choice: no log proves it.
+|q̂ - level|. No log proves a radius: whoever names the rule states it.
 """
 
 from __future__ import annotations

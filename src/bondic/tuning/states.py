@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +116,19 @@ def kind_of_pilot(
         if kind.table:
             return kind, short
     return state_kind(first(long if long >= SMALLEST_PILOT else rows), layout, categorical), long
+
+
+def unstated(layout: Layout) -> str:
+    """Why nothing can be said where a table is impossible and nothing was stated; one sentence, without its full stop."""
+    return (
+        f"{'states' if layout.discrete else 'actions'} are numbers: without a statement on how values vary nothing can be proved "
+        "from rows that never repeat; state radius= (--radius) or ball="
+    )
+
+
+def refuse_unstated(layout: Layout) -> NoReturn:
+    """The same as an error, for a method that was named."""
+    raise InvalidInput(f"{unstated(layout)}, or radius='paper', the radius rule of the paper.")
 
 
 def _kind_seen(seen: SeenStates, layout: Layout) -> StateKind:

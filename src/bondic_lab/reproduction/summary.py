@@ -76,9 +76,7 @@ def binomial_checks(rows: Iterable[Row], *keys: str) -> list[Check]:
 
     Holm's correction holds whatever the dependence between cells (methods share logs here).
     """
-    cells = groups(
-        [row for row in rows if row["guarantee"] in ("finite-sample", "conditional")], *keys, "method", "alpha"
-    )
+    cells = groups([row for row in rows if row["guarantee"] == "finite-sample"], *keys, "method", "alpha")
     counts = [(key, len(found), sum(map(failed, found)), float(found[0]["alpha"])) for key, found in cells.items()]
     values = [
         float(stats.binomtest(failures, trials, alpha, alternative="greater").pvalue)

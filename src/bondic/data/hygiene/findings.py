@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.choices import CHOICES
 from bondic.errors import InvalidInput
 
 Severity = Literal["refuse", "warn", "note"]
@@ -28,9 +27,8 @@ ACCEPTABLE = {
     "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
     "reward-scale": "Rewards of all rows are in one unit, also where they change by a constant factor.",
     "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",
-    **CHOICES,
 }
-"""Kinds of findings that a user can overrule, and choices of the library, with the assumption that accepting one states."""
+"""Kinds of findings that a user can overrule, with the assumption that accepting one states."""
 
 
 @dataclass(frozen=True)

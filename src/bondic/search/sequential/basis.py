@@ -74,19 +74,11 @@ class Embedder:
 
     terms: tuple[Term, ...]
     basis: LandmarkBasis
-    complete: bool = False  # Q is in the span of the basis: nothing is left over
 
     def pairs(self, pairs: PointSlots) -> FloatArray:
         """c of each pair: (N, m)."""
         values = gram(self.terms, pairs, PointSlots(self.basis.points, self.basis.slots))
         return np.asarray(values @ self.basis.matrix.T)
-
-    def left(self, pairs: PointSlots, coordinates: FloatArray) -> FloatArray:
-        """|R| of each pair: (N,)."""
-        if self.complete:
-            return np.zeros(len(pairs))
-        own = diagonal(self.terms, pairs) - np.einsum("ij,ij->i", coordinates, coordinates)
-        return np.asarray(np.sqrt(np.maximum(own, 0.0)))
 
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
         """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""
@@ -103,8 +95,7 @@ class Embedder:
                 own += term.diag(points[::draws]) * np.sum(columns[::draws] ** 2, axis=1)
             means[rows] = values.reshape(-1, draws, size).sum(axis=1) @ self.basis.matrix.T
             one = means[rows] if draws == 1 else values[::draws] @ self.basis.matrix.T
-            if not self.complete:
-                left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
+            left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
         return means, left
 
 

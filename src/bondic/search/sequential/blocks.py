@@ -9,16 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.ahead import AheadModel
-from bondic.bounds.plan import Block, LinearModel, Weighting, columns
+from bondic.bounds.plan import Block, Weighting, columns
 from bondic.claims import End
 from bondic.search.sequential.instruments import Forecast, VectorBets, forecast, propose_instruments, propose_margin
-from bondic.search.sequential.models import FIRST, Fitted, RunningMoments, fit
+from bondic.search.sequential.models import Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.prices import TailPrice
-from bondic.search.sequential.sample import Predictions, held_rows, prediction_noise, sample_of, sampled_rows
-from bondic.search.sequential.simulator import fit_simulator
+from bondic.search.sequential.sample import Predictions, prediction_noise, sample_of, sampled_rows
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,14 +27,7 @@ _PART = 10
 """A sub-block is this part of the rows that are left in its block."""
 _MOST_PARTS = 1000
 _GROWTH = 1.5
-_WORTH, _MOST_SIMULATED = 1.3, 10_000
-"""A simulator is fitted anew when it can see this many times the rows, up to so many."""
 _STEP = 0.2
-_MOSTLY = 0.5
-"""Share of left-overs in the squares of deviations."""
-_CAREFUL = 1.25
-"""Where rows pay mostly for what is left over of them, small bets everywhere are worth a length that is this many times the
-shortest one, as far as the past tells: with them a few rows unlike it cannot cost more than all others together."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +56,6 @@ class Draft:
     final: Forecast
     margin: float
     aims: dict[End, Aim]
-
-    @property
-    def length(self) -> float:
-        """Of both ends, as the aims foresee it."""
-        return sum(aim.length for aim in self.aims.values())
 
 
 @dataclass(eq=False)
@@ -110,7 +95,7 @@ class Proposer:
     stops inside a block has used a part of it.
     """
 
-    model: LinearModel  # whose regressors predict what follows
+    size: int  # coordinates that are seen
     radius: float
     gamma: float
     start: int  # first certified row
@@ -122,17 +107,11 @@ class Proposer:
     _finished: list[Block] = field(init=False, default_factory=list)
     _open: _Open | None = field(init=False, default=None)
     _sums: dict[End, _Sums] = field(init=False)
-    _simulated: int = field(init=False, default=0)  # rows that the model's simulator has seen
 
     def __post_init__(self) -> None:
-        self.moments = RunningMoments(self.model)
+        self.moments = RunningMoments(self.size)
         self.outlook = Outlook(self.size, self.radius, self.gamma, self.budget.vector)
         self._sums = {end: _Sums(0.0, np.zeros(self.size)) for end in self.budget.ends}
-
-    @property
-    def size(self) -> int:
-        """Coordinates that are seen."""
-        return int(self.model.coefficients.shape[1]) - 1
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -157,7 +136,6 @@ class Proposer:
 
     def prepare(self, past: Past, stop: int) -> Draft:
         """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""
-        self._learn_steps(past)
         self.moments.advance(past)
         fitted, first = fit(self.moments, self.gamma)
         sample, noise = sample_of(sampled_rows(past), fitted.model, self.gamma), prediction_noise(past, first)
@@ -165,45 +143,16 @@ class Proposer:
         instruments = propose_instruments(past, fitted, sample, self.outlook, noise, by_then)
 
         def after(count: float) -> Forecast:
-            return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count, past.alone)
+            return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count)
 
         final = after(rows)
         today = after(self.outlook.certified) if self.outlook.certified else None
         margin = propose_margin(sample, final, today, self.outlook, noise, len(past))
-        bare = Draft(fitted, first, noise, rows, sample, instruments, final, margin, {})
-        held = sample_of(held_rows(past), first.model, self.gamma)
-        if not past.alone or held.left_over_share(self.gamma, self.radius, first.guess) < _MOSTLY:
-            return self._aimed(past, bare, None)
-        full = self._aimed(past, bare, held)
-        careful = self._aimed(past, replace(bare, instruments=replace(instruments, usual=0.0)), held)
-        return careful if careful.length <= _CAREFUL * full.length else full
-
-    def _aimed(self, past: Past, draft: Draft, held: Predictions | None) -> Draft:
-        """The same with aims for its bets; `held`: rows that tell the price of noise."""
-        sample, bets = draft.sample, draft.instruments.bets(draft.sample)
-        prices, aims = {} if held is None else self._prices(held, draft), {}
+        bets, aims = instruments.bets(sample), {}
         for end, log_term in self.budget.ends.items():
-            above, below = sample.caps(end, self.gamma, draft.fitted.guess, draft.margin, bets)
-            known = sample.toward, above, below, past.start, draft.noise, draft.final
-            aims[end] = propose_aim(Problem(*known, log_term, draft.rows, prices.get(end)))
-        return replace(draft, aims=aims)
-
-    def _prices(self, held: Predictions, draft: Draft) -> dict[End, TailPrice]:
-        """Of rows that pay mostly for what is left over: some cost far more than a mean square tells, as Q stays large."""
-        left, bets, guess = draft.final.around_zero(self.radius), draft.instruments.bets(held), draft.first.guess
-        caps = {end: held.caps(end, self.gamma, guess, draft.margin, bets) for end in self.budget.ends}
-        return {end: TailPrice.of(held, guess, self.gamma, left, own) for end, own in caps.items()}
-
-    def _learn_steps(self, past: Past) -> None:
-        """Fit the simulator of a model that has one anew, to the first 70 % of a past that has grown: the rest judges it."""
-        known = int(FIRST * len(past))
-        if past.moves is None or not isinstance(self.model, AheadModel):
-            return
-        if known < _WORTH * self._simulated or known > _MOST_SIMULATED:
-            return
-        found = fit_simulator(past.moves.before(known), self.model.layout.slots)
-        self.model, self._simulated = self.model.relearned(found.steps, found.tree), known
-        self.moments = RunningMoments(self.model)
+            above, below = sample.caps(end, self.gamma, fitted.guess, margin, bets)
+            aims[end] = propose_aim(Problem(sample.toward, above, below, past.start, noise, final, log_term, rows))
+        return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
 
     def _begin(self, past: Past, begin: int, stop: int) -> _Open:
         """Everything about the block of rows begin..stop-1 but the corrections of its weights."""

@@ -10,12 +10,11 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bondic.bounds.plan import FULL_BET, SMALL_BET
-from bondic.classes.ellipsoids import Ellipsoid
 from bondic.matrices import row_norms
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Predictions, sample_of, usual_left
+from bondic.search.sequential.sample import Predictions, sample_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -101,12 +100,6 @@ class Forecast:
     metric: FloatArray  # (m, m) P = (1/r^2 + G'G/eps^2) / 2
     factor: FloatArray  # lower, P = factor factor'
 
-    def around_zero(self, radius: float) -> Ellipsoid:
-        """The set of all e - ē; what no landmark sees stays in the ball."""
-        size = self.metric.shape[0]
-        shape = solve_triangular(self.factor, np.eye(size), lower=True).T
-        return Ellipsoid(np.zeros(size), shape, 0.0, 0.5 / radius**2, 1.0, radius)
-
     def widths(self, rows: FloatArray) -> FloatArray:
         """sup <e - ē, f> for rows f (k, m)."""
         turned = solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
@@ -114,7 +107,7 @@ class Forecast:
 
 
 def forecast(
-    sample: Predictions, white: FloatArray, radius: float, log_term: float, noise: float, rows: float, alone: bool
+    sample: Predictions, white: FloatArray, radius: float, log_term: float, noise: float, rows: float
 ) -> Forecast:
     """The set after `rows` rows with the noise of predictions, once the fixed point has settled."""
     features = sample.toward @ white
@@ -123,8 +116,6 @@ def forecast(
     rates = np.minimum(free, FULL_BET / np.maximum(sizes * sample.width, 1e-300))
     matrix = (features * rates[:, None]).T @ sample.toward / rates.sum()
     eps = (log_term + rows * 0.5 * float(np.mean((rates * sizes) ** 2)) * noise) / (rows * float(rates.mean()))
-    if alone:
-        eps += radius * usual_left(sample.rough) * float(rates @ sizes) / float(rates.sum())
     metric = 0.5 / radius**2 * np.eye(white.shape[0]) + 0.5 / eps**2 * matrix.T @ matrix
     return Forecast(metric, np.linalg.cholesky(metric))
 

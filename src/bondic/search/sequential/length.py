@@ -1,4 +1,4 @@
-"""How long the interval of a finished plan would be, as far as the pilot can tell: classes are compared by it.
+"""How long the interval of a finished plan would be, as far as the pilot can tell: plans are compared by it.
 
 The last 30 % of the pilot, seen with the model of the rest, stand for all rows to come: the fixed point is run on them as if
 each came many times, then the tails (13) + (15) are evaluated over the ellipsoid that it leaves. For a table all of its rows do,
@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import FULL_BET, LinearModel
+from bondic.bounds.plan import FULL_BET
 from bondic.claims import End
 from bondic.classes.ellipsoids import Quadratic, supremum
 from bondic.matrices import row_norms
@@ -28,9 +28,9 @@ _STAGES = 4
 """Times that the rate is set anew by what is left, as blocks would do it."""
 
 
-def predict_length(past: Past, model: LinearModel, planned: int, budget: Budget) -> float:
+def predict_length(past: Past, planned: int, budget: Budget) -> float:
     """The length for a log that ends at row `planned`, from the rows of the past; it may be longer than the range."""
-    proposer = Proposer(model, past.radius, past.gamma, past.row, planned, budget)
+    proposer = Proposer(past.start.size, past.radius, past.gamma, past.row, planned, budget)
     found = proposer.prepare(past, planned)
     rows = sampled_rows(past) if past.table else held_rows(past)
     sample = found.sample if past.table else sample_of(rows, found.first.model, past.gamma)

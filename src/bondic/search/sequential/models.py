@@ -7,14 +7,13 @@ the past, apart for the target and for the embedding. So is, once, on the pilot,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import LinearModel
+from bondic.bounds.plan import RidgeModel
 from bondic.search.sequential.past import Past, Seen
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,9 +25,9 @@ _GUESS_STRENGTH, _GUESS_ROWS = 1e-3, 4000
 _PIECE = 16_384
 
 
-def regressors(rows: Seen, model: LinearModel) -> FloatArray:
-    """X = [1, c(x), ...]."""
-    return model.design(rows.points, rows.slots, rows.coordinates)
+def regressors(rows: Seen) -> FloatArray:
+    """X = [1, c(x)]."""
+    return RidgeModel.design(rows.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +41,12 @@ class RowMoments:
     outcomes: FloatArray  # (1 + m,) sums of Y^2
 
     @staticmethod
-    def none(model: LinearModel) -> RowMoments:
-        p, outcomes = model.coefficients.shape
-        return RowMoments(0, np.zeros((p, p)), np.zeros((p, outcomes)), np.zeros(p), np.zeros(outcomes))
+    def none(size: int) -> RowMoments:
+        p = 1 + size
+        return RowMoments(0, np.zeros((p, p)), np.zeros((p, p)), np.zeros(p), np.zeros(p))
 
-    def plus(self, rows: Seen, model: LinearModel) -> RowMoments:
-        x, y = regressors(rows, model), np.hstack([rows.targets[:, None], rows.following])
+    def plus(self, rows: Seen) -> RowMoments:
+        x, y = regressors(rows), np.hstack([rows.targets[:, None], rows.following])
         return RowMoments(
             self.count + len(rows),
             self.squares + x.T @ x,
@@ -83,12 +82,12 @@ class RowMoments:
 class RunningMoments:
     """Moments of the past, and of its first 70 %: both grow with it."""
 
-    model: LinearModel  # whose regressors are used
+    size: int  # coordinates that are seen
     every: RowMoments = field(init=False)
     first: RowMoments = field(init=False)
 
     def __post_init__(self) -> None:
-        self.every = self.first = RowMoments.none(self.model)
+        self.every = self.first = RowMoments.none(self.size)
 
     def advance(self, past: Past) -> None:
         self.every = self._grown(self.every, past, len(past))
@@ -96,28 +95,15 @@ class RunningMoments:
 
     def _grown(self, moments: RowMoments, past: Past, stop: int) -> RowMoments:
         for first in range(moments.count, stop, _PIECE):
-            moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))), self.model)
+            moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))))
         return moments
-
-
-def best_model(past: Past, models: Sequence[LinearModel]) -> LinearModel:
-    """The one whose regressors predict the embeddings of the last 30 % of this past best."""
-    if len(models) == 1:
-        return models[0]
-    misses = []
-    for model in models:
-        moments = RunningMoments(model)
-        moments.advance(past)
-        held = moments.every.minus(moments.first)
-        misses.append(float(held.misses(_ridge(moments.first, *_strengths(moments)))[1:].sum()))
-    return models[int(np.argmin(misses))]
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A model with what else the past says: moments of T̄ = c(x) - gamma kappa(x), and a guess of e = q* - q̂."""
 
-    model: LinearModel
+    model: RidgeModel
     spread: FloatArray  # (m, m) mean of T̄ T̄'
     guess: FloatArray  # (m,)
 
@@ -125,7 +111,7 @@ class Fitted:
 def fit(moments: RunningMoments, gamma: float) -> tuple[Fitted, Fitted]:
     """The model for the rows to come, and the same from the first 70 % of the rows: the rest shows how well it predicts."""
     strengths = _strengths(moments)
-    every, first = (_fitted(part, moments.model, strengths, gamma) for part in (moments.every, moments.first))
+    every, first = (_fitted(part, strengths, gamma) for part in (moments.every, moments.first))
     return every, first
 
 
@@ -153,7 +139,7 @@ def _scale(moments: RowMoments) -> float:
     return 0.5 * float(np.trace(moments.squares)) / max(moments.count, 1)
 
 
-def _fitted(moments: RowMoments, model: LinearModel, strengths: tuple[float, float], gamma: float) -> Fitted:
+def _fitted(moments: RowMoments, strengths: tuple[float, float], gamma: float) -> Fitted:
     """T̄ = X A with A = [0; I; 0] - gamma B: everything about it follows from the moments of X."""
     coefficients = _ridge(moments, *strengths)
     size = coefficients.shape[1] - 1
@@ -164,4 +150,4 @@ def _fitted(moments: RowMoments, model: LinearModel, strengths: tuple[float, flo
     wanted = combine.T @ (moments.products[:, 0] - moments.centers)
     ridge = _GUESS_STRENGTH * max(1.0, moments.count / _GUESS_ROWS) * _scale(moments)
     guess = np.linalg.solve(spread + ridge * np.eye(size), wanted)
-    return Fitted(model.refitted(coefficients), spread / max(moments.count, 1), np.asarray(guess))
+    return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), np.asarray(guess))

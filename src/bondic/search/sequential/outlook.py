@@ -19,7 +19,7 @@ from bondic.matrices import row_norms
 from bondic.rounding import Between
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.prices import cheapest
-from bondic.search.sequential.sample import Predictions, usual_left
+from bondic.search.sequential.sample import Predictions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -72,7 +72,6 @@ class Outlook:
     best: Ellipsoid = field(init=False)
     _matrix: FloatArray = field(init=False)
     _offset: FloatArray = field(init=False)
-    _left: float = field(init=False, default=0.0)  # left over of the matrix, times the radius
 
     def __post_init__(self) -> None:
         self.best = whole_ball(self.radius, self.size)
@@ -97,8 +96,6 @@ class Outlook:
         found = columns(block, self.gamma, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
         self._matrix += found.instruments.T @ (rows.coordinates - self.gamma * rows.following)
         self._offset += found.instruments.T @ (rows.values - rows.targets)
-        if past.alone:
-            self._left += self.radius * usual_left(rows.rough) * float(row_norms(found.instruments).sum())
         self.certified += len(rows)
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
@@ -131,7 +128,7 @@ class Outlook:
                 self.best = ellipsoids[pick]
             if not new < _WORTH * size:
                 break
-            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new + self._left)
+            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new)
             made = [enclose(self.radius, [self.cylinder], [tau]) for tau in _TAUS]
             if before is not None:
                 made.append(enclose(self.radius, [self.cylinder, before], _BOTH))

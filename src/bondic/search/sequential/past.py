@@ -19,7 +19,6 @@ from bondic.identity.residual import values_at_rows
 from bondic.rounding import Between
 from bondic.rows import Batch, Rows
 from bondic.search.sequential.basis import Embedder, PointSlots
-from bondic.search.sequential.simulator import Moves
 from bondic.search.sequential.starts import StartPath, Starts
 from bondic.sums.forms import Sums
 
@@ -37,7 +36,6 @@ class Seen:
     coordinates: FloatArray  # (k, m) of k̃(x_i)
     following: FloatArray  # (k, m) of the embedding of x'_i; 0 where nothing follows
     beyond: FloatArray  # (k,) norm of what the landmarks leave of the latter, about
-    rough: FloatArray  # (k,) the same of T_i = k̃(x_i) - gamma (what follows)
     values: FloatArray  # (k,) q̂(x_i)
     targets: FloatArray  # (k,) r_i + gamma q̂(x'_i)
     limits: Between  # the range of Y_i
@@ -70,9 +68,7 @@ class Past:
     start: FloatArray  # (m,) ψ_0 as far as it is known
     gamma: float
     radius: float  # r_Q
-    moves: Moves | None = None  # the same rows for a simulator, where there is one
     table: bool = False  # coordinates are pairs
-    alone: bool = False  # every row pays for what is left over of it, as those of a ball that was chosen do
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -98,16 +94,13 @@ class History:
     starts: StartPath
     gamma: float
     radius: float
-    moves: Moves | None = None
     table: bool = False
-    alone: bool = False
 
     def before(self, row: int) -> Past:
         """The rows before this one, and nothing else."""
         count = int(np.searchsorted(self.rows.log_rows, row))
-        moves = None if self.moves is None else self.moves.before(count)
         known = self.rows.cut(slice(0, count)), self.starts.before(row)
-        return Past(self.begin, row, *known, self.gamma, self.radius, moves, self.table, self.alone)
+        return Past(self.begin, row, *known, self.gamma, self.radius, self.table)
 
 
 def make_history(
@@ -132,10 +125,7 @@ def make_history(
         parts = [part.cut(np.flatnonzero(part.coordinates.any(axis=1))) for part in parts]
     path = StartPath.of(starts, embedder, None if before is None else before.starts)
     rows = Seen.join(parts if before is None else [before.rows, *parts])
-    alone = ball.origin == "chosen"
-    return History(
-        problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius, table=table, alone=alone
-    )
+    return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius, table=table)
 
 
 def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:
@@ -150,7 +140,6 @@ def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float,
         coordinates,
         following,
         beyond,
-        np.hypot(embedder.left(here, coordinates), batch.gamma * beyond),
         center.logged,
         batch.rewards + batch.gamma * center.next,
         limits_at(batch, limits),

@@ -11,17 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.ahead import AheadModel
 from bondic.bounds.embedded import limits_from_class
-from bondic.bounds.plan import Block, LinearModel, Plan, RidgeModel, StartBets
+from bondic.bounds.plan import Block, Plan, StartBets
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
 from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
-from bondic.classes.span import Span
 from bondic.errors import InvalidInput
-from bondic.functions.lookahead import Polynomials, SplitTree
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Batch, Cloud, Rows
@@ -37,9 +34,7 @@ from bondic.search.sequential.basis import (
 )
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
-from bondic.search.sequential.models import best_model
-from bondic.search.sequential.past import History, Past, make_history
-from bondic.search.sequential.simulator import moves_of
+from bondic.search.sequential.past import History, make_history
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
@@ -54,14 +49,6 @@ _LEAST_TAKEN = 50
 """Rows of the pilot with pairs that the policy takes, below which nothing can be learned from these alone."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
-
-
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """What a step does to a state, as the pilot tells it."""
-
-    steps: Polynomials
-    tree: SplitTree
 
 
 @dataclass(frozen=True)
@@ -98,7 +85,7 @@ class Planner:
     """A plan that grows with its log."""
 
     pilot: Rows
-    ball: Ball | Box | Span
+    ball: Ball | Box
     budget: ErrorBudget
     ends: tuple[End, ...]
     shape: Shape
@@ -113,24 +100,21 @@ class Planner:
     def begin(
         problem: Rows,
         pilot: Rows,
-        ball: Ball | Box | Span,
+        ball: Ball | Box,
         budget: ErrorBudget,
         ends: tuple[End, ...],
         shape: Shape,
         sums: Sums = STANDARD,
         basis: LandmarkBasis | None = None,
-        simulated: Simulated | None = None,
     ) -> Planner:
-        """From the pilot alone; `basis` and `simulated`, if they were made from it before.
+        """From the pilot alone; `basis`, if it was made from it before.
 
         `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then.
         """
         embedder, space = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
         planned = problem.rows.start + shape.planned
-        model: LinearModel = RidgeModel.blank(len(embedder.basis))
-        if simulated is not None:
-            model = outset(pilot, ball, shape.seen, sums, simulated, embedder.basis).model
-        proposer = Proposer(model, space.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
+        size = len(embedder.basis)
+        proposer = Proposer(size, space.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
         limits = _limits(ball, problem)
         return Planner(pilot, ball, budget, ends, shape, sums, embedder, space, limits, proposer)
 
@@ -147,8 +131,6 @@ class Planner:
             before=self.history,
             table=isinstance(self.ball, Box),
         )
-        if isinstance(self.proposer.model, AheadModel):
-            self.history = replace(self.history, moves=moves_of(problem))
         first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
         stops = block_ends(proposer.start, first, proposer.planned, stop + ahead, self.shape.cuts)
         proposer.extend(self.history.before, stops, stop, ahead)
@@ -159,10 +141,8 @@ class Planner:
         The same machine would plan it the same way again, bit for bit. Another one may not, in the last digits.
         """
         assert self.history is not None
-        basis = self.embedder.basis
-        if not self.embedder.complete:
-            missed = _missed(problem, self.history, self.embedder)
-            basis = extended(basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
+        missed = _missed(problem, self.history, self.embedder)
+        basis = extended(self.embedder.basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
         bets = _start_bets(problem, self, self.history, self.sums)
         seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
         blocks = self.proposer.blocks
@@ -189,62 +169,34 @@ def _continued(before: Block, now: Block) -> Block:
 def make_plan(
     problem: Rows,
     pilot: Rows,
-    ball: Ball | Box | Span,
+    ball: Ball | Box,
     budget: ErrorBudget,
     ends: tuple[End, ...],
     shape: Shape,
     sums: Sums = STANDARD,
-    simulated: Simulated | None = None,
 ) -> Plan:
     """A plan for all rows after the pilot; every block is made from the rows before it."""
-    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums, simulated=simulated)
+    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums)
     planner.extend(problem)
     return planner.plan(problem)
 
 
-@dataclass(frozen=True, eq=False)
-class Outset:
-    """The pilot as a plan for some class begins with it: rows in its coordinates, and the model that predicts best."""
-
-    past: Past
-    model: LinearModel
-
-    def length(self, planned: int, budget: Budget) -> float:
-        """How long the interval of a plan would be for a log of so many rows; longer than the range where it is that bad."""
-        return predict_length(self.past, self.model, self.past.begin + planned, budget)
-
-
-def outset(
-    pilot: Rows,
-    ball: Ball | Box | Span,
-    seen: int = MOST_SEEN,
-    sums: Sums = STANDARD,
-    simulated: Simulated | None = None,
-    basis: LandmarkBasis | None = None,
-) -> Outset:
-    """What a class makes of the pilot."""
+def predicted_length(
+    pilot: Rows, ball: Ball | Box, planned: int, budget: Budget, seen: int = MOST_SEEN, sums: Sums = STANDARD
+) -> float:
+    """How long the interval of a plan would be for a log of so many rows; longer than the range where it is that bad."""
     starts = known_starts(pilot, pilot)
-    embedder, space = _pilot_space(pilot, ball, starts, seen, basis)
-    own = isinstance(ball, Box)
-    history = make_history(pilot, space, embedder, starts, _limits(ball, pilot), sums, table=own)
+    embedder, space = _pilot_space(pilot, ball, starts, seen)
+    history = make_history(pilot, space, embedder, starts, _limits(ball, pilot), sums, table=isinstance(ball, Box))
     past = history.before(pilot.rows.stop)
-    return Outset(past, best_model(past, _models(embedder, space, pilot, simulated)))
-
-
-def _models(embedder: Embedder, space: Ball, problem: Rows, simulated: Simulated | None) -> list[LinearModel]:
-    """What may predict what follows: a regression on x, and one that also knows the state that a simulator expects."""
-    plain = RidgeModel.blank(len(embedder.basis))
-    if simulated is None or not problem.layout.discrete or problem.layout.has_time:
-        return [plain]
-    parts = (space.kernel, embedder.basis, simulated.steps, simulated.tree, space.center)
-    return [plain, AheadModel.blank(problem.layout, *parts)]
+    return predict_length(past, past.begin + planned, budget)
 
 
 def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
     return Budget.of(budget["vector"], {end: budget[end] for end in ends})
 
 
-def _limits(ball: Ball | Box | Span, problem: Rows) -> tuple[float, float] | None:
+def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
     """The range of r + gamma q*(x') that Q implies, where it is narrower than the one in force."""
     implied = limits_from_class(ball, problem.terms)
     known = range_of(problem.terms)
@@ -253,22 +205,18 @@ def _limits(ball: Ball | Box | Span, problem: Rows) -> tuple[float, float] | Non
     return implied.low, implied.high
 
 
-def as_ball(ball: Ball | Box | Span, count: int) -> Ball:
+def as_ball(ball: Ball | Box, count: int) -> Ball:
     """A box on so many pairs lies in the ball of their table whose radius is the half-width times the root of their number."""
     if isinstance(ball, Ball):
         return ball
-    if isinstance(ball, Span):
-        return Ball(ball.kernel, ball.radius, ball.center)
     return Ball(table_kernel(0.0), ball.radius * math.sqrt(count), ball.center)
 
 
 def _pilot_space(
-    pilot: Rows, ball: Ball | Box | Span, starts: Starts, seen: int, basis: LandmarkBasis | None = None
+    pilot: Rows, ball: Ball | Box, starts: Starts, seen: int, basis: LandmarkBasis | None = None
 ) -> tuple[Embedder, Ball]:
     if isinstance(ball, Box) and not pilot.layout.discrete:
         raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
-    if isinstance(ball, Span):
-        return Embedder(normal_form(ball.kernel, pilot.layout), ball.basis, complete=True), as_ball(ball, 1)
     kernel = as_ball(ball, 1).kernel
     if basis is None:
         pool = _pool(pilot.whole(), starts.before(pilot.rows.stop), table=isinstance(ball, Box))

@@ -10,11 +10,10 @@ from bondic.bounds.plan import Plan
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
-from bondic.classes.span import Span
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.blocks import block_ends, sub_blocks
-from bondic.search.sequential.plan import Planner, Shape, Simulated
+from bondic.search.sequential.plan import Planner, Shape
 from bondic.search.sequential.starts import known_starts
 from bondic.sums.forms import STANDARD, Sums
 
@@ -22,19 +21,18 @@ from bondic.sums.forms import STANDARD, Sums
 def replay_plan(
     prefixes: Prefixes,
     pilot: Rows,
-    ball: Ball | Box | Span,
+    ball: Ball | Box,
     budget: ErrorBudget,
     ends: tuple[End, ...],
     shape: Shape,
     sums: Sums = STANDARD,
-    simulated: Simulated | None = None,
 ) -> Plan:
     """What `make_plan` plans for all rows; a planner that looked at later ones would plan something else here.
 
     Landmarks after the first `seen` serve the evaluation, and come from all rows.
     """
     whole, first = prefixes.problem, prefixes.before(pilot.rows.stop)
-    planner = Planner.begin(first, pilot, ball, budget, ends, shape, sums, simulated=simulated)
+    planner = Planner.begin(first, pilot, ball, budget, ends, shape, sums)
     planner.extend(first, ahead=1)
     start = planner.plan(prefixes.with_unseen_starts(first, known_starts(first, pilot).skipped)).start
     for row in _borders(whole, pilot, shape):

@@ -31,7 +31,6 @@ class Predictions:
     miss: FloatArray  # (k,) a
     apart: FloatArray  # (k, m) D
     beyond: FloatArray  # (k,) what the landmarks leave of D
-    rough: FloatArray  # (k,) and of T
     low: FloatArray  # (k,)
     high: FloatArray  # (k,)
 
@@ -39,9 +38,7 @@ class Predictions:
     def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
         toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
         miss = rows.targets - predicted
-        return Predictions(
-            toward, predicted, embedding, miss, apart, rows.beyond, rows.rough, rows.limits.low, rows.limits.high
-        )
+        return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
 
     @property
     def width(self) -> FloatArray:
@@ -56,11 +53,6 @@ class Predictions:
         """a_i + gamma <e, D_i> for a guess of e."""
         return self.miss + gamma * self.apart @ guess
 
-    def left_over_share(self, gamma: float, radius: float, guess: FloatArray) -> float:
-        """How much of the squares of deviations may be what landmarks leave over."""
-        left = float(np.sum((radius * gamma * self.beyond) ** 2))
-        return left / max(left + float(np.sum(self.at(guess, gamma) ** 2)), 1e-300)
-
     def caps(
         self, end: End, gamma: float, guess: FloatArray, margin: float, bets: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
@@ -69,11 +61,6 @@ class Predictions:
         above = bets / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
         below = bets / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
         return (above, below) if end == "upper" else (below, above)
-
-
-def usual_left(rough: FloatArray) -> float:
-    """The median of what is left over of T: landmarks that come later are put where rows stick out."""
-    return float(np.median(rough))
 
 
 def sample_of(rows: Seen, model: NextModel, gamma: float) -> Predictions:
@@ -93,12 +80,6 @@ def held_rows(past: Past) -> Seen:
 
 
 def prediction_noise(past: Past, first: Fitted) -> float:
-    """Mean (Y - Ŷ)^2 on the last 30 % of the past, with the model and the value of the rows before them.
-
-    Where rows pay one by one for what is left over of them, r γ |R| is a part of every deviation.
-    """
+    """Mean (Y - Ŷ)^2 on the last 30 % of the past, with the model and the value of the rows before them."""
     found = sample_of(held_rows(past), first.model, past.gamma)
-    miss = np.abs(found.at(first.guess, past.gamma))
-    if past.alone:
-        miss += past.radius * past.gamma * found.beyond
-    return float(np.mean(miss**2)) + _LEAST_NOISE * past.width**2
+    return float(np.mean(found.at(first.guess, past.gamma) ** 2)) + _LEAST_NOISE * past.width**2

@@ -8,7 +8,6 @@ theta minimizes the dual of "least s v^2 / 2 with mean v T̄ = lambda ψ_0 and v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +20,6 @@ FloatArray = npt.NDArray[np.float64]
 
 _GAINS = (0.7, 1.0, 1.5, 2.0, 3.0, 4.5)
 """Rates, in units of the one at which plain least-squares weights meet the caps."""
-_SHARES = (0.1, 0.17, 0.3, 0.5, 0.7)
-"""Smaller rates, in units of the largest one, where the price of noise is looked up."""
 _STEPS = 30
 _STIFF = 10.0
 _FACE = 0.999
@@ -43,7 +40,6 @@ class Problem:
     final: Forecast
     log_term: float  # L = log(1/delta) of this end
     rows: float  # N, planned
-    price: Callable[[FloatArray], float] | None = None  # of the noise of a row, for a direction; None: v^2 noise / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,16 +115,12 @@ def propose_aim(problem: Problem) -> Aim:
     smoothing = problem.noise + problem.log_term / (problem.rows * typical**2)
     stiff = problem.log_term / problem.rows * problem.final.metric
     best, theta = None, np.zeros(size)
-    rates = {min(quiet, top * gain) for gain in _GAINS}
-    if problem.price is not None:
-        rates |= {min(quiet, top * _GAINS[-1]) * share for share in _SHARES}
-    for rate in sorted(rates):
+    for rate in sorted({min(quiet, top * gain) for gain in _GAINS}):
         target = rate * problem.start
         theta, weights = _minimize(problem, target, smoothing, stiff, theta)
         off = target - problem.toward.T @ weights / count
         imbalance = float(np.linalg.norm(solve_triangular(problem.final.factor, off, lower=True)))
-        plain = 0.5 * float(np.mean(weights**2)) * problem.noise
-        spread = plain if problem.price is None else problem.price(theta / smoothing)
+        spread = 0.5 * float(np.mean(weights**2)) * problem.noise
         length = (problem.log_term / problem.rows + spread + imbalance) / rate
         if best is None or length < best[0]:
             best = (length, rate, theta, weights, off)
