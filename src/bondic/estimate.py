@@ -12,13 +12,16 @@ import numpy as np
 
 from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.claims import check_alpha, unusual_alpha
+from bondic.core.allowance import Allowance
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
+from bondic.methods.groups import Groups
 from bondic.methods.primal import Primal
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
+from bondic.methods.table import Table
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.inputs import refuse_unknown_arguments
@@ -35,6 +38,8 @@ class Method(Protocol):
 
 OWN: dict[str, type[Method]] = {
     "auto": Default,
+    "table": Table,
+    "groups": Groups,
     "sequential": Sequential,
     "dual": Dual,
     "propensities": Propensities,
@@ -104,6 +109,9 @@ def evaluate_policy(
     initial: InitialStates | None = None,
     method: Method | str | None = None,
     categorical: bool | Sequence[int] | None = None,
+    allowance: Allowance | float | tuple[float, float] | None = None,
+    model: Callable[[Any, Any], Any] | None = None,
+    groups: Callable[[Any], Any] | str | None = None,
     progress: Progress | None = None,
     **statements: Any,
 ) -> Result:
@@ -111,11 +119,14 @@ def evaluate_policy(
 
     `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
     method decides by looking at the log, and says so in `result.choices["states"]`.
+    Where states are numbers: `allowance` says how far values may differ inside a group of states, one number or (averages, single
+    values), in units of the value; `model` and `groups` are your own in place of fitted ones (see `Groups`).
     """
     check_alpha(alpha)
     _refuse_options(statements)
     refuse_unknown_arguments(statements, _ARGUMENTS)
-    chosen = _method(method) if categorical is None else _with_categorical(_method(method), categorical)
+    chosen = _with_groups(_method(method), allowance, model, groups)
+    chosen = chosen if categorical is None else _with_categorical(chosen, categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
     return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
 
@@ -123,7 +134,7 @@ def evaluate_policy(
 def _refuse_options(given: Mapping[str, Any]) -> None:
     """Options of a method are its own: it is named with them."""
     for name in given:
-        having = [kind.__name__ for kind in (Sequential, Dual, Propensities) if name in _fields(kind)]
+        having = [kind.__name__ for kind in (Table, Groups, Sequential, Dual, Propensities) if name in _fields(kind)]
         if name not in _ARGUMENTS and having:
             raise InvalidInput(
                 f"`{one_line(name)}` is an option of a method: pass the method with it, method={having[0]}({name}=...)"
@@ -135,7 +146,25 @@ def _fields(kind: Any) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-_ARGUMENTS = ("alpha", "method", "categorical", "progress", *list(signature(make_problem).parameters)[2:])
+def _with_groups(chosen: Method, allowance: Any, model: Any, groups: Any) -> Method:
+    """The method with these statements on groups."""
+    stated = {
+        name: value
+        for name, value in (("allowance", allowance), ("model", model), ("groups", groups))
+        if value is not None
+    }
+    if not stated:
+        return chosen
+    if not isinstance(chosen, (Default, Groups)):
+        raise InvalidInput(
+            f"{', '.join(f'{name}=' for name in stated)} is for groups of states; {type(chosen).__name__} has none. Leave method= "
+            "out, or pass method=Groups(...)."
+        )
+    return replace(chosen, **stated)
+
+
+_OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "progress")
+_ARGUMENTS = (*_OWN, *list(signature(make_problem).parameters)[2:])
 
 
 def _with_categorical(chosen: Method, categorical: bool | Sequence[int]) -> Method:

@@ -1,27 +1,34 @@
-"""The method for whoever names none: `Propensities`, `Sequential` or `Dual`, by a rule that no certified row can move.
+"""The method where none is named, by a rule that no certified row can move: the shortest predicted interval that assumes nothing.
 
 It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
-the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where the pilot promises nothing, and
-where states are numbers and nothing was stated about them, the answer is the value range at once, from no row, and says why.
+the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where states are numbers and nothing
+was stated about them, the answer is the value range, and the curve of `Groups` beside it shows what an allowance would give.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bondic.claims import Side
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.core.allowance import Allowance
 from bondic.errors import InvalidInput
 from bondic.methods import with_propensities
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.dual import Dual, dual_needs
 from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
+from bondic.methods.groups import PILOT as GROUP_PILOT
+from bondic.methods.groups import Groups
 from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential, settled
 from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
+from bondic.methods.table import PILOT as TABLE_PILOT
+from bondic.methods.table import PlannedTable, Table
 from bondic.noise.bound import NoiseBound
 from bondic.result import Result
 from bondic.rows import Rows
@@ -47,11 +54,12 @@ _FEWEST_LANDMARKS = 50
 class _Choice:
     """A method that works with a class Q, and why it is that one."""
 
-    method: Sequential | Dual
+    method: Table | Groups | Sequential | Dual
     why: str
     chosen: ChosenClass | None = None  # Q, where it had to be made for that
     nothing: str = ""  # why nothing can be said
     states: str = ""  # what states were taken for, where nothing is said
+    table: PlannedTable | None = None  # the plan of a table, where it was made to be compared
 
 
 @listing_options
@@ -89,6 +97,10 @@ class Default:
         How kernel sums are computed. The interval stays valid with any.
     propensities : Propensities, default None
         What was stated about the propensities of the log, if it holds some: `least_behavior_prob`, `off_by` and so on.
+    allowance : Allowance, float or (float, float), default None
+        How far values may differ inside groups of states, as you state it: selects `Groups`.
+    model, groups : default None
+        A model of values and groups of states of your own: they select `Groups`.
     """
 
     ball: Ball | Box | None = None
@@ -102,6 +114,9 @@ class Default:
     no_rows: bool = False
     engine: EngineName | Sums = "auto"
     propensities: Propensities | None = None
+    allowance: Allowance | float | tuple[float, float] | None = None
+    model: Callable[[Any, Any], Any] | None = None
+    groups: Callable[[Any], Any] | str | None = None
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         found = self._with_propensities(problem, alpha)
@@ -110,7 +125,9 @@ class Default:
             result = stated.run(found.problem, alpha, progress).with_choice("method", f"propensities, as {found.why}")
             return result.with_choice("other methods", _OTHERS)
         choice = self._by_class(problem, alpha)
-        if isinstance(choice.method, Dual):
+        if isinstance(choice.method, Table):
+            result = choice.method.run(problem, alpha, progress, choice.table)
+        elif isinstance(choice.method, Groups | Dual):
             result = choice.method.run(problem, alpha, progress)
         elif choice.nothing:
             told = {"states": choice.states} if choice.states else {}
@@ -122,7 +139,9 @@ class Default:
             why += "; the log's propensities are not used (--method propensities uses them)"
         return result.with_choice("method", why).with_choice("other methods", self._others(choice, problem))
 
-    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Propensities | Sequential | Dual, str]:
+    def choose(
+        self, problem: Rows, alpha: float = 0.1
+    ) -> tuple[Propensities | Table | Groups | Sequential | Dual, str]:
         """The method, and why it is that one, in words."""
         found = self._with_propensities(problem, alpha)
         if found is not None:
@@ -133,7 +152,7 @@ class Default:
     def _others(self, choice: _Choice, problem: Rows) -> str:
         """Methods with the same promise that could have been named instead."""
         names, method = [], choice.method
-        if isinstance(method, Sequential) and not choice.nothing:
+        if isinstance(method, Table | Sequential) and not choice.nothing:
             names.append("dual (--method) applies too, with the worst noise that the ranges allow")
         if isinstance(method, Dual) and not self._too_short(problem):
             names.append("sequential (--method) may apply too")
@@ -146,7 +165,7 @@ class Default:
 
     def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Applicable | None:
         """None where something was said about Q or W: that needs a method that uses it."""
-        described = self._asked_for() or self.ball is not None or self.radius is not None
+        described = self._asked_for() or self.ball is not None or self.radius is not None or self._groups_stated
         if described or self.planned_rows is not None:
             if self.propensities is not None:
                 raise InvalidInput(
@@ -169,6 +188,8 @@ class Default:
         """One of the methods that work with a class Q, and Q where it had to be made for that; or why nothing can be said."""
         if known := settled(problem):
             return self._value_range(known)
+        if self._groups_stated:
+            return _Choice(self._groups(), "groups, as something was stated about them")
         if (unproved := self._numbers(problem)) is not None:
             return unproved
         why = self._asked_for() or self._too_short(problem)
@@ -191,6 +212,8 @@ class Default:
         chosen = sequential.promising(pilot, problem, alpha)
         if isinstance(chosen, str):
             return self._value_range(chosen)
+        if (table := self._shorter_table(problem, alpha, chosen)) is not None:
+            return _Choice(self._table_method(), "table, as its predicted interval is the shortest", table=table)
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
         return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
 
@@ -212,7 +235,30 @@ class Default:
             kind = kind_of_states(None, self.choices, pilot)
         if kind.table:
             return None
-        return self._value_range(unstated(problem.layout), kind.said)
+        if pilot is None:
+            return self._value_range(unstated(problem.layout), kind.said)
+        return _Choice(self._groups(), f"groups, as {unstated(problem.layout)}", states=kind.said)
+
+    @property
+    def _groups_stated(self) -> bool:
+        return any(stated is not None for stated in (self.allowance, self.model, self.groups))
+
+    def _groups(self) -> Groups:
+        pilot = GROUP_PILOT if self.pilot is None else self.pilot
+        return Groups(self.allowance, self.model, self.groups, None, self.side, pilot, self.planned_rows)
+
+    def _table_method(self) -> Table:
+        return Table(self.side, TABLE_PILOT if self.pilot is None else self.pilot, self.planned_rows)
+
+    def _shorter_table(self, problem: Rows, alpha: float, chosen: ChosenClass) -> PlannedTable | None:
+        """The plan on cells, where states are a table and it promises the shorter interval."""
+        if not isinstance(chosen.ball, Box) or self.ball is not None or self.no_rows or not problem.answers.exact:
+            return None
+        try:
+            made = self._table_method().plan(problem, alpha)
+        except InvalidInput:  # too many states, or several answers of the policy at one of them
+            return None
+        return made if made.proposal.predicted < chosen.length else None
 
     def _value_range(self, why: str, states: str = "") -> _Choice:
         """No row is used, so nothing but the side matters."""

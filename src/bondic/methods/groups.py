@@ -7,22 +7,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bondic.bounds.start import sampled_start
 from bondic.claims import ErrorBudget, Side, ends_of
 from bondic.core.allowance import Allowance
 from bondic.curve import AllowanceCurve
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.described import describe
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of
 from bondic.methods.listed import listing_options
 from bondic.methods.on_cells import GROUP_CUTS, propose_on_cells
-from bondic.methods.setting import tuning_problem
+from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
 from bondic.plan.cells import Costs
 from bondic.proofs.asked import Asked
 from bondic.proofs.cells import TEST, CellsProof
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Proof
 from bondic.proofs.sequential import INITIAL, VECTOR
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
+from bondic.sums.forms import Sums
 from bondic.terms import largest_width
 
 NAME = "groups"
@@ -80,62 +84,97 @@ class Groups:
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
-        curve, fitted = self._curve(problem, alpha, clock)
-        clock.stage("evaluate")
-        proof = curve.proof
-        if self.allowance is not None:
-            assert isinstance(self.allowance, Allowance)
-            proof = curve.stated(self.allowance, first=True)
-        evaluated = proof.claims(curve.rows) if proof.allowance is not None else None
-        clock.done("evaluate")
-        result = Result.of(
-            proof,
-            curve.rows,
-            method=NAME,
-            claims=evaluated,
-            choices=_notes(curve, fitted),
-            effective=curve.bound.effective_rows(),
-            seconds=clock.seconds,
-        )
-        return replace(result, curve=curve)
-
-    def _curve(self, problem: Rows, alpha: float, clock: Clock) -> tuple[AllowanceCurve, FittedGroups]:
-        planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         clock.stage("pilot")
-        pilot = self._pilot(problem, planned)
-        budget = self.budget(problem, alpha)
-        ends = ends_of(self.side)
-        costs = Costs(
-            math.log(2 / budget[VECTOR]), math.log(1 / min(budget[end] for end in ends)), largest_width(problem.terms)
-        )
-        fitted = fit_groups(pilot, self.model, self.groups, self.count, costs, planned - len(pilot.rows), clock.stage)
+        pilot = self.pilot_of(problem)
+        fitted = self.fit(problem, pilot, alpha, clock.stage)
         clock.done("pilot")
         clock.stage("plan")
-        cells = fitted.cells(problem)
-        proposal = propose_on_cells(problem, pilot, cells, budget, self.side, planned, GROUP_CUTS)
+        proof = self.prove(problem, pilot, fitted, alpha)
         certified = problem.select(pilot.rows.stop)
-        proof = CellsProof(
-            Asked.of(certified), budget, self.side, cells.after(pilot), proposal.events, planned=self.planned_rows
-        )
+        curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks_of(fitted, pilot), fitted.name)
         clock.done("plan")
-        return AllowanceCurve(proof, certified, _words(fitted, problem), marks_of(fitted, pilot), fitted.name), fitted
+        clock.stage("evaluate")
+        if self.allowance is not None:
+            proof = curve.stated(Allowance.of(self.allowance), first=True)
+        result = Result.of(
+            proof,
+            certified,
+            method=NAME,
+            claims=proof.claims_on(certified, curve.bound),
+            choices=_notes(curve, fitted),
+            effective=curve.bound.effective_rows(),
+            planner=self._planner(problem),
+        )
+        clock.done("evaluate")
+        return replace(result, curve=curve, seconds=clock.seconds)
+
+    def pilot_of(self, problem: Rows) -> Rows:
+        return pilot_of(problem, self.pilot, self._planned(problem))
+
+    def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
+        """Model and groups from the pilot."""
+        budget, width = self.budget(problem, alpha), largest_width(problem.terms)
+        tails = math.log(1 / min(budget[end] for end in ends_of(self.side)))
+        costs = Costs(math.log(2 / budget[VECTOR]), tails, width)
+        ahead = self._planned(problem) - len(pilot.rows)
+        return fit_groups(pilot, self.model, self.groups, self.count, costs, ahead, report)
+
+    def prove(
+        self,
+        problem: Rows,
+        pilot: Rows,
+        fitted: FittedGroups,
+        alpha: float,
+        before: Callable[[int], Rows] | None = None,
+    ) -> CellsProof:
+        """The proof without an allowance: nothing beyond the value range is claimed by it."""
+        cells, budget = fitted.cells(problem), self.budget(problem, alpha)
+        planned = self._planned(problem)
+        made = propose_on_cells(problem, pilot, cells, budget, self.side, planned, GROUP_CUTS, before)
+        asked = Asked.of(problem.select(pilot.rows.stop))
+        return CellsProof(asked, budget, self.side, cells.after(pilot), made.events, planned=self.planned_rows)
+
+    def _planned(self, problem: Rows) -> int:
+        return len(problem.rows) if self.planned_rows is None else self.planned_rows
+
+    def _planner(self, problem: Rows) -> dict[str, Any] | None:
+        """None where a function of the user has a part in the plan."""
+        if self.model is not None or callable(self.groups):
+            return None
+        how = GroupPlanner(self.groups, self.count, self.side, self.pilot, self.planned_rows)
+        return describe(NAME, how, problem)
 
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the test of the allowance, the ends, and sampled starts."""
-        sampled = sampled_start(problem, len(ends_of(self.side))) is not None
-        shares = {name: share for name, share in _SHARES.items() if name != INITIAL or sampled}
-        rest = (1 - sum(shares.values())) / len(ends_of(self.side))
-        return ErrorBudget.split(alpha, shares | dict.fromkeys(ends_of(self.side), rest))
+        return cell_budget(problem, alpha, _SHARES, self.side)
 
-    def _pilot(self, problem: Rows, planned: int) -> Rows:
-        wanted = math.ceil(self.pilot * planned) if isinstance(self.pilot, float) else int(self.pilot)
-        found = tuning_problem(problem, wanted) if 0 < wanted < len(problem.rows) else None
-        if found is None:
-            raise InvalidInput(
-                f"Groups need a pilot, and {wanted} of {len(problem.rows)} rows cannot be set aside for one: pass pilot= as a "
-                "share of the rows, or a number."
-            )
-        return found
+
+@dataclass(frozen=True)
+class GroupPlanner:
+    """How groups were planned, as plain data: what a replay needs."""
+
+    column: str | None = None  # the name of the column whose values are groups
+    count: int | None = None
+    side: Side = "both"
+    pilot: float | int = PILOT
+    planned_rows: int | None = None
+
+    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+        """Model and groups from the pilot, every block from the rows before it."""
+        del sums
+        refuse(not isinstance(proof, CellsProof), f"The proof is not one of the method {NAME}.")
+        assert isinstance(proof, CellsProof)
+        method = Groups(
+            groups=self.column, count=self.count, side=self.side, pilot=self.pilot, planned_rows=self.planned_rows
+        )
+        problem, alpha = prefixes.problem, proof.budget.alpha
+        pilot = replayed_pilot(prefixes, proof, method.pilot_of)
+        fitted = method.fit(problem, pilot, alpha, lambda _: None)
+        made = method.prove(problem, pilot, fitted, alpha, prefixes.before)
+        events = replace(made.events, reference=proof.events.reference)
+        return replace(
+            made, asked=proof.asked, events=events, allowance=proof.allowance, stated_first=proof.stated_first
+        ), ("plan",)
 
 
 def _words(fitted: FittedGroups, problem: Rows) -> tuple[str, ...]:

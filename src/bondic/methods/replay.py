@@ -17,8 +17,10 @@ from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.methods.described import OUTSIDE
 from bondic.methods.dual import Dual
+from bondic.methods.groups import GroupPlanner
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
+from bondic.methods.table import Table
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Proof
@@ -28,7 +30,9 @@ from bondic.rows.prefix import Prefixes
 from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
 
-METHODS: dict[str, Any] = {"sequential": Sequential, "dual": Dual, "propensities": Propensities}
+METHODS: dict[str, Any] = {
+    "table": Table, "groups": GroupPlanner, "sequential": Sequential, "dual": Dual, "propensities": Propensities,
+}  # fmt: skip
 """Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
 _STATED = (
     "ball", "radius", "side", "misspecification", "planned_rows", "planned", "value", "off_by", "largest_ratio",

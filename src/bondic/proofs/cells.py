@@ -33,7 +33,7 @@ from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import fixed_before, length_assumption, list_assumptions
 from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.review import Review
 from bondic.proofs.sequential import INITIAL, VECTOR, claims_of
 from bondic.registry import register
@@ -184,10 +184,14 @@ class CellsProof(Proof):
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
         del sums
+        return self.claims_on(rows, self.bound(rows))
+
+    def claims_on(self, rows: Rows, bound: CellBound) -> Claims:
+        """The same where the rows were tallied before; nothing where groups have no stated allowance."""
         if not self.is_table and self.allowance is None:
             return Claims(())
         allowance = NOTHING_ALLOWED if self.allowance is None else self.allowance
-        return claims_of(self.evaluate(rows, self.bound(rows), allowance), self.budget)
+        return claims_of(self.evaluate(rows, bound, allowance), self.budget)
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         seen = self.events.provenance
@@ -219,10 +223,8 @@ class CellsProof(Proof):
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
 
-    def reviews(
-        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Review, ...]:
-        del claims, retest, sums
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+        del claims, sums
         if self.events.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")
         bets = "bets stay within the value range, row by row"

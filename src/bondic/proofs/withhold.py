@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.cell_rows import GroupCells, TableCells
 from bondic.bounds.table_plan import TableBlock, TablePlan, repeats
 from bondic.classes.basis import LandmarkBasis
 from bondic.codec import instances
@@ -43,6 +44,11 @@ def withhold_rows(proof: P, rows: Rows) -> P:
     """
     if rows.log_hash != proof.asked.log_hash:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
+    if any(instances(proof, GroupCells)):
+        raise InvalidInput(
+            "Groups and a model are held row by row: a certificate of groups cannot do without single rows. Keep it, or state a "
+            "kernel ball (ball=, radius=) with method=Dual()."
+        )
     _refuse_landmarks_that_are_rows(proof, rows)
     for plan in instances(proof, TablePlan):
         _refuse_models_of_few_rows(plan, rows, proof.asked.rows[0])
@@ -53,6 +59,7 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
     points = [array for function in instances(proof, Function) for array in landmarks(function)]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
     points += [plan.states for plan in instances(proof, TablePlan)]
+    points += [cells.states for cells in instances(proof, TableCells)]
     if not points:
         return
     centers = np.unique(np.concatenate(points), axis=0)

@@ -1,0 +1,181 @@
+"""States that are names, one cell for every state and action: nothing is assumed, and noise costs what the log shows of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bondic.bounds.cell_rows import TableCells
+from bondic.bounds.dual import VALUE
+from bondic.bounds.ends import decided_by_rows
+from bondic.bounds.start import sampled_start
+from bondic.claims import ErrorBudget, Side, ends_of
+from bondic.core.allowance import NOTHING_ALLOWED
+from bondic.errors import InvalidInput
+from bondic.methods.clock import Clock, Progress
+from bondic.methods.described import describe
+from bondic.methods.listed import listing_options
+from bondic.methods.on_cells import TABLE_CUTS, Proposal, propose_on_cells
+from bondic.methods.setting import tuning_problem
+from bondic.methods.states import states_of
+from bondic.proofs.asked import Asked
+from bondic.proofs.cells import CellsProof
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Proof
+from bondic.proofs.sequential import INITIAL, VECTOR, claims_of
+from bondic.result import Result
+from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
+from bondic.sums.forms import Sums
+
+NAME = "table"
+PILOT = 0.05
+_SHARES = {VECTOR: 0.25, INITIAL: 0.1}
+"""Shares of alpha beside those of the ends; that of the starts only where they are a sample."""
+_MOST_NUMBERS = 20_000_000
+"""States times pairs: larger equations do not fit into memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedTable:
+    """Cells and events for a problem."""
+
+    pilot: Rows
+    cells: TableCells
+    budget: ErrorBudget
+    proposal: Proposal
+
+
+@listing_options
+@dataclass(frozen=True)
+class Table:
+    """The interval of a finite table of states and actions (theory: groups, with one cell per pair). Nothing is assumed about q*.
+
+    Rows are used in their order: a pilot, then blocks whose weights come from the rows before them.
+
+    Parameters
+    ----------
+    side : {"both", "lower", "upper"}, default "both"
+        Which ends to compute; the other one is that of the value range.
+    pilot : float or int, default 0.05
+        Rows set aside at the beginning, a share below 1 or a number. They are not certified.
+    planned_rows : int, default None
+        The number of rows that was planned, where the log may have stopped earlier or later.
+    """
+
+    side: Side = "both"
+    pilot: float | int = PILOT
+    planned_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        ends_of(self.side)
+
+    def plan(self, problem: Rows, alpha: float) -> PlannedTable:
+        """Everything that is fixed before the rows it is used on; InvalidInput where there is no table."""
+        return self._plan(problem, self._pilot(problem), alpha)
+
+    def _plan(
+        self, problem: Rows, pilot: Rows, alpha: float, before: Callable[[int], Rows] | None = None
+    ) -> PlannedTable:
+        if not problem.layout.discrete:
+            raise InvalidInput("Actions are numbers: there is no table of states and actions. Use method=Groups().")
+        most = int(math.sqrt(_MOST_NUMBERS / problem.layout.slots))
+        states = states_of(problem, most)
+        if states is None:
+            raise InvalidInput(f"There are more than {most} states, too many for equations on all of them.")
+        cells, budget = TableCells(states), self.budget(problem, alpha)
+        proposal = propose_on_cells(
+            problem, pilot, cells, budget, self.side, self._planned(problem), TABLE_CUTS, before
+        )
+        return PlannedTable(pilot, cells, budget, proposal)
+
+    def run(
+        self, problem: Rows, alpha: float, progress: Progress | None, planned: PlannedTable | None = None
+    ) -> Result:
+        """The interval; `planned`, if the plan was made before."""
+        clock = Clock(progress)
+        clock.stage("plan")
+        made = planned or self.plan(problem, alpha)
+        clock.done("plan")
+        clock.stage("evaluate")
+        certified = problem.select(made.pilot.rows.stop)
+        proof = self._proof(Asked.of(certified), made)
+        found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
+        carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
+        clock.done("evaluate")
+        notes = {
+            "pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified",
+            "states": f"{made.cells.states.shape[0]} states are a table",
+        }
+        if carrying:
+            notes["estimate"] = f"doubly robust, by the weights of the {' and '.join(carrying)} end"
+        return Result.of(
+            proof,
+            certified,
+            method=NAME,
+            estimate=sum(carrying.values()) / len(carrying) if carrying else math.nan,
+            claims=claims_of(found, made.budget),
+            choices=notes,
+            effective=found.effective,
+            seconds=clock.seconds,
+            planner=describe(NAME, self, problem),
+        )
+
+    def _proof(self, asked: Asked, made: PlannedTable) -> CellsProof:
+        return CellsProof(asked, made.budget, self.side, made.cells, made.proposal.events, planned=self.planned_rows)
+
+    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+        """Every block from the rows before it."""
+        del sums
+        refuse(not isinstance(proof, CellsProof), f"The proof is not one of the method {NAME}.")
+        assert isinstance(proof, CellsProof)
+        pilot = replayed_pilot(prefixes, proof, self._pilot)
+        made = self._plan(prefixes.problem, pilot, proof.budget.alpha, prefixes.before)
+        again = self._proof(proof.asked, made)
+        # the reference may come from anywhere
+        events = replace(again.events, reference=proof.events.reference)
+        return replace(again, events=events, cells=proof.cells), ("plan",)
+
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
+        """alpha over the vector event, the ends, and sampled starts."""
+        return cell_budget(problem, alpha, _SHARES, self.side)
+
+    def _planned(self, problem: Rows) -> int:
+        return len(problem.rows) if self.planned_rows is None else self.planned_rows
+
+    def _pilot(self, problem: Rows) -> Rows:
+        return pilot_of(problem, self.pilot, self._planned(problem))
+
+
+def cell_budget(problem: Rows, alpha: float, shares: dict[str, float], side: Side) -> ErrorBudget:
+    """alpha in these shares, that of the starts only where they are a sample, and the rest over the ends."""
+    ends = ends_of(side)
+    sampled = sampled_start(problem, len(ends)) is not None
+    own = {name: share for name, share in shares.items() if name != INITIAL or sampled}
+    return ErrorBudget.split(alpha, own | dict.fromkeys(ends, (1 - sum(own.values())) / len(ends)))
+
+
+def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
+    """The rows that are set aside, as a problem of their own."""
+    wanted = math.ceil(pilot * planned) if isinstance(pilot, float) else int(pilot)
+    found = tuning_problem(problem, wanted) if 0 < wanted < len(problem.rows) else None
+    if found is None:
+        raise InvalidInput(
+            f"A pilot is needed, and {wanted} of {len(problem.rows)} rows cannot be set aside for one: pass pilot= as a share of "
+            "the rows, or a number."
+        )
+    return found
+
+
+def replayed_pilot(prefixes: Prefixes, proof: CellsProof, pilot: Callable[[Rows], Rows]) -> Rows:
+    """The pilot from the rows before the certified ones alone."""
+    first = proof.asked.rows[0]
+    refuse(first == prefixes.problem.rows.start, "No rows were set aside for a pilot.")
+    begin = pilot(prefixes.problem).rows.stop
+    refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
+    known = prefixes.before(first)
+    found = tuning_problem(known, len(known.rows))
+    refuse(found is None, "The pilot has no row that counts.")
+    assert found is not None
+    return found
