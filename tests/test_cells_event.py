@@ -9,6 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from bondic.core import tails
+from bondic.core.localize import VectorEvent, locate, make_system
+from bondic.core.system import System
+from bondic.core.tails import Tail, end_terms
+from bondic.plan.cells import reference_of
+from bondic.rounding import Enclosure
 from cells_cases import (
     limits_of,
     random_event,
@@ -23,13 +30,6 @@ from cells_cases import (
     true_coordinates,
     vector_surplus,
 )
-
-from bondic.core import tails
-from bondic.core.localize import VectorEvent, locate, make_system
-from bondic.core.system import System
-from bondic.core.tails import Tail, end_terms
-from bondic.plan.cells import reference_of
-from bondic.rounding import Enclosure
 
 GAMMAS = (0.0, 0.3, 0.9, 0.99)
 LEAST_LOG = 1e-3
