@@ -38,8 +38,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 _ROUNDS = 200
-_SETTLED = 1e-4
-"""Relative change of ϱ at which iterating stops: any number of rounds gives a bound."""
+"""Any number of rounds gives a bound. It is the same for every allowance, so that a larger one never has a smaller set."""
 _REFINEMENTS = 3
 """How often the largest deviations are bounded again from the set that was found."""
 
@@ -153,11 +152,8 @@ def locate(
         for _ in range(_ROUNDS):
             pairs = zip(event.rates, costs, strict=True)
             new = min((log_term / rate + price * rate * found) * (1 + 1e-14) for rate, price in pairs)
-            settled = new >= radius * (1 - _SETTLED)
             radius = min(radius, inflate(new))
             found = min(found, curve.at(radius))
-            if settled:
-                break
         feasible = Feasible(system, scale, radius, slack)
         reach = np.minimum(reach, _reach(feasible, allowance))
     return Located(feasible, allowance, reach, limits, found)

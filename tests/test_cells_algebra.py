@@ -1,0 +1,400 @@
+"""Every formula of the bound on cells against its twin in 50 digits; what is computed is above it, and by next to nothing."""
+
+import math
+from dataclasses import dataclass
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from bondic.core import tails
+from bondic.core.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
+from bondic.core.localize import Located, RowEnergy, ValueLimits, VectorEvent, learned_cells, locate, make_system
+from bondic.core.system import Energy, Feasible, System
+from bondic.core.tails import Starts, Tail, end_terms
+from bondic.core.tally import CellRows, Shape, tally
+from bondic.errors import InvalidInput, NumericalError
+from bondic.rounding import Enclosure, as_enclosure
+from naive_cells import NaiveRows, NaiveSet, exact, naive_end, naive_locate, row_energy
+
+SEEDS = range(16)
+WIDTH, LOW, HIGH = 2.0, -1.5, 1.75
+
+
+@dataclass(frozen=True)
+class Case:
+    rng: np.random.Generator
+    shape: Shape
+    rows: CellRows
+    gamma: float
+    reference: np.ndarray
+    learned: np.ndarray
+    system: System
+    naive: NaiveRows
+    allowance: CellAllowance
+    event: VectorEvent
+
+    @property
+    def cells(self):
+        return self.shape.cells
+
+    def weights(self):
+        """Of blocks and cells, and the same of every row."""
+        found = self.rng.random((self.shape.blocks, self.cells))
+        return found, exact(found[self.rows.block, self.rows.cell])
+
+    def feasible(self, radius=3.0):
+        scale = np.maximum(self.system.counts, 1.0) * self.event.shape
+        slack = self.rng.random(self.cells) * 0.2
+        found = Feasible(self.system, scale, radius, slack)
+        return found, NaiveSet(self.naive, exact(scale), mp.mpf(radius), exact(slack))
+
+
+def make_case(seed, cells=None, n=None) -> Case:
+    """20 to 60 rows; some end, some cells have no row, atoms are mixtures or cells, masses are fractions."""
+    rng = np.random.default_rng([seed, 3])
+    p, J, blocks = cells or int(rng.integers(3, 7)), int(rng.integers(2, 5)), int(rng.integers(1, 4))
+    atoms = rng.dirichlet(np.full(p, 0.5), size=J) if seed % 2 else np.eye(p)
+    J, n, gamma = atoms.shape[0], n or int(rng.integers(20, 61)), (0.0, 0.5, 0.9, 0.97)[seed % 4]
+    cell = rng.integers(p - 1, size=n)  # the last cell has no rows
+    owner, atom, mass = [], [], []
+    for i in range(n):
+        ways = rng.choice(J, size=int(rng.integers(0, 4)) % (J + 1), replace=False)  # none: an end
+        part = rng.dirichlet(np.ones(ways.size)) if ways.size else np.zeros(0)
+        part = part * (0.6 if rng.random() < 0.1 else 1.0)  # some rows end in part
+        owner += [i] * ways.size
+        atom += list(ways)
+        mass += list(part)
+    rows = CellRows(
+        np.sort(rng.integers(blocks, size=n)), cell, rng.normal(size=n) * 0.4, np.array(owner, dtype=np.int64),
+        np.array(atom, dtype=np.int64), np.array(mass, dtype=float), 1.0,
+    )  # fmt: skip
+    reference, shape = rng.normal(size=p) * 0.5, Shape(blocks, atoms)
+    learned = (rng.random(p) < 0.75) & (np.bincount(cell, minlength=p) > 0)
+    found = tally([rows], shape, gamma, reference)
+    ahead = [[] for _ in range(n)]
+    for i, j, m in zip(owner, atom, mass, strict=True):
+        ahead[i].append((int(j), mp.mpf(float(m))))
+    each = list(zip(rows.block.tolist(), cell.tolist(), exact(rows.outcome), ahead, strict=True))
+    naive = NaiveRows(
+        each,
+        [exact(row) for row in atoms],
+        gamma,
+        exact(reference),
+        learned.tolist(),
+        mp.mpf(LOW),
+        mp.mpf(HIGH),
+        blocks,
+    )
+    system = System(found, learned, LOW - reference, HIGH - reference)
+    allowance = CellAllowance(rng.random(p) * 0.05, rng.random(p) * 0.3)
+    event = VectorEvent(np.clip(np.exp(rng.normal(size=p) * 0.3), 0.4, 2.4), (0.2, 0.05))
+    return Case(rng, shape, rows, gamma, reference, learned, system, naive, allowance, event)
+
+
+def above(computed, true, relative=1e-9):
+    """computed is a bound of the true number, and a sharp one."""
+    assert mp.mpf(float(computed)) >= true
+    assert float(computed) <= float(true) * (1 + relative) + relative
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sums_of_a_tally_are_those_of_its_rows(seed):
+    case = make_case(seed)
+    found, naive = case.system.tally, case.naive
+    for block in range(case.shape.blocks):
+        for cell in range(case.cells):
+            own = [r for r, row in zip(naive.residual, naive.rows, strict=True) if row[:2] == (block, cell)]
+            at = (block, cell)
+            assert found.count[at] == len(own)
+            assert abs(found.total[at] - sum(own)) <= found.relative * found.size[at] + len(own) * found.error
+            assert abs(found.square[at] - sum(r * r for r in own)) <= 1e-13
+            assert abs(found.size[at] - sum(abs(r) for r in own)) <= 1e-13
+            assert abs(found.low[at] - min(own, default=0)) <= found.error
+            assert abs(found.high[at] - max(own, default=0)) <= found.error
+    masses = {}
+    for r, (block, cell, _, ahead) in zip(naive.residual, naive.rows, strict=True):
+        for atom, m in ahead:
+            now = masses.get((block, cell, atom), (mp.mpf(0), mp.mpf(0)))
+            masses[block, cell, atom] = (now[0] + m, now[1] + m * r)
+    assert set(masses) == set(zip(*(one.tolist() for one in found.at), strict=True))
+    for k, key in enumerate(zip(*(one.tolist() for one in found.at), strict=True)):
+        assert abs(found.mass[k] - masses[key][0]) <= found.relative * masses[key][0]
+        assert abs(found.moment[k] - masses[key][1]) <= 1e-13
+    stops = {row[1] for row in naive.rows if sum((m for _, m in row[3]), mp.mpf(0)) < 1 - 1e-9}
+    assert set(np.flatnonzero(found.ends)) == stops
+    assert found.error <= 1e-12
+    assert found.relative <= 1e-11
+
+
+def test_parts_blocks_and_rows_without_a_cell():
+    """Parts add up to the whole; blocks() is the tally of their rows; cell -1 counts nowhere."""
+    case = next(one for one in map(make_case, SEEDS) if one.shape.blocks > 1)
+    rows, n = case.rows, case.rows.cell.size
+    whole = case.system.tally
+
+    def some(first, stop, cell=rows.cell):
+        mine = (rows.owner >= first) & (rows.owner < stop)
+        return CellRows(
+            rows.block[first:stop], cell[first:stop], rows.outcome[first:stop], rows.owner[mine] - first, rows.atom[mine],
+            rows.mass[mine], 1.0,
+        )  # fmt: skip
+
+    two = tally([some(0, 7), some(7, n)], case.shape, case.gamma, case.reference)
+    for name in ("count", "total", "square", "size", "low", "high", "mass", "moment", "ends"):
+        np.testing.assert_allclose(getattr(two, name), getattr(whole, name), rtol=1e-13, atol=1e-14)
+    mine = np.flatnonzero(rows.block == 1)
+    alone = tally([some(int(mine[0]), int(mine[-1]) + 1)], case.shape, case.gamma, case.reference)
+    for name in ("count", "total", "square", "mass", "moment", "high"):
+        np.testing.assert_allclose(getattr(whole.blocks(1, 2), name), getattr(alone, name), rtol=1e-13, atol=1e-14)
+    hidden = np.where(rows.block == 1, rows.cell, -1)
+    np.testing.assert_allclose(tally([some(0, n, hidden)], case.shape, case.gamma, case.reference).total, alone.total)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_directions_and_atoms_are_the_functions_of_f_that_they_claim(seed):
+    """<f, d> = <t, w> and F_j = <t, K_j> up to their slack, for every f within the bounds; the inverse is not trusted."""
+    case = make_case(seed)
+    system, naive, p = case.system, case.naive, case.cells
+    weights, off = system.atom_weights
+    for row, own in zip(naive.P, system.following, strict=True):
+        assert all(abs(a - b) <= 1e-14 for a, b in zip(row, own, strict=True))
+    for spoiled in (False, True):
+        if spoiled:  # any inverse gives a valid direction
+            system.__dict__["_inverse"] = system._inverse * 1.001
+            system.__dict__.pop("atom_weights")
+            weights, off = system.atom_weights
+        for _ in range(20):
+            f = case.rng.uniform(system.low, system.high)
+            d = case.rng.normal(size=p)
+            t = f - case.gamma * system.following @ (case.shape.atoms @ f)
+            direction = system.direction(d)
+            gap = abs(float(f @ d - t @ direction.weights))
+            assert gap <= direction.slack + 1e-13
+            assert np.all(np.abs(case.shape.atoms @ f - weights @ t) <= off + 1e-13)
+            several, slacks = system.directions(d[None])
+            assert np.array_equal(several[0], direction.weights)
+            assert slacks[0] <= direction.slack
+            if not spoiled:
+                assert direction.slack <= 1e-9
+                above(sum(abs(x) for x in direction.weights), sum(abs(x) for x in naive.direction(exact(d))) - 1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_supports_differences_and_energies_are_their_formulas(seed):
+    case = make_case(seed)
+    feasible, naive = case.feasible()
+    for _ in range(3):
+        d = case.rng.normal(size=case.cells)
+        above(feasible.support(case.system.direction(d)), naive.support(exact(d)))
+        above(feasible.supports(d[None])[0], naive.support(exact(d)))
+        weights, each = case.weights()
+        # the common part of all atoms cancels in the differences; what is charged for that is a root of rounding errors
+        above(feasible.root_energy(Energy.of(case.system, weights)), naive.root_energy(each), 1e-5)
+    for computed, true in zip(feasible.next_differences(), naive.next_differences(), strict=True):
+        above(computed, true, 1e-5)
+    for computed, true in zip(feasible.cells(), naive.cells(), strict=True):
+        above(computed, true)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_inside_the_set_exceeds_the_bounds(seed):
+    """At points of E: supports are attained; the root of the energy holds, and is at most three times the best point found."""
+    case = make_case(seed)
+    system, p = case.system, case.cells
+    feasible, _ = case.feasible(radius=float(case.rng.choice([0.1, 3.0])))
+    inverse = np.linalg.inv(np.eye(p) - case.gamma * system.following @ case.shape.atoms)
+    weights, each = case.weights()
+    form, row = Energy.of(system, weights), np.array([float(w) for w in each])
+    ahead = np.zeros((row.size, case.shape.atoms.shape[0]))
+    np.add.at(ahead, (case.rows.owner, case.rows.atom), case.rows.mass)
+    matrix = np.eye(p)[case.rows.cell] - case.gamma * ahead @ case.shape.atoms
+    bound, best, inside = feasible.root_energy(form), 0.0, feasible._inverse_scale
+    differences = feasible.next_differences()
+    scaled = (matrix @ inverse) * inside * np.sqrt(row)[:, None]
+    first = np.linalg.svd(scaled)[2][0]
+    for k in range(200):
+        ball = first if k < 60 else case.rng.normal(size=p)
+        box = case.rng.choice([-1.0, 1.0], size=p) * feasible.slack
+        t = feasible.radius * ball / np.linalg.norm(ball) * inside + box
+        f = inverse @ t
+        moved = matrix @ f
+        best = max(best, math.sqrt(float(row @ moved**2)))
+        following = system.following @ (case.shape.atoms @ f)
+        each_next = np.abs(following[case.rows.cell][case.rows.owner] - (case.shape.atoms @ f)[case.rows.atom])
+        assert np.all(each_next <= differences[case.rows.cell[case.rows.owner]] + 1e-10)
+        d = case.rng.normal(size=p)
+        support = feasible.support(system.direction(d))
+        assert abs(float(f @ d)) <= support + 1e-10
+        w = system.direction(d).weights
+        along = w * inside
+        top = feasible.radius * along / max(float(np.linalg.norm(along)), 1e-300) * inside + np.sign(w) * feasible.slack
+        assert float((inverse @ top) @ d) == pytest.approx(support, rel=1e-8)
+    assert best <= bound <= 3 * best
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_row_energy_holds_for_every_f_and_is_attained(seed):
+    case = make_case(seed)
+    weights, each = case.weights()
+    for allowance in (case.allowance, CellAllowance(case.allowance.averages, np.zeros(case.cells))):
+        energy = RowEnergy.of(case.system, weights, allowance)
+        constant, linear, factor = row_energy(case.naive, each, exact(allowance.single))
+        above(energy.constant, constant)
+        assert energy.factor == pytest.approx(float(factor), rel=1e-9)  # any θ > 0 is fine
+        same = mp.mpf(energy.factor) / factor
+        gap = sum(abs(mp.mpf(float(a)) - same * b) for a, b in zip(energy.linear, linear, strict=True))
+        assert gap <= energy.linear_error <= 1e-9
+        sizes = case.naive.of_atoms(exact(allowance.single))
+        for _ in range(20):
+            f = exact(case.rng.normal(size=case.cells))
+            moved, true, form = case.naive.moved(f), mp.mpf(0), mp.mpf(0)
+            side = mp.mpf(float(case.rng.choice([-1, 1])))
+            for w, r, x, row in zip(each, case.naive.residual, moved, case.naive.rows, strict=True):
+                rest = case.naive.gamma * side * sum(m * sizes[j] for j, m in row[3])
+                true += w * (r + x - rest) ** 2
+                form += w * x**2
+            found = energy.constant + sum(a * b for a, b in zip(f, exact(energy.linear), strict=True))
+            found += energy.factor * form
+            error = energy.linear_error * max(abs(x) for x in f)
+            assert true <= found + error
+            if not allowance.single.any() or case.gamma == 0:  # equality
+                assert found <= true * (1 + mp.mpf(10) ** -10) + error + mp.mpf(10) ** -12
+
+
+def test_the_energy_of_one_direction_of_the_remainder_is_attained():
+    """One cell, one atom, R constant: at ζ' of the worst sign and f = 0 the bound is (|R| + γ β_∞)^2 n."""
+    n, gamma = 10, 0.5
+    at = np.zeros(n, dtype=np.int64)
+    rows = CellRows(at, at, np.full(n, -0.3), np.arange(n), at, np.ones(n), 1.0)
+    found = tally([rows], Shape(1, np.ones((1, 1))), gamma, np.zeros(1))
+    system = System(found, np.ones(1, dtype=bool), -np.ones(1), np.ones(1))
+    energy = RowEnergy.of(system, np.ones((1, 1)), CellAllowance(np.zeros(1), np.full(1, 0.8)))
+    assert energy.constant == pytest.approx(n * (0.3 + 0.5 * 0.8) ** 2, rel=1e-9)
+    assert energy.constant >= n * (0.3 + 0.5 * 0.8) ** 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_set_and_the_ends_assembled_from_scratch(seed):
+    """ϱ, τ, the reach of rows, and both bounds of both ends."""
+    case = make_case(seed)
+    limits, probability = ValueLimits(WIDTH, LOW, HIGH), 0.3
+    located = locate(case.system, case.event, probability, limits, case.allowance)
+    averages, single = exact(case.allowance.averages), exact(case.allowance.single)
+    shape, rates = exact(case.event.shape), exact(case.event.rates)
+    term = mp.log(2 * len(rates) / mp.mpf(probability))
+    radius, slack, reach = naive_locate(case.naive, shape, rates, term, mp.mpf(WIDTH), averages, single)
+    above(located.feasible.radius, radius)
+    for computed, true in zip(located.feasible.slack, slack, strict=True):
+        above(computed, true)
+    for computed, true in zip(located.reach, reach, strict=True):
+        above(computed, true, 1e-5)
+    scale = exact(np.asarray(located.feasible.scale))
+    known = (NaiveSet(case.naive, scale, radius, slack), exact(located.reach))
+    psi = case.rng.dirichlet(np.ones(case.cells))
+    for sign in (1.0, -1.0):
+        tail = Tail(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)
+        bets = [exact(row) for row in tail.weights]
+        weighed, plain = naive_end(
+            case.naive, known, exact(psi), bets, mp.mpf(4), mp.mpf(sign), mp.log(10 / mp.mpf(1)), mp.mpf(WIDTH),
+            (averages, single),
+        )  # fmt: skip
+        starts = Starts(Enclosure(0.0), psi, 0.0)
+        end = end_terms(located, starts, tail, sign, 0.1)
+        upper = sign * end.value.mid + end.value.rad + end.spread
+        assert end.uses_weights == (weighed < plain)
+        shorter = min(weighed, plain)
+        assert mp.mpf(upper) >= shorter
+        assert upper <= float(shorter) + 1e-5 * abs(float(shorter)) + 1e-7
+        base = as_enclosure(float(case.reference @ psi))
+        allowed = float(case.allowance.averages @ psi)
+        own = tails._weighed(located, starts, tail, sign, 0.1, base, allowed)
+        assert sign * own.value.mid + own.spread == pytest.approx(float(weighed), rel=1e-5)
+        assert own.log >= mp.log(10) / 4
+
+
+def test_a_larger_probability_of_ends_never_hides_a_row():
+    """One row in a million of a cell ends a little: its deviation counts at the end, however small its part of the sum is."""
+    n = 20_000
+    at, mass = np.zeros(n, dtype=np.int64), np.ones(n)
+    mass[17] = 1 - 1e-6
+    rows = CellRows(at, at, np.zeros(n), np.arange(n), at, mass, 1.0)
+    found = tally([rows], Shape(1, np.ones((1, 1))), 0.5, np.zeros(1))
+    assert found.ends[0]
+    mass[17] = 1 - 1e-16
+    assert not tally([rows], Shape(1, np.ones((1, 1))), 0.5, np.zeros(1)).ends[0]
+
+
+def rows_of(cells, gamma, atoms, **changes):
+    n = 12
+    parts = {
+        "block": np.zeros(n, dtype=np.int64), "cell": np.arange(n) % cells, "outcome": np.full(n, 0.25),
+        "owner": np.arange(n), "atom": np.zeros(n, dtype=np.int64), "mass": np.ones(n), "size": 1.0,
+    } | changes  # fmt: skip
+    return tally([CellRows(**parts)], Shape(1, atoms), gamma, np.zeros(cells))
+
+
+NONE = {"owner": np.zeros(0, dtype=np.int64), "atom": np.zeros(0, dtype=np.int64), "mass": np.zeros(0)}
+
+
+@pytest.mark.parametrize(
+    ("cells", "gamma", "atoms", "changes"),
+    [
+        (1, 0.5, np.ones((1, 1)), {}),
+        (2, 0.0, np.zeros((0, 2)), NONE),  # no atom at all
+        (2, 0.9, np.eye(2), NONE),  # every row ends
+        (2, 1.0, np.eye(2), {}),  # nothing ends and nothing is discounted: no inverse exists
+        (3, 0.9, np.eye(3), {"cell": np.full(12, -1)}),  # no row has a cell
+    ],
+)
+def test_edges_have_finite_ends(cells, gamma, atoms, changes):
+    found, limits = rows_of(cells, gamma, atoms, **changes), ValueLimits(1.0, 0.0, 1.0)
+    event = VectorEvent(np.ones(cells), (0.5,))
+    located = locate(
+        make_system(found, event, 0.9, limits), event, 0.9, limits, CellAllowance.constant(Allowance(0.1), cells)
+    )
+    starts = Starts(Enclosure(0.0), np.full(cells, 1 / cells), 1e-15)
+    end = end_terms(located, starts, Tail(np.full((1, cells), 0.5), 6.0), 1.0, 0.1)
+    assert math.isfinite(end.spread)
+    assert end.value.mid + end.spread >= 0.25
+
+
+def test_unfit_numbers_are_refused():
+    one = np.ones((1, 1))
+    for changes in (
+        {"size": math.nan}, {"mass": np.full(12, 1.001)}, {"mass": np.full(12, math.nan)}, {"mass": np.full(12, -0.1)},
+        {"outcome": np.full(12, math.inf)}, {"cell": np.full(12, 1)}, {"block": np.ones(12, dtype=np.int64)},
+        {"atom": np.ones(12, dtype=np.int64)}, {"owner": np.full(12, 12)},
+        {"owner": np.repeat(np.arange(6), 2)},  # a mass of 2 in all
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            rows_of(1, 0.5, one, **changes)
+    for atoms in (one * math.nan, one * -1, one * 1.001):
+        with pytest.raises(InvalidInput, match="probability on cells"):
+            Shape(1, atoms)
+    for gamma in (-0.1, 1.1, math.nan):
+        with pytest.raises(InvalidInput, match="discount"):
+            rows_of(1, gamma, one)
+    for bad in (math.nan, -0.1, math.inf):
+        with pytest.raises(InvalidInput):
+            Allowance(bad)
+        with pytest.raises(InvalidInput):
+            Allowance(0.1, bad)
+    with pytest.raises(InvalidInput):
+        Starts(Enclosure(0.0), np.array([-0.1, 1.1]), 0.0)
+
+
+def test_bets_beyond_the_range_are_refused():
+    found, limits = rows_of(1, 0.5, np.ones((1, 1))), ValueLimits(1.0, 0.0, 1.0)
+    event, nothing = VectorEvent(np.ones(1), (0.5,)), CellAllowance.constant(NOTHING_ALLOWED, 1)
+    system = make_system(found, event, 0.1, limits)
+    with pytest.raises(InvalidInput, match="rate"):
+        locate(system, VectorEvent(np.ones(1), (1.0,)), 0.1, limits, nothing)
+    located = locate(system, event, 0.1, limits, nothing)
+    starts = Starts(Enclosure(0.0), np.ones(1), 0.0)
+    with pytest.raises(NumericalError, match="bet"):
+        end_terms(located, starts, Tail(np.ones((1, 1)), 6.0), 1.0, 0.1)
+    with pytest.raises(InvalidInput, match="blocks or cells"):
+        end_terms(located, starts, Tail(np.full((2, 1), 0.1), 6.0), 1.0, 0.1)
+    assert isinstance(located, Located)
+    assert not learned_cells(np.zeros(1), event, 0.1, limits).any()

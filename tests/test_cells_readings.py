@@ -1,0 +1,252 @@
+"""Readings of (23) and (24) that look alike and are wrong: the code covers, and each loose reading, computed here, does not.
+
+And what must not depend on anything else: a larger allowance contains a smaller one, a table needs none, a model as center of
+a table changes nothing.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bondic.core.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
+from bondic.core.cells import CellBound
+from bondic.core.localize import RowEnergy, ValueLimits, VectorEvent, locate, make_system
+from bondic.core.system import System
+from bondic.core.tails import Tail, end_terms
+from bondic.noise.betting import loss, tail_term
+from bondic.plan.cells import reference_of
+from cells_cases import (
+    TrueRows,
+    World,
+    limits_of,
+    random_event,
+    random_log,
+    random_tail,
+    random_world,
+    row_terms,
+    starts_of,
+    tally_of,
+    true_allowance,
+)
+
+ROWS = 4000
+
+
+def two_states(start, gamma=0.0, model=0.0):
+    """One group of a state that always pays 1 and one that never does; both stay where they are (γ > 0) or end (γ = 0)."""
+    moves = np.zeros((2, 1, 3))
+    moves[[0, 1], 0, [2, 2] if gamma == 0 else [0, 1]] = 1.0
+    one = np.ones((2, 1))
+    pays = np.array([[1.0], [0.0]])
+    starts = np.array([start, 1 - start])
+    return World(gamma, moves, pays, one, one / 2, np.zeros(2, dtype=np.int64), one * model, one / 2, starts)
+
+
+def certain_log(world, state, block):
+    """Rows at given states; rewards and next states are certain."""
+    ahead = np.zeros((state.size, 2, 1))
+    if world.gamma > 0:
+        ahead[np.arange(state.size), state, 0] = 1.0
+    return TrueRows(world, block, state, np.zeros_like(state), 1.0 - state, ahead)
+
+
+def setting(log, blocks):
+    """Tally at the reference that solves its equations, event, limits."""
+    event, limits = (
+        VectorEvent(np.ones(log.world.count), (0.2 / log.world.high, 0.02 / log.world.high)),
+        limits_of(log.world),
+    )
+    first = tally_of(log, blocks, np.zeros(log.world.count))
+    learned = make_system(first, event, 0.05, limits).learned
+    found = tally_of(log, blocks, reference_of(first, learned, limits.low, limits.high))
+    return make_system(found, event, 0.05, limits), event, limits
+
+
+def ends(located, world, weights, rate):
+    """(low, high) with weights ± v."""
+    found = []
+    for sign in (-1.0, 1.0):
+        end = end_terms(located, starts_of(world), Tail(sign * weights, rate), sign, 0.05)
+        found.append(end.value.mid + sign * (end.spread + end.value.rad))
+    return tuple(found)
+
+
+def test_averages_are_those_of_blocks_where_weights_vary_by_block():
+    """Block 0 sees one state, block 1 the other: the group's average is right, those of the blocks are not."""
+    world = two_states(start=0.5)
+    half = np.repeat([0, 1], ROWS // 2)
+    log = certain_log(world, half, half)
+    system, event, limits = setting(log, 2)
+    weights = np.array([[0.1], [0.01]])
+    rate = float((weights[:, 0] * ROWS / 2).sum())
+    right = true_allowance(log)
+    assert right.averages[0] == pytest.approx(0.5)
+    low, high = ends(locate(system, event, 0.05, limits, right), world, weights, rate)
+    assert low <= world.value <= high
+    over_the_group = CellAllowance.constant(Allowance(abs(float(world.errors[1][half, 0].mean())), 0.5), 1)
+    low, _ = ends(locate(system, event, 0.05, limits, over_the_group), world, weights, rate)
+    assert low > world.value + 0.3
+
+
+def rows_at_one_start_at_the_other():
+    """All rows where ζ = -1/2, the start where ζ = 1/2: J = 1, and every part of the allowance is needed in full."""
+    world = two_states(start=1.0)
+    log = certain_log(world, np.ones(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int64))
+    return world, log, setting(log, 1)
+
+
+def test_the_allowance_of_the_starts_counts():
+    world, log, (system, event, limits) = rows_at_one_start_at_the_other()
+    located = locate(system, event, 0.05, limits, true_allowance(log))
+    weights, rate = np.full((1, 1), 0.02), 0.02 * ROWS
+    low, high = ends(located, world, weights, rate)
+    assert low <= world.value <= high <= world.value + 0.1  # and it is attained
+    without = high - float(located.allowance.averages @ starts_of(world).cells)
+    assert without < world.value - 0.3
+
+
+def test_the_allowance_of_the_rows_counts():
+    world, log, (system, event, limits) = rows_at_one_start_at_the_other()
+    located = locate(system, event, 0.05, limits, true_allowance(log))
+    end = end_terms(located, starts_of(world), Tail(np.full((1, 1), 0.02), 0.02 * ROWS), 1.0, 0.05)
+    start_alone = end.value.mid + end.spread - 0.5
+    assert start_alone < world.value <= end.value.mid + end.spread
+
+
+def test_a_set_of_a_smaller_allowance_is_not_one_of_a_larger():
+    world, log, (system, event, limits) = rows_at_one_start_at_the_other()
+    right, nothing = true_allowance(log), CellAllowance.constant(NOTHING_ALLOWED, 1)
+    weights, rate = np.full((1, 1), 0.02), 0.02 * ROWS
+    smaller = locate(system, event, 0.05, limits, nothing)
+    _, reused = ends(replace(smaller, allowance=right), world, weights, rate)
+    assert reused < world.value - 0.3
+    larger = locate(system, event, 0.05, limits, right)
+    low, high = ends(
+        replace(larger, allowance=nothing), world, weights, rate
+    )  # the reverse is a bound, if not a sharp one
+    own = ends(smaller, world, weights, rate)
+    assert low <= own[0] <= own[1] <= high
+
+
+def test_the_box_of_errors_is_moved_by_the_model():
+    """q̂ = 1 where q* = 0, no row there: e = -1, and "in the value range" is wrong."""
+    world = replace(two_states(start=0.0, model=1.0), groups=np.array([0, 1]))
+    log = certain_log(world, np.zeros(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int64))
+    event, nothing = VectorEvent(np.ones(2), (0.2,)), CellAllowance.constant(NOTHING_ALLOWED, 2)
+    found = tally_of(log, 1, np.array([0.0, 0.5]))
+    assert world.value == 0
+    assert world.errors[0][1] == -1
+
+    def low(limits):
+        located = locate(make_system(found, event, 0.05, limits), event, 0.05, limits, nothing)
+        return ends(located, world, np.full((1, 2), 0.02), 0.02 * ROWS)[0]
+
+    assert low(limits_of(world)) <= world.value
+    assert low(ValueLimits(1.0, 0.0, 1.0)) > world.value + 0.9
+
+
+def test_errors_fitted_after_the_rows_do_not_make_a_center(rng):
+    """Behavior sees a fair coin, then stays where the value is what the coin said: a late fit leaves no noise to pay for."""
+    cells, later, delta, repeats, bet = 400, 19, 0.1, 4000, 0.9
+    coin = rng.integers(2, size=(repeats, cells)).astype(float)
+    total = bet * (0.5 - coin).sum(axis=1)  # the later rows are certain, so that their Z is 0
+    fixed = np.full_like(coin, 0.5)
+    fitted = (0.5 + later * coin) / (later + 1)  # makes every average of ζ vanish: (23) at β̄ = 0
+
+    def failures(center):
+        cost = (later + 1) * loss(-bet * (coin - center)).sum(axis=1)
+        return float(np.mean(total > tail_term(delta).upper + cost))
+
+    assert failures(fixed) <= delta
+    assert failures(fitted) > 2 * delta
+
+
+def test_single_values_belong_to_the_energy_and_to_the_reach():
+    """Two states that never change: the deviations are B/2 for every row, and β_∞ is needed in full."""
+    world = two_states(start=0.5, gamma=0.5)
+    state = np.arange(ROWS) % 2
+    log = certain_log(world, state, np.zeros(ROWS, dtype=np.int64))
+    system, event, limits = setting(log, 1)
+    right, weights = true_allowance(log), np.ones((1, 1))
+    residual, moved, ahead = row_terms(log, system.tally.reference)
+    true = float(((residual + moved - world.gamma * ahead) ** 2).sum())
+    assert true == pytest.approx(ROWS * (world.high / 2) ** 2)
+    assert np.abs(log.deviations) == pytest.approx(world.high / 2)
+    whole = RowEnergy.of(system, weights, right)
+    assert true <= whole.constant == pytest.approx(true, rel=1e-6)
+    without = CellAllowance(right.averages, np.zeros(1))
+    assert RowEnergy.of(system, weights, without).constant < 0.3 * true
+    located, late = (locate(system, event, 0.05, limits, one) for one in (right, without))
+    assert np.all(np.abs(moved - world.gamma * ahead) <= located.reach[0])
+    assert np.all(np.abs(moved - world.gamma * ahead) > late.reach[0])
+
+
+def test_the_cross_term_belongs_to_the_energy():
+    """R and x of one sign: S + sum x^2 is less than sum (R + x)^2."""
+    world = two_states(start=1.0)
+    log = certain_log(world, np.zeros(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int64))
+    found = tally_of(log, 1, np.full(1, 0.7))  # R = -.3, f = .5 - .7
+    system = System(found, np.ones(1, dtype=bool), -np.ones(1), np.ones(1))
+    energy = RowEnergy.of(system, np.ones((1, 1)), CellAllowance.constant(NOTHING_ALLOWED, 1))
+    residual, moved, _ = row_terms(log, found.reference)
+    true, form = float(((residual + moved) ** 2).sum()), float((moved**2).sum())
+    assert true == pytest.approx(ROWS * 0.25)
+    assert energy.constant + energy.linear[0] * -0.2 + energy.factor * form == pytest.approx(true, rel=1e-6)
+    assert energy.constant + energy.factor * form < 0.6 * true
+
+
+STEPS = ((0.0, 0.0), (0.0, 0.05), (1e-6, 0.05), (0.01, 0.05), (0.01, 0.3), (0.05, 0.3), (0.2, 1.0), (3.0, 3.0))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_larger_allowances_contain_smaller_ones(seed):
+    """The set, what it leaves of rows, and both ends; by one event."""
+    rng = np.random.default_rng([seed, 5])
+    world = random_world(rng, (0.0, 0.5, 0.9)[seed % 3], groups=3)
+    log = random_log(rng, world, int(rng.integers(200, 4000)), 2)
+    event = random_event(rng, world)
+    reference = rng.normal(size=world.count) * 0.3
+    if seed % 2:
+        first = tally_of(log, 2, np.zeros(world.count))
+        reference = reference_of(first, first.count.sum(axis=0) > 0, 0.0, world.high)
+    found = tally_of(log, 2, reference)
+    tails = {sign: random_tail(rng, log, found, sign) for sign in (1.0, -1.0)}
+    bound = CellBound(found, event, 0.02, tails, {1.0: 0.04, -1.0: 0.04}, starts_of(world), limits_of(world))
+    before = None
+    for averages, single in STEPS:
+        located = bound.locate(Allowance(averages, single))
+        now = bound.ends(located)
+        upper = {sign: sign * end.value.mid + end.spread for sign, end in now.items()}
+        size = 1e-9 * (1 + world.high)
+        if before is not None:
+            assert located.feasible.radius >= before[0].feasible.radius * (1 - 1e-12)
+            assert np.all(located.reach >= before[0].reach - size)
+            assert all(upper[sign] >= before[1][sign] - size for sign in upper)
+        before = (located, upper)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_model_as_center_of_a_table_changes_nothing(seed):
+    """q̂ + e is q* at every pair, whatever q̂ is; with all cells learned the interval at allowance 0 is the same."""
+    rng = np.random.default_rng([seed, 6])
+    table = random_world(rng, (0.0, 0.5, 0.9)[seed % 3], states=3)
+    table = replace(table, behavior=np.full(table.size, 1 / table.reward.size))
+    log = random_log(rng, table, 5000, 2)
+    model = rng.random(table.size) * table.high
+    centered = replace(log, world=replace(table, model=model))
+    event = VectorEvent(np.ones(table.count), (0.3 / table.high, 0.05 / table.high))
+    first = tally_of(log, 2, np.zeros(table.count), by_states=True)
+    reference = reference_of(first, np.ones(table.count, dtype=bool), 0.0, table.high)
+    tails = {sign: random_tail(rng, log, first, sign) for sign in (1.0, -1.0)}
+    found = []
+    for one, shifted in ((log, reference), (centered, reference - model.ravel())):
+        tally = tally_of(one, 2, shifted, by_states=True)
+        bound = CellBound(tally, event, 0.5, tails, {1.0: 0.04, -1.0: 0.04}, starts_of(one.world), limits_of(one.world))
+        assert bound.system.learned.all()
+        now = bound.ends(bound.locate(NOTHING_ALLOWED))
+        found.append([end.value.mid + sign * end.spread for sign, end in now.items()])
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+    assert true_allowance(log).averages.max() <= 1e-12
+    assert math.isfinite(sum(found[0]))
