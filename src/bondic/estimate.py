@@ -157,8 +157,8 @@ def _with_groups(chosen: Method, allowance: Any, model: Any, groups: Any) -> Met
         return chosen
     if not isinstance(chosen, (Default, Groups)):
         raise InvalidInput(
-            f"{', '.join(f'{name}=' for name in stated)} is for groups of states; {type(chosen).__name__} has none. Leave method= "
-            "out, or pass method=Groups(...)."
+            f"{', '.join(f'{name}=' for name in stated)} is for groups of states; {type(chosen).__name__} has none. Leave "
+            "method= out, or pass method=Groups(...)."
         )
     return replace(chosen, **stated)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from bondic.core.allowance import Allowance, CellAllowance
-from bondic.core.localize import Located, ValueLimits, VectorEvent, locate, make_system
-from bondic.core.system import System
+from bondic.core.localize import Events, Located, ValueLimits, locate
 from bondic.core.tails import EndTerms, Starts, Tail, end_terms
 from bondic.core.tally import Tally
 
@@ -24,21 +22,16 @@ class CellBound:
     """
 
     tally: Tally  # of the certified rows
-    event: VectorEvent
-    vector: float  # its probability
+    events: Events
     tails: Mapping[float, Tail]  # by sign: 1 is the upper end, -1 the lower one
     probabilities: Mapping[float, float]  # of the tails
     starts: Starts
     limits: ValueLimits
 
-    @cached_property
-    def system(self) -> System:
-        return make_system(self.tally, self.event, self.vector, self.limits)
-
     def locate(self, allowance: Allowance) -> Located:
         """What the rows leave of the values on cells, if (23) holds at this allowance."""
         own = CellAllowance.constant(allowance, self.tally.shape.cells)
-        return locate(self.system, self.event, self.vector, self.limits, own)
+        return locate(self.tally, self.events, self.limits, own)
 
     def ends(self, located: Located) -> dict[float, EndTerms]:
         return {

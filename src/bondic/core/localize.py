@@ -1,22 +1,25 @@
-"""What the rows leave of the values on cells: one vector event (16), and a fixed point in one number.
+"""What the rows leave of the values on cells: a vector event (16), an event (15) for every cell, and a fixed point.
 
 With rates r_1 > r_2 > ... and a shape s_c > 0 fixed before the rows, r_k s_c B < 1, each with probability at least 1 - δ/K,
 
-    | ( r_k s_c sum_{i in c} Z_i )_c |  <=  ρ_k = log(2K/δ) + sum_i g( -r_k s_c |Δ_i| ).                                  (16)
+    | ( r_k s_c sum_{i in c} Z_i )_c |  <=  ρ_k = log(2K/δ) + sum_i g( -r_k s_c |Δ_i| ),                                  (16)
+
+and for every cell, at rates of its own, |sum_{i in c} Z_i| <= ( log(2m/δ) + sum_{i in c} g(-r |Δ_i|) ) / r. Together they say how
+far all cells are off at once (Euclidean: noise of many cells does not add up), and how far single cells are.
 
 Ŷ_i = clip(q̂(x_i) + e(c_i)) is known before the row, given q* and e, so that |Δ_i| <= min{ B, |R_i + x_i(f) - γ ζ'_i| }, where
 x_i(f) = f(c_i) - γ sum_j π_ij F_j and ζ'_i is the policy's mean of ζ at s'_i. Let a_c = s_c n_c. The equations of the cells are
 sum_{i in c} Z_i = n_c (t_c + mean R_i + mean η_i), η_i = ζ(x_i) - γ ζ'_i, hence
 
-    t = t' + t'',   |(a_c t'_c)_c| <= ϱ = min_k ρ_k / r_k,   |t''_c| <= τ_c = |mean R_i| + β̄_c + γ sum_j P_cj β̄_j.   (17)
+    t = t' + t'',   |(a_c t'_c)_c| <= ϱ = min_k ρ_k / r_k,   |t''_c| <= τ_c = |mean R_i| + β̄_c + γ sum_j P_cj β̄_j,   (17)
 
-ρ_k depends on f through the energy of the deviations alone, which E bounds:
+and |t_c| <= ε_c + τ_c from the event of the cell. Both radii depend on f through the energy of the deviations alone,
+g(-y) <= G y^2 with G = g(-y)/y^2 at the largest y, and E bounds the energy:
 
     sum_i s_c^2 (R_i + x_i(f) - γ ζ'_i)^2  <=  (1 + θ) ( S + 2 <f, X> + sum_i s_c^2 x_i(f)^2 ) + (1 + 1/θ) γ^2 sum_i s_c^2 β'_i^2.
 
-So ϱ -> min_k ( log(2K/δ) + r_k^2 G_k energy(ϱ) ) / r_k, G_k = g(-y)/y^2 at the largest y = r_k s_c |Δ|, may be iterated
-from the energy at the value range: every iterate is a true bound on the one event. Nothing else depends on the
-allowance, and the event does not see it.
+So from the energy at the value range radii, sets and energies may be iterated: all of them are true on the one event. Nothing
+else depends on the allowance, and the event does not see it.
 """
 
 from __future__ import annotations
@@ -37,10 +40,9 @@ from bondic.rounding import inflate
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_ROUNDS = 200
-"""Any number of rounds gives a bound. It is the same for every allowance, so that a larger one never has a smaller set."""
-_REFINEMENTS = 3
-"""How often the largest deviations are bounded again from the set that was found."""
+_ROUNDS = 60
+_SETTLED = 1e-3
+"""Relative change of the energy at which iterating stops: any number of rounds gives a bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,33 +71,51 @@ class ValueLimits:
     high: float
 
 
-def learned_cells(counts: FloatArray, event: VectorEvent, probability: float, limits: ValueLimits) -> BoolArray:
-    """Cells whose equation can say more than the range of values. Any choice is valid; this one is a comparison of the two."""
-    reach = 2 * event.log_term(probability) / max(event.rates)
-    return np.asarray(event.shape * counts * limits.width >= reach)
+@dataclass(frozen=True, eq=False)
+class CellEvents:
+    """Tails (15) of both signs for single cells, at several rates; fixed before the rows."""
 
+    rates: FloatArray  # (K, p); 0: no event
 
-def make_system(tally: Tally, event: VectorEvent, probability: float, limits: ValueLimits) -> System:
-    learned = learned_cells(tally.count.sum(axis=0), event, probability, limits)
-    return System(tally, learned, limits.low - tally.reference, limits.high - tally.reference)
+    def __post_init__(self) -> None:
+        if not (self.rates.ndim == 2 and np.all(self.rates >= 0) and np.all(np.isfinite(self.rates))):
+            raise InvalidInput("Events of cells have rates of at least 0.")
+
+    def log_term(self, probability: float) -> float:
+        """log(2 m / δ), m the number of rates that are not 0."""
+        return vector_term(probability / max(int((self.rates > 0).sum()), 1)).upper
 
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """E for one allowance, with what bounds single rows over it."""
+    """E for one allowance: several sets, each of which holds t, and what bounds single rows over them."""
 
-    feasible: Feasible
+    sets: tuple[Feasible, ...]
     allowance: CellAllowance
     reach: FloatArray  # (p,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a cell
     limits: ValueLimits
-    energy_bound: float  # of sum_i s_c^2 (R_i + x_i(f) - γ ζ'_i)^2
+    energy_bound: float  # of sum_i s_c^2 Δ_i^2
 
     @property
     def system(self) -> System:
-        return self.feasible.system
+        return self.sets[0].system
+
+    def support(self, direction: Direction) -> float:
+        """An upper bound of |<f, d>|."""
+        return min(one.support(direction) for one in self.sets)
+
+    def supports(self, cells: FloatArray) -> FloatArray:
+        """The same for many directions."""
+        return np.asarray(np.minimum.reduce([one.supports(cells) for one in self.sets]))
 
     def energy(self, weights: FloatArray) -> RowEnergy:
         return RowEnergy.of(self.system, weights, self.allowance)
+
+    def excess(self, energy: RowEnergy, direction: Direction) -> float:
+        """An upper bound of <f, d> + factor * sum_i w_i x_i(f)^2."""
+        return min(
+            one.support(direction) + inflate(energy.factor * one.root_energy(energy.form) ** 2) for one in self.sets
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,35 +152,95 @@ class RowEnergy:
         )
 
 
-def locate(
-    system: System, event: VectorEvent, probability: float, limits: ValueLimits, allowance: CellAllowance
-) -> Located:
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Both kinds of events with their probabilities."""
+
+    vector: VectorEvent
+    vector_probability: float
+    cells: CellEvents
+    cells_probability: float
+
+
+def locate(tally: Tally, events: Events, limits: ValueLimits, allowance: CellAllowance) -> Located:
     """E, by the fixed point; see the head of this file."""
-    tally, counts = system.tally, system.counts
-    if float(event.shape.max(initial=0.0)) * max(event.rates) * limits.width > LARGEST_BET:
-        raise InvalidInput("A rate of the vector event is too large for the value range.")
-    scale, slack = event.shape * counts, _slack(system, allowance)
-    log_term = event.log_term(probability)
-    weights = np.broadcast_to(event.shape**2 * (1 + 1e-15), tally.count.shape)
+    vector = events.vector
+    largest = max(float(vector.shape.max(initial=0.0)) * max(vector.rates), float(events.cells.rates.max(initial=0.0)))
+    if largest * limits.width > LARGEST_BET:
+        raise InvalidInput("A rate of an event is too large for the value range.")
+    system = System(tally, limits.low - tally.reference, limits.high - tally.reference)
+    scale, tau = vector.shape * system.counts, _slack(system, allowance)
+    weights = np.broadcast_to(vector.shape**2 * (1 + 1e-15), tally.count.shape)
     energy = RowEnergy.of(system, weights, allowance)
-    crude = inflate(float((weights * tally.count).sum()) * limits.width**2 * (1 + tally.relative))
-    curve = _Growth.of(system, scale, slack, energy, crude)
-    reach = np.full(counts.size, math.inf)
-    radius, found = math.inf, crude
-    for _ in range(_REFINEMENTS):
-        costs = prices(event, tally, reach, limits)
-        for _ in range(_ROUNDS):
-            pairs = zip(event.rates, costs, strict=True)
-            new = min((log_term / rate + price * rate * found) * (1 + 1e-14) for rate, price in pairs)
-            radius = min(radius, inflate(new))
-            found = min(found, curve.at(radius))
-        feasible = Feasible(system, scale, radius, slack)
-        reach = np.minimum(reach, _reach(feasible, allowance))
-    return Located(feasible, allowance, reach, limits, found)
+    direction = system.direction(energy.linear, energy.linear_error)
+    found = inflate(float((weights * tally.count).sum()) * limits.width**2 * (1 + tally.relative))
+    reach, radius = np.full(system.counts.size, math.inf), math.inf
+    own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
+    sets: tuple[Feasible, ...] = ()
+    for _ in range(_ROUNDS):
+        before = found
+        radius = min(radius, _radius(vector, events.vector_probability, tally, reach, limits, found))
+        own = np.minimum(own, _own_bounds(events, tally, reach, limits))
+        sets = _sets(system, scale, radius, tau, own)
+        found = min(found, *(_at(one, energy, direction) for one in sets))
+        reach = np.minimum.reduce([reach, *(_reach(one, allowance) for one in sets)])
+        if found >= before * (1 - _SETTLED):
+            break
+    return Located(sets, allowance, reach, limits, found)
+
+
+def _sets(system: System, scale: FloatArray, radius: float, tau: FloatArray, own: FloatArray) -> tuple[Feasible, ...]:
+    """Cells one by one; and together, where that says more of a cell than its own event."""
+    everything = system.largest * (1 + system.tally.gamma)
+    alone = np.where(system.learned, np.minimum(own + tau, everything), tau)
+    inside = system.learned & (radius < own * scale)
+    nothing = np.zeros_like(inside)
+    return (
+        Feasible(system, inside, scale, radius, np.where(inside, tau, alone)),
+        Feasible(system, nothing, scale, 0.0, alone),
+    )
+
+
+def _at(feasible: Feasible, energy: RowEnergy, direction: Direction) -> float:
+    """The energy over a set."""
+    root = feasible.root_energy(energy.form)
+    return inflate((energy.constant + feasible.support(direction) + energy.factor * root**2) * (1 + 1e-14))
+
+
+def _radius(
+    event: VectorEvent, probability: float, tally: Tally, reach: FloatArray, limits: ValueLimits, energy: float
+) -> float:
+    """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy )."""
+    costs, log_term = prices(event, tally, reach, limits), event.log_term(probability)
+    found = (log_term / rate + cost * rate * energy for rate, cost in zip(event.rates, costs, strict=True))
+    return inflate(min(found) * (1 + 1e-14))
+
+
+def _own_bounds(events: Events, tally: Tally, reach: FloatArray, limits: ValueLimits) -> FloatArray:
+    """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell."""
+    counts = tally.count.sum(axis=0)
+    deviation = _deviations(tally, reach, limits)
+    root = np.sqrt(tally.square.sum(axis=0) * (1 + tally.relative)) + np.sqrt(counts) * (
+        np.minimum(reach, limits.width) + tally.error
+    )
+    energy = np.minimum(root**2, counts * limits.width**2) * (1 + 1e-14)
+    energy = np.where(np.isfinite(reach), energy, counts * limits.width**2)
+    rates = events.cells.rates
+    log_term = events.cells.log_term(events.cells_probability)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (log_term / rates + curvature(-(rates * deviation)) * rates * energy) / counts
+    found = np.where((rates > 0) & (counts > 0), found, np.inf)
+    return np.asarray(found.min(axis=0, initial=np.inf) * (1 + 1e-13))
+
+
+def _deviations(tally: Tally, reach: FloatArray, limits: ValueLimits) -> FloatArray:
+    """(p,) the largest |Δ_i| of the rows of a cell."""
+    size = np.maximum(-tally.low, tally.high).max(axis=0) + tally.error
+    return np.asarray(np.minimum(np.where(tally.count.sum(axis=0) > 0, size + reach, 0.0), limits.width))
 
 
 def _slack(system: System, allowance: CellAllowance) -> FloatArray:
-    """(p,) τ; for cells that are not learned the range of f itself, as P = 0 there."""
+    """(p,) τ; for cells without rows the range of f itself, as P = 0 there."""
     tally = system.tally
     counts = np.maximum(system.counts, 1.0)
     mean = np.abs(tally.total.sum(axis=0)) / counts
@@ -169,35 +249,6 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     allowed = allowed * (1 + tally.relative)
     own = np.maximum(np.abs(system.low), np.abs(system.high))
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
-
-
-@dataclass(frozen=True)
-class _Growth:
-    """The energy as a function of ϱ: constant + (linear and root parts that ϱ multiplies, and those that it does not)."""
-
-    constant: float
-    linear: tuple[float, float]  # times ϱ, and beside it
-    root: tuple[float, float]
-    factor: float
-    most: float
-
-    @staticmethod
-    def of(system: System, scale: FloatArray, slack: FloatArray, energy: RowEnergy, most: float) -> _Growth:
-        one, rest = Feasible(system, scale, 1.0, np.zeros_like(slack)), Feasible(system, scale, 0.0, slack)
-        direction = system.direction(energy.linear, energy.linear_error)
-        pure = Direction(direction.weights, 0.0)
-        return _Growth(
-            energy.constant,
-            (one.support(pure), rest.support(direction)),
-            (one.root_energy(energy.form), rest.root_energy(energy.form)),
-            energy.factor,
-            most,
-        )
-
-    def at(self, radius: float) -> float:
-        linear = radius * self.linear[0] + self.linear[1]
-        root = radius * self.root[0] + self.root[1]
-        return inflate(min(self.most, (self.constant + linear + self.factor * root**2) * (1 + 1e-14)))
 
 
 def _reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
@@ -209,6 +260,5 @@ def _reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
 
 def prices(event: VectorEvent, tally: Tally, reach: FloatArray, limits: ValueLimits) -> list[float]:
     """For every rate the largest g(-y)/y^2 over the rows of all cells."""
-    size = np.maximum(-tally.low, tally.high).max(axis=0) + tally.error
-    deviation = np.minimum(np.where(tally.count.sum(axis=0) > 0, size + reach, 0.0), limits.width)
+    deviation = _deviations(tally, reach, limits)
     return [float(curvature(-(rate * event.shape * deviation)).max(initial=0.5)) for rate in event.rates]

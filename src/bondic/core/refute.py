@@ -16,6 +16,7 @@ import numpy.typing as npt
 from bondic.core.allowance import Allowance
 from bondic.core.cells import CellBound
 from bondic.core.localize import prices
+from bondic.core.system import System
 from bondic.core.tally import Tally
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,7 +29,7 @@ def ruled_out(bound: CellBound, halves: Tally, probability: float) -> float:
 
     `halves` is a tally of the same rows at the same reference, with cells 2 c and 2 c + 1 for the halves of cell c.
     """
-    test = _Test(bound, halves)
+    test = _Test(bound, halves, bound.locate(Allowance(0.0)).system)
     high = test.excess(0.0, probability)
     if high <= 0:
         return 0.0
@@ -42,7 +43,7 @@ def ruled_out(bound: CellBound, halves: Tally, probability: float) -> float:
 class _Test:
     """Everything about the contrasts that no allowance changes."""
 
-    def __init__(self, bound: CellBound, halves: Tally) -> None:
+    def __init__(self, bound: CellBound, halves: Tally, system: System) -> None:
         self.bound, self.halves = bound, halves
         count = halves.count.sum(axis=0).reshape(-1, 2)  # (p, 2)
         safe = np.maximum(count, 1.0)
@@ -50,18 +51,18 @@ class _Test:
         size = halves.size.sum(axis=0).reshape(-1, 2)
         mass = halves.over_pairs(np.ones_like(halves.count), halves.mass).reshape(*count.shape, -1)  # (p, 2, J)
         following = mass / safe[:, :, None]
-        self.tested = np.flatnonzero((count > 0).all(axis=1) & bound.system.learned)
+        self.tested = np.flatnonzero((count > 0).all(axis=1) & system.learned)
         atoms, gamma = bound.tally.shape.atoms, bound.tally.gamma
         apart = following[self.tested, 0] - following[self.tested, 1]  # (k, J)
-        weights, slack = bound.system.directions(gamma * apart @ atoms)  # (k, p)
+        weights, slack = system.directions(gamma * apart @ atoms)  # (k, p)
         shares = count / np.maximum(count.sum(axis=1, keepdims=True), 1.0)
-        contrast = weights[:, :, None] * np.where(bound.system.learned[:, None], shares, 0.0)  # (k, p, 2)
+        contrast = weights[:, :, None] * np.where(system.learned[:, None], shares, 0.0)  # (k, p, 2)
         # cells that are not learned have no equation: what they would cancel is bounded through f
-        lost = np.abs(weights) @ np.where(bound.system.learned, 0.0, bound.system.largest)
+        lost = np.abs(weights) @ np.where(system.learned, 0.0, system.largest)
         where = np.arange(self.tested.size)
         contrast[where, self.tested, 0] += 1.0
         contrast[where, self.tested, 1] -= 1.0
-        means, rounding = total / safe, halves.error + 4 * halves.relative * (size / safe + 2 * bound.system.largest)
+        means, rounding = total / safe, halves.error + 4 * halves.relative * (size / safe + 2 * system.largest)
         self.found = np.abs(np.einsum("kch,ch->k", contrast, means))
         self.found = self.found * (1 - 1e-12) - np.einsum("kch,ch->k", np.abs(contrast), rounding) - slack - lost
         self.length = np.sqrt(np.einsum("kch,ch->k", contrast**2, np.where(count > 0, 1.0 / safe**2, 0.0))) * (
@@ -76,11 +77,8 @@ class _Test:
             return 0.0
         bound = self.bound
         located = bound.locate(Allowance(allowance))
-        log_term = bound.event.log_term(probability)
-        radius = min(
-            log_term / rate + price * rate * located.energy_bound
-            for rate, price in zip(
-                bound.event.rates, prices(bound.event, bound.tally, located.reach, bound.limits), strict=True
-            )
-        )
+        vector = bound.events.vector
+        log_term, costs = vector.log_term(probability), prices(vector, bound.tally, located.reach, bound.limits)
+        pairs = zip(vector.rates, costs, strict=True)
+        radius = min(log_term / rate + cost * rate * located.energy_bound for rate, cost in pairs)
         return float(((self.found - radius * (1 + 1e-12) * self.length) / self.spread).max())

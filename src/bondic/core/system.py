@@ -1,6 +1,6 @@
 """The empirical Bellman equations on cells, and linear functions of what is unknown in them.
 
-e = (true values less q̂) on cells, b the reference of a tally, f = e - b, F_j = sum_c A_jc f_c. For cells that are *learned* let
+e = (true values less q̂) on cells, b the reference of a tally, f = e - b, F_j = sum_c A_jc f_c. For cells that have rows let
 P_cj = sum_i π_ij / n_c over the rows of the cell, and P_cj = 0 for the others. The coordinates are
 
     t_c = f_c - γ sum_j P_cj F_j,      so that   F = K t,  K = (I - γ A P)^-1 A,    <f, d> = <t, w>,  w = d + γ A^T (I -
@@ -36,10 +36,9 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """The equations of a tally; `learned` says which cells have one."""
+    """The equations of a tally."""
 
     tally: Tally
-    learned: BoolArray  # (p,)
     low: FloatArray  # (p,) bounds of f that hold whatever the log says
     high: FloatArray
 
@@ -52,6 +51,11 @@ class System:
     def counts(self) -> FloatArray:
         """(p,) n_c."""
         return np.asarray(self.tally.count.sum(axis=0))
+
+    @cached_property
+    def learned(self) -> BoolArray:
+        """(p,) cells that have rows, hence an equation."""
+        return np.asarray(self.counts > 0)
 
     @cached_property
     def following(self) -> FloatArray:
@@ -98,16 +102,17 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class Feasible:
-    """The set E of values that the rows leave: t = t' + t'' with |(a_c t'_c)_c| <= ρ on learned cells and |t''_c| <= τ_c."""
+    """A set that holds t: t = t' + t'' with |(a_c t'_c)_c| <= ϱ on cells `inside`, t' = 0 on the others, |t''_c| <= τ_c."""
 
     system: System
-    scale: FloatArray  # (p,) a; only learned cells count
-    radius: float  # ρ
+    inside: BoolArray  # (p,)
+    scale: FloatArray  # (p,) a
+    radius: float  # ϱ
     slack: FloatArray  # (p,) τ
 
     @cached_property
     def _inverse_scale(self) -> FloatArray:
-        return np.where(self.system.learned, 1.0 / np.where(self.system.learned, self.scale, 1.0), 0.0)
+        return np.where(self.inside, 1.0 / np.where(self.inside, self.scale, 1.0), 0.0)
 
     def support(self, direction: Direction) -> float:
         """An upper bound of |<f, d>| over E."""

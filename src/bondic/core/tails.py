@@ -81,7 +81,7 @@ def end_terms(located: Located, starts: Starts, tail: Tail, sign: float, probabi
         allowed * (1 + located.system.tally.relative)
         + starts.error * float(located.allowance.averages.max(initial=0.0))
     )
-    known = located.feasible.support(located.system.direction(starts.cells, starts.error))
+    known = located.support(located.system.direction(starts.cells, starts.error))
     plain = EndTerms(base, 0.0, 0.0, known, allowed, False)
     weighed = _weighed(located, starts, tail, sign, probability, base, allowed)
     if weighed.value.mid * sign + weighed.spread < base.mid * sign + plain.spread:
@@ -105,8 +105,7 @@ def _weighed(
     balance, lost = _balance(tally, starts, tail, sign)
     direction = system.direction(balance + energy.linear, lost + energy.linear_error)
     # the part of the noise that is there at the reference itself is noise, what E adds to it is bias
-    added = energy.factor * located.feasible.root_energy(energy.form) ** 2
-    bias = inflate(located.feasible.support(direction) + added)
+    bias = located.excess(energy, direction)
     share = Enclosure(tail.rate)
     allowance = (np.abs(weights) * tally.count).sum(axis=0) @ located.allowance.averages
     allowance += tally.gamma * float(

@@ -17,7 +17,7 @@ every block, cell and atom that occur together, sum π and sum R π.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -115,6 +115,11 @@ class Tally:
             self.shape, self.gamma, self.reference, **columns, ends=self.ends, at=at,
             mass=self.mass[entries], moment=self.moment[entries], terms=self.terms, error=self.error,
         )  # fmt: skip
+
+    def repeated(self, times: float) -> Tally:
+        """As if every row had come so often: what a longer log may look like."""
+        columns = {name: getattr(self, name) * times for name in ("count", "total", "square", "size")}
+        return replace(self, **columns, mass=self.mass * times, moment=self.moment * times)
 
 
 _COLUMNS = ("count", "total", "square", "size", "low", "high")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,11 +14,10 @@ from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import GROUP_CUTS, propose_on_cells
+from bondic.methods.on_cells import GROUP_CUTS, costs_of, propose_on_cells
 from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
-from bondic.plan.cells import Costs
 from bondic.proofs.asked import Asked
-from bondic.proofs.cells import TEST, CellsProof
+from bondic.proofs.cells import SINGLE, TEST, CellsProof
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Proof
 from bondic.proofs.sequential import INITIAL, VECTOR
@@ -32,7 +30,7 @@ from bondic.terms import largest_width
 NAME = "groups"
 PILOT = 0.2
 """Share of the rows for the model, the groups and the first weights."""
-_SHARES = {VECTOR: 0.2, TEST: 0.05, INITIAL: 0.1}
+_SHARES = {VECTOR: 0.12, SINGLE: 0.08, TEST: 0.05, INITIAL: 0.1}
 """Shares of alpha beside those of the ends; that of the starts only where they are a sample."""
 
 
@@ -113,9 +111,7 @@ class Groups:
 
     def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
         """Model and groups from the pilot."""
-        budget, width = self.budget(problem, alpha), largest_width(problem.terms)
-        tails = math.log(1 / min(budget[end] for end in ends_of(self.side)))
-        costs = Costs(math.log(2 / budget[VECTOR]), tails, width)
+        costs = costs_of(self.budget(problem, alpha), ends_of(self.side), largest_width(problem.terms))
         ahead = self._planned(problem) - len(pilot.rows)
         return fit_groups(pilot, self.model, self.groups, self.count, costs, ahead, report)
 

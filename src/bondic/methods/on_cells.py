@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +13,16 @@ from bondic.bounds.cell_rows import Cells
 from bondic.bounds.plan import StartBets
 from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
-from bondic.core.localize import learned_cells
+from bondic.core.allowance import NOTHING_ALLOWED
+from bondic.core.cells import CellBound
+from bondic.core.localize import Events, ValueLimits
+from bondic.core.tails import Starts as StartCells
 from bondic.core.tails import Tail
 from bondic.core.tally import Shape, Tally, tally
-from bondic.plan.cells import CellModel, Costs, propose_event, propose_tails, reference_of
-from bondic.proofs.cells import CellEvents
+from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of
+from bondic.proofs.cells import SINGLE, CellEvents
 from bondic.proofs.sequential import INITIAL, VECTOR
+from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets
 
@@ -72,29 +76,58 @@ def propose_on_cells(
         return whole.blocks(0, block) if before is None else count(before(stops[block - 1]))
 
     limits, ends = cells.limits(problem), ends_of(side)
-    costs = Costs(math.log(2 / budget[VECTOR]), math.log(1 / min(budget[end] for end in ends)), limits.width)
-    model = CellModel.of(history(1))
-    values = np.clip(model.values(), limits.low, limits.high)
-    own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, values)
+    costs = costs_of(budget, ends, limits.width)
+    past = history(1)
+    lengths = np.diff([problem.rows.start, *stops]).astype(np.float64)
+    own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, _reference(past, limits))
     counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
     variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
-    lengths = np.diff([problem.rows.start, *stops]).astype(np.float64)
     sizes = lengths * (float(counts.sum()) / max(lengths[0], 1.0))
     starts = known_starts(problem, pilot)
     means = [_known_mean(cells, starts, first) for first in (pilot.rows.stop, *stops[:-1])]
-    tails, predicted = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
-    event = propose_event(variance, counts, float(sizes[1:].sum()), costs)
-    certified = whole.blocks(1, len(stops))
-    learned = learned_cells(certified.count.sum(axis=0), event, budget[VECTOR], limits)
+    tails = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
+    ahead = float(sizes[1:].sum())
+    vector, single = propose_event(variance, counts, ahead, costs), propose_cell_events(variance, counts, ahead, costs)
     events = CellEvents(
         stops[1:],
-        event,
+        vector,
+        single,
         {end: Tail(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
-        reference_of(certified, learned, limits.low, limits.high),
+        _reference(whole.blocks(1, len(stops)), limits),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
-        _bets(problem, pilot, cells, starts, budget, ends, planned, values),
+        _bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
     )
-    return Proposal(events, predicted)
+    longer = own.repeated(ahead / max(float(counts.sum()), 1.0))
+    both = Events(vector, budget[VECTOR], single, budget[SINGLE])
+    return Proposal(events, _predicted(longer, both, tails, means[1], budget, limits))
+
+
+def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
+    vector, single = (math.log(2 / budget[name]) for name in (VECTOR, SINGLE))
+    return Costs(vector, single, math.log(1 / min(budget[end] for end in ends)), width)
+
+
+def _reference(tally: Tally, limits: ValueLimits) -> FloatArray:
+    return reference_of(tally, tally.count.sum(axis=0) > 0, limits.low, limits.high)
+
+
+def _predicted(
+    longer: Tally,
+    events: Events,
+    tails: Mapping[float, Tail],
+    start: FloatArray,
+    budget: ErrorBudget,
+    limits: ValueLimits,
+) -> float:
+    """The length of the interval at allowance 0, if the log repeats its pilot."""
+    # the first block's weights, for all rows: those of the pilot are in block 0
+    own = {
+        sign: Tail(np.repeat(tail.weights[1:2], longer.shape.blocks, axis=0), tail.rate) for sign, tail in tails.items()
+    }
+    chances = {sign: budget["upper" if sign > 0 else "lower"] for sign in tails}
+    bound = CellBound(longer, events, own, chances, StartCells(Enclosure(0.0), start, 0.0), limits)
+    ends = bound.ends(bound.locate(NOTHING_ALLOWED))
+    return sum(min(terms.spread, limits.width) for terms in ends.values()) + limits.width * (2 - len(ends)) / 2
 
 
 def _known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:

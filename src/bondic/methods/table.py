@@ -20,7 +20,7 @@ from bondic.methods.on_cells import TABLE_CUTS, Proposal, propose_on_cells
 from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
 from bondic.proofs.asked import Asked
-from bondic.proofs.cells import CellsProof
+from bondic.proofs.cells import SINGLE, CellsProof
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Proof
 from bondic.proofs.sequential import INITIAL, VECTOR, claims_of
@@ -31,7 +31,7 @@ from bondic.sums.forms import Sums
 
 NAME = "table"
 PILOT = 0.05
-_SHARES = {VECTOR: 0.25, INITIAL: 0.1}
+_SHARES = {VECTOR: 0.15, SINGLE: 0.1, INITIAL: 0.1}
 """Shares of alpha beside those of the ends; that of the starts only where they are a sample."""
 _MOST_NUMBERS = 20_000_000
 """States times pairs: larger equations do not fit into memory."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.localize import VectorEvent
+from bondic.core.localize import CellEvents, VectorEvent
 from bondic.core.tails import Tail
 from bondic.core.tally import Tally
 
@@ -26,6 +26,7 @@ _ROOM = 0.7
 """Part of it that the first plan uses: later blocks need the rest to balance what earlier ones left."""
 _RATES = (0.7, 0.2, 0.05, 0.0125)
 """Rates of the vector event, in units of the one that suits the noise of the pilot."""
+_CELL_RATES = 3
 _TRIED = 48
 
 
@@ -87,17 +88,9 @@ class Costs:
     """Logarithms of the probabilities of the events, and the width of the value range."""
 
     vector: float  # log(2/δ) of the vector event, before its rates share it
+    cells: float  # log(2/δ) of the events of single cells, before these and their rates share it
     tails: float  # log(1/δ) of an end
     width: float
-
-
-@dataclass(frozen=True, eq=False)
-class CellPlan:
-    """All that the events are made of, and how long the interval should come out."""
-
-    event: VectorEvent
-    tails: dict[float, Tail]  # by sign
-    predicted: float
 
 
 def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> VectorEvent:
@@ -107,6 +100,19 @@ def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: 
     best = math.sqrt(2 * cost / (rows * noise))
     cap = FULL_BET / costs.width
     return VectorEvent(np.ones(variance.size), tuple(min(rate * best, cap) for rate in _RATES))
+
+
+def propose_cell_events(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> CellEvents:
+    """Rates for every cell that has been seen, from the one for deviations of the whole range to the one for its noise."""
+    expected = rows * np.maximum(counts, 1.0) / max(float(counts.sum()), 1.0)
+    cost = costs.cells + math.log(max(int((counts > 0).sum()), 1) * _CELL_RATES)
+    cap = FULL_BET / costs.width
+    slow = np.sqrt(2 * cost / expected) / costs.width
+    noise = np.maximum(variance, 1e-12 * costs.width**2)
+    fast = np.maximum(np.sqrt(2 * cost / (expected * noise)), slow)
+    steps = np.linspace(0.0, 1.0, _CELL_RATES)[:, None]
+    rates = np.minimum(slow ** (1 - steps) * np.minimum(fast, cap) ** steps, cap)
+    return CellEvents(np.where(counts > 0, rates, 0.0))
 
 
 def propose_rate(
@@ -140,14 +146,14 @@ def propose_tails(
     variance: FloatArray,
     costs: Costs,
     signs: Sequence[float],
-) -> tuple[dict[float, Tail], float]:
-    """Weights for every block after the first, the pilot; and the predicted length.
+) -> dict[float, Tail]:
+    """Weights for every block after the first, the pilot.
 
     `history(b)` is a tally of the rows before block b, `starts[b]` is ψ_0 as known then, `sizes` are planned numbers of rows.
     """
     past = history(1)
     model, (blocks, cells) = CellModel.of(past), past.count.shape
-    rate, half = propose_rate(model.visits(starts[1][None])[0], model, variance, float(sizes[1:].sum()), costs)
+    rate, _ = propose_rate(model.visits(starts[1][None])[0], model, variance, float(sizes[1:].sum()), costs)
     cap = FULL_BET / costs.width
     side = np.asarray(signs, dtype=np.float64)
     weights = np.zeros((side.size, blocks, cells))
@@ -159,7 +165,7 @@ def propose_tails(
         used = np.stack([_balanced(past, own) for own in weights])
         target = side[:, None] * rate * starts[block] - used
         weights[:, block] = np.clip(model.visits(target) / (ahead * model.shares), -cap, cap)
-    return {float(sign): Tail(weights[k], rate) for k, sign in enumerate(signs)}, 2 * half
+    return {float(sign): Tail(weights[k], rate) for k, sign in enumerate(signs)}
 
 
 def _balanced(past: Tally, weights: FloatArray) -> FloatArray:

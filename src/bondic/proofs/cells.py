@@ -24,7 +24,8 @@ from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.core.allowance import NOTHING_ALLOWED, Allowance
 from bondic.core.cells import CellBound
-from bondic.core.localize import Located, VectorEvent
+from bondic.core.localize import CellEvents as CellRates
+from bondic.core.localize import Events, Located, VectorEvent
 from bondic.core.refute import ruled_out
 from bondic.core.tails import EndTerms, Tail
 from bondic.core.tally import Shape, tally
@@ -44,6 +45,8 @@ from bondic.terms import ValueRange, range_at_all_times, range_of
 
 FloatArray = npt.NDArray[np.float64]
 
+SINGLE = "cells"
+"""The share of alpha of the events of single cells."""
 TEST = "test"
 """The share of alpha of what the log rules out: the vector event over halves of groups."""
 _CHUNK = 1024
@@ -55,7 +58,8 @@ class CellEvents:
     """All that is fixed before the rows it is used on."""
 
     stops: tuple[int, ...]  # rows of the log before which the blocks end
-    event: VectorEvent
+    vector: VectorEvent
+    cells: CellRates
     tails: dict[str, Tail]  # by end
     reference: FloatArray  # (p,) b: may be anything, and may come from anywhere
     provenance: Provenance
@@ -65,7 +69,8 @@ class CellEvents:
         refuse(not self.stops or sorted(set(self.stops)) != list(self.stops), "Blocks follow one another.")
         shape = (len(self.stops), self.reference.size)
         refuse(any(tail.weights.shape != shape for tail in self.tails.values()), "A tail has weights of other cells.")
-        refuse(self.event.shape.shape != self.reference.shape, "The vector event has other cells.")
+        sizes = (self.vector.shape.size, self.cells.rates.shape[1])
+        refuse(any(size != self.reference.size for size in sizes), "An event has other cells.")
 
 
 @register("proof", "cells")
@@ -87,7 +92,8 @@ class CellsProof(Proof):
         refuse(self.planned is not None and self.planned < 1, "No rows were planned.")
         refuse(set(self.events.tails) != set(ends), "The weights of an end are missing.")
         refuse(
-            any(not self.budget.parts.get(name, 0.0) > 0 for name in (VECTOR, *ends)), "An event has no part of alpha."
+            any(not self.budget.parts.get(name, 0.0) > 0 for name in (VECTOR, SINGLE, *ends)),
+            "An event has no part of alpha.",
         )
         refuse(self.is_table and self.allowance is not None, "A table needs no allowance.")
 
@@ -112,8 +118,7 @@ class CellsProof(Proof):
         refuse(shape.cells != self.events.reference.size, "The events are those of other cells.")
         return CellBound(
             tally(cells.parts(used, self.events.stops), shape, rows.gamma, self.events.reference),
-            self.events.event,
-            self.budget[VECTOR],
+            Events(self.events.vector, self.budget[VECTOR], self.events.cells, self.budget[SINGLE]),
             {_SIGNS[end]: self.events.tails[end] for end in ends_of(self.side)},
             {_SIGNS[end]: self.budget[end] for end in ends_of(self.side)},
             cells.starts(used),
@@ -278,7 +283,7 @@ class _StartDeviations:
             here = slice(first - skipped, min(first + _CHUNK, count) - skipped)
             cells, values = self.cells.start_cells(self.rows.initial, first, min(first + _CHUNK, count))
             middle[here] = values + cells @ reference - base
-            width[here] = self.located.feasible.supports(cells - compared) + single
+            width[here] = self.located.supports(cells - compared) + single
         size = float(np.abs(middle).max(initial=0.0)) + abs(base) + float(np.abs(reference).max(initial=0.0))
         width = width * (1 + 1e-12) + 64 * U * (reference.size + count + 8) * size
         return Between(middle - width, middle + width)
