@@ -70,10 +70,8 @@ class System:
         atoms, unit = self.tally.shape.atoms, np.eye(self.tally.shape.atoms.shape[0])
         try:
             return np.asarray(np.linalg.inv(unit - self.tally.gamma * (atoms @ self.following)))
-        except (
-            np.linalg.LinAlgError
-        ):  # a discount of 1: without ends there is no inverse, and the range of values remains
-            return unit
+        except np.linalg.LinAlgError:
+            return unit  # at a discount of 1, where nothing ends; the slack of every direction is then large
 
     @cached_property
     def atom_weights(self) -> tuple[FloatArray, float]:

@@ -72,13 +72,15 @@ class CellModel:
 
 
 def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], low: float, high: float) -> FloatArray:
-    """Values on cells that solve the equations of all learned cells exactly; the others keep a smoothed guess."""
-    guess = np.clip(CellModel.of(tally).values(), low, high)
+    """Values on cells that solve the equations of all learned cells exactly; the others are in the middle of what is possible.
+
+    The set of values is symmetric around the reference, so that any other point would make it larger.
+    """
     atoms, gamma = tally.shape.atoms, tally.gamma
     counts = np.maximum(tally.count.sum(axis=0), 1.0)
     mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
     following = np.where(learned[:, None], mass / counts[:, None], 0.0)
-    own = np.where(learned, -tally.total.sum(axis=0) / counts, guess)
+    own = np.where(learned, -tally.total.sum(axis=0) / counts, 0.5 * (low + high))
     ahead = np.linalg.solve(np.eye(atoms.shape[0]) - gamma * (atoms @ following), atoms @ own)
     return np.asarray(own + gamma * (following @ ahead))
 
