@@ -41,6 +41,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 _ROUNDS = 60
+_TOGETHER = (0.0, 1.0, 4.0, 16.0, 64.0, 1e300)
 _SETTLED = 1e-3
 """Relative change of the energy at which iterating stops: any number of rounds gives a bound."""
 
@@ -190,15 +191,19 @@ def locate(tally: Tally, events: Events, limits: ValueLimits, allowance: CellAll
 
 
 def _sets(system: System, scale: FloatArray, radius: float, tau: FloatArray, own: FloatArray) -> tuple[Feasible, ...]:
-    """Cells one by one; and together, where that says more of a cell than its own event."""
+    """Cells one by one, all together, and between these: together those about which the vector event says more, or nearly so.
+
+    Together, noise of many cells does not add up; alone, a cell with few rows does not spoil the others. Every set is valid.
+    """
     everything = system.largest * (1 + system.tally.gamma)
     alone = np.where(system.learned, np.minimum(own + tau, everything), tau)
-    inside = system.learned & (radius < own * scale)
-    nothing = np.zeros_like(inside)
-    return (
-        Feasible(system, inside, scale, radius, np.where(inside, tau, alone)),
-        Feasible(system, nothing, scale, 0.0, alone),
-    )
+    known = np.minimum(own, everything)
+    found: dict[bytes, Feasible] = {}
+    for times in _TOGETHER:
+        inside = system.learned & (radius <= times * known * scale)
+        size = radius if inside.any() else 0.0
+        found.setdefault(inside.tobytes(), Feasible(system, inside, scale, size, np.where(inside, tau, alone)))
+    return tuple(found.values())
 
 
 def _at(feasible: Feasible, energy: RowEnergy, direction: Direction) -> float:

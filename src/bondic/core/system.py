@@ -12,6 +12,7 @@ K P A)_j>, and the last terms are bounded through |f_c| <= `largest`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,18 +132,23 @@ class Feasible:
 
     @cached_property
     def _reference_atom(self) -> FloatArray:
-        """(p,) a mean of the rows of K: differences of atoms are measured from it."""
+        """(p,) a mean of the rows of K, by how often atoms follow: differences of atoms are measured from it."""
         weights, _ = self.system.atom_weights
-        return np.asarray(weights.sum(axis=0) / max(weights.shape[0], 1))
+        tally = self.system.tally
+        often = tally.over_atoms(np.ones_like(tally.count), tally.mass) + 1e-9
+        return np.asarray(often @ weights / max(float(often.sum()), 1e-9))
 
     @cached_property
     def _beyond(self) -> tuple[FloatArray, float]:
-        """|F_j - F_0| (J,) and |F_0| over t'' alone."""
+        """|F_j - F_0| (J,) and |F_0| over t'' alone. Without t' they are differences of values, and within their range."""
         weights, _ = self.system.atom_weights
         grow = 1 + self.system.tally.relative
-        return np.abs(weights - self._reference_atom) @ self.slack * grow, float(
-            np.abs(self._reference_atom) @ self.slack
-        ) * grow
+        apart = np.abs(weights - self._reference_atom) @ self.slack * grow
+        common = float(np.abs(self._reference_atom) @ self.slack) * grow
+        if self.inside.any():
+            return apart, common
+        most = self.system.largest * (1 + 1e-12)
+        return np.minimum(apart, 2 * most), min(common, most)
 
     def next_differences(self) -> FloatArray:
         """(p,): for every cell a bound of |sum_j P_cj F_j - F_k| over E and over all atoms k that follow it, the end included."""
@@ -169,22 +175,20 @@ class Feasible:
         """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E, x_i(f) = f(c_i) - γ sum_j π_ij F_j.
 
         x_i is a mean of f_c - γ F_j = t_c + γ (P F - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's
-        inequality the sum is at most one over cells and atoms, and its root is at most the root for t alone plus γ times
-        the root for P F - F_j. Over t'' alone |P F - F_j| <= (P apart)_c + |1 - sum_j P_cj| common + apart_j, and the first
-        with sum_j P_cj common at the end.
+        inequality the sum is at most one over cells and atoms, `Energy`. Its root is at most that for t' plus that for t'', and
+        there |P F - F_j| <= (P apart)_c + |1 - sum_j P_cj| common + apart_j, and the first with sum_j P_cj common at the end.
         """
         weights, off = self.system.atom_weights
         tally = self.system.tally
-        own = self.radius * float((np.sqrt(energy.cells) * self._inverse_scale).max(initial=0.0))
-        own += float(np.sqrt(energy.cells @ self.slack**2))
+        inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, tally.gamma, tally.relative))
         apart, common = self._beyond
         mass, mean = self.system.following.sum(axis=1), self.system.following @ apart
         before = mean + np.abs(1 - mass) * common
         inner = energy.joint.sum(axis=1) @ before**2 + 2 * (before @ energy.joint @ apart) + energy.pairs @ apart**2
         inner += energy.ends @ (mean + mass * common) ** 2
         beyond = float(np.sqrt(inner)) + 2 * off * float(np.sqrt(energy.cells.sum()))
-        ahead = self.radius * float(np.sqrt(energy.spectrum(weights * self._inverse_scale, tally.relative)))
-        return inflate((own + tally.gamma * (ahead + beyond)) * (1 + 64 * tally.relative))
+        outside = float(np.sqrt(energy.cells @ self.slack**2)) + tally.gamma * beyond
+        return inflate((inside + outside) * (1 + 64 * tally.relative))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,22 +220,30 @@ class Energy:
         """(p,) weight of rows that nothing follows, at least 0."""
         return np.asarray(np.maximum(self.cells - self.joint.sum(axis=1), 0.0))
 
-    def spectrum(self, scaled: FloatArray, relative: float) -> float:
-        """The largest eigenvalue of Y^T S Y, rounded up; Y = K / a, S the form sum_cj w_cj ( (P F)_c - F_j )^2 in F.
+    def largest(self, inverse_scale: FloatArray, weights: FloatArray, gamma: float, relative: float) -> float:
+        """The largest sum_cj w_cj (t_c + γ ((P F)_c - F_j))^2 over |a t| <= 1, F = K t, rounded up.
 
-        Y Y^T is written as L L^T + (an error); then Y^T S Y and L^T S L have the same eigenvalues up to that error times |S|.
+        It is sum_c w_c t_c^2 + γ^2 sum_cj w_cj ((P F)_c - F_j)^2 + 2 γ sum_cj t_c (w_c P_cj - w_cj) F_j. The first is at most
+        max w_c / a_c^2, the second the largest eigenvalue of Y^T S Y, Y = K / a, and the third the Frobenius norm of its
+        matrix, which is small: it vanishes where all rows of a cell have the same weight. Y Y^T is written as L L^T + (an
+        error), so that Y^T S Y and L^T S L have the same eigenvalues up to that error times |S|.
         """
-        if scaled.size == 0:
-            return 0.0
-        weighted = self.cells[:, None] * self.following
-        cross = self.following.T @ self.joint
-        form = self.following.T @ weighted - cross - cross.T + np.diag(self.pairs)
-        bound = self.following.T @ weighted + cross + cross.T + np.diag(self.pairs)
+        own = float((self.cells * inverse_scale**2).max(initial=0.0))
+        scaled = weights * inverse_scale
         gram = scaled @ scaled.T
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         lost = norm(gram - factor @ factor.T) + relative * (norm(np.abs(scaled)) ** 2 + norm(factor) ** 2)
+        weighted = self.cells[:, None] * self.following
+        uneven = (weighted - self.joint) * inverse_scale[:, None]
+        off = relative * norm((weighted + self.joint) * inverse_scale[:, None])
+        mixed = math.sqrt(norm(uneven @ factor) ** 2 + norm(uneven) ** 2 * lost) + off * (
+            norm(factor) + math.sqrt(lost)
+        )
+        cross = self.following.T @ self.joint
+        form = self.following.T @ weighted - cross - cross.T + np.diag(self.pairs)
+        bound = self.following.T @ weighted + cross + cross.T + np.diag(self.pairs)
         inner = factor.T @ form @ factor
         error = 4 * relative * norm(factor) ** 2 * norm(bound) + lost * norm(bound)
         top, _, _ = largest_eigenvalue(0.5 * (inner + inner.T))
-        return inflate(max(top, 0.0) + error)
+        return inflate((own + gamma**2 * (max(top, 0.0) + error) + 2 * gamma * mixed) * (1 + 64 * relative))

@@ -106,7 +106,7 @@ def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: 
 
 def propose_cell_events(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> CellEvents:
     """Rates for every cell that has been seen, from the one for deviations of the whole range to the one for its noise."""
-    expected = rows * np.maximum(counts, 1.0) / max(float(counts.sum()), 1.0)
+    expected = rows * (counts + 1.0) / (float(counts.sum()) + float((counts > 0).sum()) + 1.0)
     cost = costs.cells + math.log(max(int((counts > 0).sum()), 1) * _CELL_RATES)
     cap = FULL_BET / costs.width
     slow = np.sqrt(2 * cost / expected) / costs.width
