@@ -80,7 +80,19 @@ def begun(place, *words):
 
 
 def evaluating(place, policy):
-    question = ["--policy", f"rules.py:{policy}", "--gamma", "0", "--reward-range", "0", "1", "--out", "out/res"]
+    question = [
+        "--policy",
+        f"rules.py:{policy}",
+        "--gamma",
+        "0",
+        "--reward-range",
+        "0",
+        "1",
+        "--radius",
+        "9",
+        "--out",
+        "out/res",
+    ]
     return begun(place, "-m", "bondic", "evaluate", "log.parquet", *question, "--quiet")
 
 

@@ -623,7 +623,7 @@ def test_pilot_rows_are_rows_too():
     kernel = bondic.Gaussian(0.5, on="state") * bondic.Dirac(on="action")
     center = bondic.KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
     options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "choices": FEW}
-    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), **options))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02), **options))
     assert result.rows[0] > 100
     with pytest.raises(InvalidInput, match="3 of them are states of fewer than 5 rows"):
         result.without_rows(problem)
