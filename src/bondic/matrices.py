@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, eigh
 
 from bondic.errors import NumericalError
 from bondic.rounding import U, inflate
@@ -56,8 +55,8 @@ def largest_eigenvalue(matrix: FloatArray) -> tuple[float, FloatArray, FloatArra
     M = V L V^T + E gives  lambda_max(M) <= max(L, 0) |V|_2^2 + |E|_F,   |V|_2^2 <= 1 + |V^T V - I|_F.
     """
     try:
-        values, vectors = eigh(matrix)
-    except (LinAlgError, ValueError) as problem:
+        values, vectors = np.linalg.eigh(matrix)
+    except (np.linalg.LinAlgError, ValueError) as problem:
         raise NumericalError(
             f"The eigenvalues of a {matrix.shape[0]} x {matrix.shape[0]} matrix were not found."
         ) from problem
