@@ -14,8 +14,8 @@ import numpy as np
 from bondic.core.allowance import CellAllowance
 from bondic.core.localize import ValueLimits, VectorEvent
 from bondic.core.system import System
-from bondic.core.tails import Starts, Tail
-from bondic.core.tally import CellRows, Shape, Tally, tally
+from bondic.core.tails import EndWeights, StartMean
+from bondic.core.tally import CellRows, CellShape, Tally, tally
 from bondic.noise.betting import loss
 from bondic.plan.cells import CellModel
 from bondic.rounding import Enclosure
@@ -166,10 +166,10 @@ def random_log(rng, world, rows, blocks, draws=0):
 
 def shape_of(world, blocks, by_states=False):
     if not by_states:
-        return Shape(blocks, np.eye(world.count))
+        return CellShape(blocks, np.eye(world.count))
     atoms = np.zeros((world.size[0], world.count))
     np.add.at(atoms, (np.arange(world.size[0])[:, None], world.cells), world.policy)
-    return Shape(blocks, atoms)
+    return CellShape(blocks, atoms)
 
 
 def limits_of(world):
@@ -180,7 +180,7 @@ def limits_of(world):
 def starts_of(world):
     weights = world.starts[:, None] * world.policy
     cells = np.bincount(world.cells.ravel(), weights.ravel(), minlength=world.count)
-    return Starts(Enclosure(float((weights * world.model).sum()), 1e-13), cells, 1e-14)
+    return StartMean(Enclosure(float((weights * world.model).sum()), 1e-13), cells, 1e-14)
 
 
 def true_allowance(log, constant=True):
@@ -241,14 +241,14 @@ def random_tail(rng, log, found: Tally, sign):
         zero = replace(found, total=found.total * 0.0)
         visits = CellModel.of(zero).visits(starts_of(world).cells[None])[0]
         balanced = np.clip(sign * rate * visits / np.maximum(found.count.sum(axis=0), 1.0), -cap, cap)
-        return Tail(np.tile(balanced, (blocks, 1)), rate)
+        return EndWeights(np.tile(balanced, (blocks, 1)), rate)
     if kind == 1:
         place = log.block * world.count + log.cell
         sums, squares = (np.bincount(place, log.noise**power, minlength=blocks * world.count) for power in (1, 2))
-        return Tail(np.clip(sums / np.maximum(squares, 1e-9), -cap, cap).reshape(blocks, -1), rate)
+        return EndWeights(np.clip(sums / np.maximum(squares, 1e-9), -cap, cap).reshape(blocks, -1), rate)
     if kind == 2:
-        return Tail(sign * rng.random((blocks, world.count)) * cap, rate)
-    return Tail(np.clip(rng.normal(size=(blocks, world.count)) * 2, -1, 1) * cap, rate)
+        return EndWeights(sign * rng.random((blocks, world.count)) * cap, rate)
+    return EndWeights(np.clip(rng.normal(size=(blocks, world.count)) * 2, -1, 1) * cap, rate)
 
 
 def random_event(rng, world):

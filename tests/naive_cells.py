@@ -172,7 +172,7 @@ def row_energy(rows, weights, single):
 
 
 def naive_locate(rows, shape, rates, log_term, width, averages, single):
-    """(ϱ, τ, reach) by the fixed point."""
+    """(ϱ, τ, row_reach) by the fixed point."""
     scale, slack = [s * n for s, n in zip(shape, rows.count, strict=True)], rows.slack(averages)
     weights = [shape[cell] ** 2 for _, cell, _, _ in rows.rows]
     constant, linear, factor = row_energy(rows, weights, single)
@@ -180,13 +180,13 @@ def naive_locate(rows, shape, rates, log_term, width, averages, single):
     one = NaiveSet(rows, scale, mp.mpf(1), [mp.mpf(0)] * rows.p)
     rest = NaiveSet(rows, scale, mp.mpf(0), slack)
     parts = (one.support(linear), rest.support(linear), one.root_energy(weights), rest.root_energy(weights))
-    reach, radius, found = [mp.inf] * rows.p, mp.inf, crude
+    row_reach, radius, found = [mp.inf] * rows.p, mp.inf, crude
     for _ in range(REFINEMENTS):
         prices = []
         for rate in rates:
             worst = mp.mpf(0)
             for r, (_, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
-                worst = max(worst, rate * shape[cell] * min(width, abs(r) + reach[cell]))
+                worst = max(worst, rate * shape[cell] * min(width, abs(r) + row_reach[cell]))
             prices.append(curvature(worst))
         for _ in range(ROUNDS):
             radius = min(radius, *(log_term / r + g * r * found for r, g in zip(rates, prices, strict=True)))
@@ -194,19 +194,19 @@ def naive_locate(rows, shape, rates, log_term, width, averages, single):
             found = min(found, constant + radius * parts[0] + parts[1] + factor * root**2)
         now = NaiveSet(rows, scale, radius, slack)
         ahead = max(rows.of_atoms(single), default=mp.mpf(0))
-        steps = zip(now.cells(), now.next_differences(), reach, strict=True)
-        reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
-    return radius, slack, reach
+        steps = zip(now.cells(), now.next_differences(), row_reach, strict=True)
+        row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
+    return radius, slack, row_reach
 
 
 def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
-    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (set, reach)."""
-    feasible, reach = located
+    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (set, row_reach)."""
+    feasible, row_reach = located
     averages, single = allowance
     worst = {}
     for r, (block, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
         side = -r if tail[block][cell] > 0 else r
-        worst[block, cell] = max(worst.get((block, cell), -mp.inf), side + reach[cell])
+        worst[block, cell] = max(worst.get((block, cell), -mp.inf), side + row_reach[cell])
     weights, value, allowed, balance = [], mp.mpf(0), mp.mpf(0), [sign * rate * x for x in psi]
     ahead = rows.of_atoms(averages)
     for r, (block, cell, _, nxt) in zip(rows.residual, rows.rows, strict=True):

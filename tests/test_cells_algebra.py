@@ -11,8 +11,8 @@ from bondic.core import tails
 from bondic.core.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.localize import Located, RowEnergy, ValueLimits, VectorEvent, learned_cells, locate, make_system
 from bondic.core.system import Energy, Feasible, System
-from bondic.core.tails import Starts, Tail, end_terms
-from bondic.core.tally import CellRows, Shape, tally
+from bondic.core.tails import EndWeights, StartMean, end_terms
+from bondic.core.tally import CellRows, CellShape, tally
 from bondic.errors import InvalidInput, NumericalError
 from bondic.rounding import Enclosure, as_enclosure
 from naive_cells import NaiveRows, NaiveSet, exact, naive_end, naive_locate, row_energy
@@ -24,7 +24,7 @@ WIDTH, LOW, HIGH = 2.0, -1.5, 1.75
 @dataclass(frozen=True)
 class Case:
     rng: np.random.Generator
-    shape: Shape
+    shape: CellShape
     rows: CellRows
     gamma: float
     reference: np.ndarray
@@ -69,7 +69,7 @@ def make_case(seed, cells=None, n=None) -> Case:
         np.sort(rng.integers(blocks, size=n)), cell, rng.normal(size=n) * 0.4, np.array(owner, dtype=np.int64),
         np.array(atom, dtype=np.int64), np.array(mass, dtype=float), 1.0,
     )  # fmt: skip
-    reference, shape = rng.normal(size=p) * 0.5, Shape(blocks, atoms)
+    reference, shape = rng.normal(size=p) * 0.5, CellShape(blocks, atoms)
     learned = (rng.random(p) < 0.75) & (np.bincount(cell, minlength=p) > 0)
     found = tally([rows], shape, gamma, reference)
     ahead = [[] for _ in range(n)]
@@ -267,7 +267,7 @@ def test_the_energy_of_one_direction_of_the_remainder_is_attained():
     n, gamma = 10, 0.5
     at = np.zeros(n, dtype=np.int64)
     rows = CellRows(at, at, np.full(n, -0.3), np.arange(n), at, np.ones(n), 1.0)
-    found = tally([rows], Shape(1, np.ones((1, 1))), gamma, np.zeros(1))
+    found = tally([rows], CellShape(1, np.ones((1, 1))), gamma, np.zeros(1))
     system = System(found, np.ones(1, dtype=bool), -np.ones(1), np.ones(1))
     energy = RowEnergy.of(system, np.ones((1, 1)), CellAllowance(np.zeros(1), np.full(1, 0.8)))
     assert energy.constant == pytest.approx(n * (0.3 + 0.5 * 0.8) ** 2, rel=1e-9)
@@ -276,30 +276,30 @@ def test_the_energy_of_one_direction_of_the_remainder_is_attained():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_set_and_the_ends_assembled_from_scratch(seed):
-    """ϱ, τ, the reach of rows, and both bounds of both ends."""
+    """ϱ, τ, the row_reach of rows, and both bounds of both ends."""
     case = make_case(seed)
     limits, probability = ValueLimits(WIDTH, LOW, HIGH), 0.3
     located = locate(case.system, case.event, probability, limits, case.allowance)
     averages, single = exact(case.allowance.averages), exact(case.allowance.single)
     shape, rates = exact(case.event.shape), exact(case.event.rates)
     term = mp.log(2 * len(rates) / mp.mpf(probability))
-    radius, slack, reach = naive_locate(case.naive, shape, rates, term, mp.mpf(WIDTH), averages, single)
+    radius, slack, row_reach = naive_locate(case.naive, shape, rates, term, mp.mpf(WIDTH), averages, single)
     above(located.feasible.radius, radius)
     for computed, true in zip(located.feasible.slack, slack, strict=True):
         above(computed, true)
-    for computed, true in zip(located.reach, reach, strict=True):
+    for computed, true in zip(located.row_reach, row_reach, strict=True):
         above(computed, true, 1e-5)
     scale = exact(np.asarray(located.feasible.scale))
-    known = (NaiveSet(case.naive, scale, radius, slack), exact(located.reach))
+    known = (NaiveSet(case.naive, scale, radius, slack), exact(located.row_reach))
     psi = case.rng.dirichlet(np.ones(case.cells))
     for sign in (1.0, -1.0):
-        tail = Tail(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)
+        tail = EndWeights(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)
         bets = [exact(row) for row in tail.weights]
         weighed, plain = naive_end(
             case.naive, known, exact(psi), bets, mp.mpf(4), mp.mpf(sign), mp.log(10 / mp.mpf(1)), mp.mpf(WIDTH),
             (averages, single),
         )  # fmt: skip
-        starts = Starts(Enclosure(0.0), psi, 0.0)
+        starts = StartMean(Enclosure(0.0), psi, 0.0)
         end = end_terms(located, starts, tail, sign, 0.1)
         upper = sign * end.value.mid + end.value.rad + end.spread
         assert end.uses_weights == (weighed < plain)
@@ -319,10 +319,10 @@ def test_a_larger_probability_of_ends_never_hides_a_row():
     at, mass = np.zeros(n, dtype=np.int64), np.ones(n)
     mass[17] = 1 - 1e-6
     rows = CellRows(at, at, np.zeros(n), np.arange(n), at, mass, 1.0)
-    found = tally([rows], Shape(1, np.ones((1, 1))), 0.5, np.zeros(1))
+    found = tally([rows], CellShape(1, np.ones((1, 1))), 0.5, np.zeros(1))
     assert found.ends[0]
     mass[17] = 1 - 1e-16
-    assert not tally([rows], Shape(1, np.ones((1, 1))), 0.5, np.zeros(1)).ends[0]
+    assert not tally([rows], CellShape(1, np.ones((1, 1))), 0.5, np.zeros(1)).ends[0]
 
 
 def rows_of(cells, gamma, atoms, **changes):
@@ -331,7 +331,7 @@ def rows_of(cells, gamma, atoms, **changes):
         "block": np.zeros(n, dtype=np.int64), "cell": np.arange(n) % cells, "outcome": np.full(n, 0.25),
         "owner": np.arange(n), "atom": np.zeros(n, dtype=np.int64), "mass": np.ones(n), "size": 1.0,
     } | changes  # fmt: skip
-    return tally([CellRows(**parts)], Shape(1, atoms), gamma, np.zeros(cells))
+    return tally([CellRows(**parts)], CellShape(1, atoms), gamma, np.zeros(cells))
 
 
 NONE = {"owner": np.zeros(0, dtype=np.int64), "atom": np.zeros(0, dtype=np.int64), "mass": np.zeros(0)}
@@ -353,8 +353,8 @@ def test_edges_have_finite_ends(cells, gamma, atoms, changes):
     located = locate(
         make_system(found, event, 0.9, limits), event, 0.9, limits, CellAllowance.constant(Allowance(0.1), cells)
     )
-    starts = Starts(Enclosure(0.0), np.full(cells, 1 / cells), 1e-15)
-    end = end_terms(located, starts, Tail(np.full((1, cells), 0.5), 6.0), 1.0, 0.1)
+    starts = StartMean(Enclosure(0.0), np.full(cells, 1 / cells), 1e-15)
+    end = end_terms(located, starts, EndWeights(np.full((1, cells), 0.5), 6.0), 1.0, 0.1)
     assert math.isfinite(end.spread)
     assert end.value.mid + end.spread >= 0.25
 
@@ -371,7 +371,7 @@ def test_unfit_numbers_are_refused():
             rows_of(1, 0.5, one, **changes)
     for atoms in (one * math.nan, one * -1, one * 1.001):
         with pytest.raises(InvalidInput, match="probability on cells"):
-            Shape(1, atoms)
+            CellShape(1, atoms)
     for gamma in (-0.1, 1.1, math.nan):
         with pytest.raises(InvalidInput, match="discount"):
             rows_of(1, gamma, one)
@@ -381,7 +381,7 @@ def test_unfit_numbers_are_refused():
         with pytest.raises(InvalidInput):
             Allowance(0.1, bad)
     with pytest.raises(InvalidInput):
-        Starts(Enclosure(0.0), np.array([-0.1, 1.1]), 0.0)
+        StartMean(Enclosure(0.0), np.array([-0.1, 1.1]), 0.0)
 
 
 def test_bets_beyond_the_range_are_refused():
@@ -391,10 +391,10 @@ def test_bets_beyond_the_range_are_refused():
     with pytest.raises(InvalidInput, match="rate"):
         locate(system, VectorEvent(np.ones(1), (1.0,)), 0.1, limits, nothing)
     located = locate(system, event, 0.1, limits, nothing)
-    starts = Starts(Enclosure(0.0), np.ones(1), 0.0)
+    starts = StartMean(Enclosure(0.0), np.ones(1), 0.0)
     with pytest.raises(NumericalError, match="bet"):
-        end_terms(located, starts, Tail(np.ones((1, 1)), 6.0), 1.0, 0.1)
+        end_terms(located, starts, EndWeights(np.ones((1, 1)), 6.0), 1.0, 0.1)
     with pytest.raises(InvalidInput, match="blocks or cells"):
-        end_terms(located, starts, Tail(np.full((2, 1), 0.1), 6.0), 1.0, 0.1)
+        end_terms(located, starts, EndWeights(np.full((2, 1), 0.1), 6.0), 1.0, 0.1)
     assert isinstance(located, Located)
     assert not learned_cells(np.zeros(1), event, 0.1, limits).any()

@@ -11,7 +11,7 @@ import pytest
 
 from bondic.core.allowance import Allowance, CellAllowance
 from bondic.core.localize import VectorEvent, locate, make_system
-from bondic.core.tails import Tail, end_terms
+from bondic.core.tails import EndWeights, end_terms
 from bondic.noise.betting import LARGEST_BET, loss, tail_term
 from bondic.plan.cells import reference_of
 from cells_cases import World, limits_of, random_log, starts_of, tally_of
@@ -154,7 +154,11 @@ def lower_and_upper(log, vector, tail_probability, part=1.0):
     for sign in (-1.0, 1.0):
         bet = BET * 0.999
         end = end_terms(
-            located, starts_of(world), Tail(np.full((1, 1), sign * bet), bet * log.state.size), sign, tail_probability
+            located,
+            starts_of(world),
+            EndWeights(np.full((1, 1), sign * bet), bet * log.state.size),
+            sign,
+            tail_probability,
         )
         ends.append(end.value.mid + sign * (end.spread - (1 - part) * end.log))
     return ends

@@ -13,7 +13,7 @@ import pytest
 from bondic.core import tails
 from bondic.core.localize import VectorEvent, locate, make_system
 from bondic.core.system import System
-from bondic.core.tails import Tail, end_terms
+from bondic.core.tails import EndWeights, end_terms
 from bondic.plan.cells import reference_of
 from bondic.rounding import Enclosure
 from cells_cases import (
@@ -102,8 +102,10 @@ def run_case(seed, just_so):
     check_membership(located, log)
     checks = 1 + check_energy(located, log, np.broadcast_to(event.shape**2, found.count.shape), terms)
     deviation = np.abs(terms[1] - world.gamma * terms[2])
-    assert np.all(deviation <= located.reach[log.cell] * (1 + 1e-12) + 1e-12)
-    assert np.all(np.abs(log.deviations) <= np.minimum(world.high, np.abs(terms[0]) + located.reach[log.cell]) + 1e-9)
+    assert np.all(deviation <= located.row_reach[log.cell] * (1 + 1e-12) + 1e-12)
+    assert np.all(
+        np.abs(log.deviations) <= np.minimum(world.high, np.abs(terms[0]) + located.row_reach[log.cell]) + 1e-9
+    )
     checks += 2 * rows
     short = 0
     for sign in (1.0, -1.0):
@@ -144,7 +146,7 @@ def sharp_case(seed):
     weights = per_row[log.cell]
     scale = float(weights @ log.noise) / float(weights**2 @ log.noise**2)
     sign, rate = math.copysign(1.0, scale), abs(scale)
-    tail = Tail(np.tile(scale * per_row, (2, 1)), rate)
+    tail = EndWeights(np.tile(scale * per_row, (2, 1)), rate)
     need = tail_surplus(log, tail)
     end = end_terms(located, starts_of(world), tail, sign, math.exp(-need) * (1 - 1e-12))
     assert end.uses_weights

@@ -14,7 +14,7 @@ from bondic.core.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells import CellBound
 from bondic.core.localize import RowEnergy, ValueLimits, VectorEvent, locate, make_system
 from bondic.core.system import System
-from bondic.core.tails import Tail, end_terms
+from bondic.core.tails import EndWeights, end_terms
 from bondic.noise.betting import loss, tail_term
 from bondic.plan.cells import reference_of
 from cells_cases import (
@@ -68,7 +68,7 @@ def ends(located, world, weights, rate):
     """(low, high) with weights ± v."""
     found = []
     for sign in (-1.0, 1.0):
-        end = end_terms(located, starts_of(world), Tail(sign * weights, rate), sign, 0.05)
+        end = end_terms(located, starts_of(world), EndWeights(sign * weights, rate), sign, 0.05)
         found.append(end.value.mid + sign * (end.spread + end.value.rad))
     return tuple(found)
 
@@ -110,7 +110,7 @@ def test_the_allowance_of_the_starts_counts():
 def test_the_allowance_of_the_rows_counts():
     world, log, (system, event, limits) = rows_at_one_start_at_the_other()
     located = locate(system, event, 0.05, limits, true_allowance(log))
-    end = end_terms(located, starts_of(world), Tail(np.full((1, 1), 0.02), 0.02 * ROWS), 1.0, 0.05)
+    end = end_terms(located, starts_of(world), EndWeights(np.full((1, 1), 0.02), 0.02 * ROWS), 1.0, 0.05)
     start_alone = end.value.mid + end.spread - 0.5
     assert start_alone < world.value <= end.value.mid + end.spread
 
@@ -179,8 +179,8 @@ def test_single_values_belong_to_the_energy_and_to_the_reach():
     without = CellAllowance(right.averages, np.zeros(1))
     assert RowEnergy.of(system, weights, without).constant < 0.3 * true
     located, late = (locate(system, event, 0.05, limits, one) for one in (right, without))
-    assert np.all(np.abs(moved - world.gamma * ahead) <= located.reach[0])
-    assert np.all(np.abs(moved - world.gamma * ahead) > late.reach[0])
+    assert np.all(np.abs(moved - world.gamma * ahead) <= located.row_reach[0])
+    assert np.all(np.abs(moved - world.gamma * ahead) > late.row_reach[0])
 
 
 def test_the_cross_term_belongs_to_the_energy():
@@ -222,7 +222,7 @@ def test_larger_allowances_contain_smaller_ones(seed):
         size = 1e-9 * (1 + world.high)
         if before is not None:
             assert located.feasible.radius >= before[0].feasible.radius * (1 - 1e-12)
-            assert np.all(located.reach >= before[0].reach - size)
+            assert np.all(located.row_reach >= before[0].row_reach - size)
             assert all(upper[sign] >= before[1][sign] - size for sign in upper)
         before = (located, upper)
 

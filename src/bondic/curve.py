@@ -55,7 +55,7 @@ class CurvePoint:
 class AllowanceCurve:
     """Allowance -> interval; see the head of this file. `at` any allowance, without a rerun."""
 
-    proof: CellsProof
+    proof: CellsProof  # without an allowance
     rows: Rows  # the certified ones
     groups: tuple[str, ...]  # every group in words
     marks: tuple[Mark, ...]  # without the certified one

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.localize import ValueLimits
-from bondic.core.tails import Starts
+from bondic.core.tails import StartMean
 from bondic.core.tally import CellRows
 from bondic.errors import InvalidInput, NumericalError
 from bondic.registry import kind, register
@@ -76,12 +76,12 @@ class Cells(ABC):
     @abstractmethod
     def limits(self, rows: Rows) -> ValueLimits: ...
 
-    def starts(self, rows: Rows) -> Starts:
+    def starts(self, rows: Rows) -> StartMean:
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
         weights = rows.initial_states.weights
         error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U
-        return Starts(certified_dot(weights, values), self.start_mean(rows.initial, weights), error)
+        return StartMean(certified_dot(weights, values), self.start_mean(rows.initial, weights), error)
 
 
 @register("cells", "table")

@@ -9,7 +9,7 @@ import numpy as np
 
 from bondic.core.allowance import Allowance, CellAllowance
 from bondic.core.localize import Events, Located, ValueLimits, locate
-from bondic.core.tails import EndTerms, Starts, Tail, end_terms
+from bondic.core.tails import EndTerms, EndWeights, StartMean, end_terms
 from bondic.core.tally import Tally
 
 
@@ -23,9 +23,9 @@ class CellBound:
 
     tally: Tally  # of the certified rows
     events: Events
-    tails: Mapping[float, Tail]  # by sign: 1 is the upper end, -1 the lower one
+    tails: Mapping[float, EndWeights]  # by sign: 1 is the upper end, -1 the lower one
     probabilities: Mapping[float, float]  # of the tails
-    starts: Starts
+    starts: StartMean
     limits: ValueLimits
 
     def locate(self, allowance: Allowance) -> Located:

@@ -73,7 +73,7 @@ class ValueLimits:
 
 
 @dataclass(frozen=True, eq=False)
-class CellEvents:
+class CellTails:
     """Tails (15) of both signs for single cells, at several rates; fixed before the rows."""
 
     rates: FloatArray  # (K, p); 0: no event
@@ -93,7 +93,7 @@ class Located:
 
     sets: tuple[Feasible, ...]
     allowance: CellAllowance
-    reach: FloatArray  # (p,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a cell
+    row_reach: FloatArray  # (p,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a cell
     limits: ValueLimits
     energy_bound: float  # of sum_i s_c^2 Δ_i^2
 
@@ -159,7 +159,7 @@ class Events:
 
     vector: VectorEvent
     vector_probability: float
-    cells: CellEvents
+    cells: CellTails
     cells_probability: float
 
 
@@ -175,19 +175,19 @@ def locate(tally: Tally, events: Events, limits: ValueLimits, allowance: CellAll
     energy = RowEnergy.of(system, weights, allowance)
     direction = system.direction(energy.linear, energy.linear_error)
     found = inflate(float((weights * tally.count).sum()) * limits.width**2 * (1 + tally.relative))
-    reach, radius = np.full(system.counts.size, math.inf), math.inf
+    row_reach, radius = np.full(system.counts.size, math.inf), math.inf
     own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
     sets: tuple[Feasible, ...] = ()
     for _ in range(_ROUNDS):
         before = found
-        radius = min(radius, _radius(vector, events.vector_probability, tally, reach, limits, found))
-        own = np.minimum(own, _own_bounds(events, tally, reach, limits))
+        radius = min(radius, _radius(vector, events.vector_probability, tally, row_reach, limits, found))
+        own = np.minimum(own, _own_bounds(events, tally, row_reach, limits))
         sets = _sets(system, scale, radius, tau, own)
         found = min(found, *(_at(one, energy, direction) for one in sets))
-        reach = np.minimum.reduce([reach, *(_reach(one, allowance) for one in sets)])
+        row_reach = np.minimum.reduce([row_reach, *(_row_reach(one, allowance) for one in sets)])
         if found >= before * (1 - _SETTLED):
             break
-    return Located(sets, allowance, reach, limits, found)
+    return Located(sets, allowance, row_reach, limits, found)
 
 
 def _sets(system: System, scale: FloatArray, radius: float, tau: FloatArray, own: FloatArray) -> tuple[Feasible, ...]:
@@ -213,23 +213,23 @@ def _at(feasible: Feasible, energy: RowEnergy, direction: Direction) -> float:
 
 
 def _radius(
-    event: VectorEvent, probability: float, tally: Tally, reach: FloatArray, limits: ValueLimits, energy: float
+    event: VectorEvent, probability: float, tally: Tally, row_reach: FloatArray, limits: ValueLimits, energy: float
 ) -> float:
     """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy )."""
-    costs, log_term = prices(event, tally, reach, limits), event.log_term(probability)
+    costs, log_term = prices(event, tally, row_reach, limits), event.log_term(probability)
     found = (log_term / rate + cost * rate * energy for rate, cost in zip(event.rates, costs, strict=True))
     return inflate(min(found) * (1 + 1e-14))
 
 
-def _own_bounds(events: Events, tally: Tally, reach: FloatArray, limits: ValueLimits) -> FloatArray:
+def _own_bounds(events: Events, tally: Tally, row_reach: FloatArray, limits: ValueLimits) -> FloatArray:
     """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell."""
     counts = tally.count.sum(axis=0)
-    deviation = _deviations(tally, reach, limits)
+    deviation = _deviations(tally, row_reach, limits)
     root = np.sqrt(tally.square.sum(axis=0) * (1 + tally.relative)) + np.sqrt(counts) * (
-        np.minimum(reach, limits.width) + tally.error
+        np.minimum(row_reach, limits.width) + tally.error
     )
     energy = np.minimum(root**2, counts * limits.width**2) * (1 + 1e-14)
-    energy = np.where(np.isfinite(reach), energy, counts * limits.width**2)
+    energy = np.where(np.isfinite(row_reach), energy, counts * limits.width**2)
     rates = events.cells.rates
     log_term = events.cells.log_term(events.cells_probability)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -238,10 +238,10 @@ def _own_bounds(events: Events, tally: Tally, reach: FloatArray, limits: ValueLi
     return np.asarray(found.min(axis=0, initial=np.inf) * (1 + 1e-13))
 
 
-def _deviations(tally: Tally, reach: FloatArray, limits: ValueLimits) -> FloatArray:
+def _deviations(tally: Tally, row_reach: FloatArray, limits: ValueLimits) -> FloatArray:
     """(p,) the largest |Δ_i| of the rows of a cell."""
     size = np.maximum(-tally.low, tally.high).max(axis=0) + tally.error
-    return np.asarray(np.minimum(np.where(tally.count.sum(axis=0) > 0, size + reach, 0.0), limits.width))
+    return np.asarray(np.minimum(np.where(tally.count.sum(axis=0) > 0, size + row_reach, 0.0), limits.width))
 
 
 def _slack(system: System, allowance: CellAllowance) -> FloatArray:
@@ -256,14 +256,14 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
 
 
-def _reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
+def _row_reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
     """|x_i(f) - γ ζ'_i| <= |t_c| + γ |P F - F_j| + γ max β_∞, per cell."""
     gamma, grow = feasible.system.tally.gamma, 1 + feasible.system.tally.relative
     single = float((feasible.system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
     return np.asarray((feasible.cells() + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))
 
 
-def prices(event: VectorEvent, tally: Tally, reach: FloatArray, limits: ValueLimits) -> list[float]:
+def prices(event: VectorEvent, tally: Tally, row_reach: FloatArray, limits: ValueLimits) -> list[float]:
     """For every rate the largest g(-y)/y^2 over the rows of all cells."""
-    deviation = _deviations(tally, reach, limits)
+    deviation = _deviations(tally, row_reach, limits)
     return [float(curvature(-(rate * event.shape * deviation)).max(initial=0.5)) for rate in event.rates]

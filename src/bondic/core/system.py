@@ -164,11 +164,11 @@ class Feasible:
         apart, common = self._beyond
         mass = following.sum(axis=1)
         mean = following @ apart
-        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost) + mean[cell] + apart[atom]
-        reach = reach + np.abs(1.0 - mass[cell]) * common
+        row_reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost) + mean[cell] + apart[atom]
+        row_reach = row_reach + np.abs(1.0 - mass[cell]) * common
         end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + mass * common
         found = np.where(tally.ends, end, 0.0)
-        np.maximum.at(found, cell, reach)
+        np.maximum.at(found, cell, row_reach)
         return np.asarray((found + 2 * off) * (1 + 16 * tally.relative))
 
     def root_energy(self, energy: Energy) -> float:

@@ -50,7 +50,7 @@ class CellRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class CellShape:
     """How many blocks, cells and atoms there are, and what atoms are made of."""
 
     blocks: int
@@ -70,7 +70,7 @@ class Shape:
 class Tally:
     """Sums over rows; see the head of this file."""
 
-    shape: Shape
+    shape: CellShape
     gamma: float
     reference: FloatArray  # (p,) b
     count: FloatArray  # (B, p)
@@ -125,7 +125,7 @@ class Tally:
 _COLUMNS = ("count", "total", "square", "size", "low", "high")
 
 
-def tally(parts: Iterable[CellRows], shape: Shape, gamma: float, reference: FloatArray) -> Tally:
+def tally(parts: Iterable[CellRows], shape: CellShape, gamma: float, reference: FloatArray) -> Tally:
     """Add up all rows, part by part in their order."""
     adding = _Adding(shape, gamma, reference)
     for part in parts:
@@ -136,7 +136,7 @@ def tally(parts: Iterable[CellRows], shape: Shape, gamma: float, reference: Floa
 class _Adding:
     """A tally that grows."""
 
-    def __init__(self, shape: Shape, gamma: float, reference: FloatArray) -> None:
+    def __init__(self, shape: CellShape, gamma: float, reference: FloatArray) -> None:
         if reference.shape != (shape.cells,) or not np.all(np.isfinite(reference)):
             raise InvalidInput("A reference has a finite value at every cell.")
         if not 0 <= gamma <= 1:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.cell_rows import GroupCells
-from bondic.core.tally import Shape, tally
+from bondic.core.tally import CellShape, tally
 from bondic.curve import Mark
 from bondic.errors import InvalidInput
 from bondic.plan.cells import CellModel, Costs, propose_rate
@@ -36,7 +36,7 @@ MOST_CELLS = 1200
 """Groups times actions: equations on more cells take long, and every one of them needs rows."""
 _MOST_GROUPS = 32
 _FEWEST_IN_HALF = 10
-Groups = TreeGroups | UserGroups
+AnyGroups = TreeGroups | UserGroups
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class FittedGroups:
     """A model with groups, which can be asked anywhere."""
 
     model: Model
-    groups: Groups
+    groups: AnyGroups
     halves: tuple[RegressionTree | None, ...]  # of every group: how it is cut in two
     limits: tuple[float, float]  # values of the model are cut to these
     layout_actions: int  # columns of a point that are the action; 0 where actions are codes
@@ -163,7 +163,7 @@ def fit_groups(
     limits = (min(known.low, 0.0), max(known.high, 0.0)) if pilot.terms.horizon else (known.low, known.high)
     columns = 0 if layout.discrete else layout.action_dim
 
-    def made(found: Groups) -> FittedGroups:
+    def made(found: AnyGroups) -> FittedGroups:
         return FittedGroups(own, found, (), limits, columns, name, second)
 
     if groups is not None:
@@ -214,7 +214,7 @@ def _labels(groups: Any, pilot: Rows) -> Any:
 def _predicted(fitted: FittedGroups, pilot: Rows, costs: Costs, rows: int) -> float:
     """The length of the interval as the pilot predicts it, with what the allowance will cost."""
     cells = fitted.cells(pilot)
-    shape = Shape(1, cells.atoms(pilot))
+    shape = CellShape(1, cells.atoms(pilot))
     whole = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells))
     model = CellModel.of(whole)
     known = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, model.values())

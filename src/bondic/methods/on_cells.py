@@ -16,11 +16,10 @@ from bondic.classes.provenance import Provenance
 from bondic.core.allowance import NOTHING_ALLOWED
 from bondic.core.cells import CellBound
 from bondic.core.localize import Events, ValueLimits
-from bondic.core.tails import Starts as StartCells
-from bondic.core.tails import Tail
-from bondic.core.tally import Shape, Tally, tally
+from bondic.core.tails import EndWeights, StartMean
+from bondic.core.tally import CellShape, Tally, tally
 from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of
-from bondic.proofs.cells import SINGLE, CellEvents
+from bondic.proofs.cells import SINGLE, CellPlan
 from bondic.proofs.sequential import INITIAL, VECTOR
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
@@ -37,10 +36,10 @@ GROUP_CUTS = (0.6, 0.9, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
+class CellProposal:
     """Events for the rows after the pilot, and how long the interval should come out at allowance 0."""
 
-    events: CellEvents
+    events: CellPlan
     predicted: float
 
 
@@ -62,10 +61,10 @@ def propose_on_cells(
     planned: int,
     cuts: Sequence[float],
     before: Callable[[int], Rows] | None = None,
-) -> Proposal:
+) -> CellProposal:
     """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
     stops = block_stops(problem, pilot.rows.stop, planned, cuts)
-    shape, none = Shape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
+    shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
 
     def count(rows: Rows) -> Tally:
         return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
@@ -88,18 +87,18 @@ def propose_on_cells(
     tails = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
     ahead = float(sizes[1:].sum())
     vector, single = propose_event(variance, counts, ahead, costs), propose_cell_events(variance, counts, ahead, costs)
-    events = CellEvents(
+    events = CellPlan(
         stops[1:],
         vector,
         single,
-        {end: Tail(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
+        {end: EndWeights(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
         _reference(whole.blocks(1, len(stops)), limits),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
         _bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
     )
     longer = own.repeated(ahead / max(float(counts.sum()), 1.0))
     both = Events(vector, budget[VECTOR], single, budget[SINGLE])
-    return Proposal(events, _predicted(longer, both, tails, means[1], budget, limits))
+    return CellProposal(events, _predicted(longer, both, tails, means[1], budget, limits))
 
 
 def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
@@ -114,7 +113,7 @@ def _reference(tally: Tally, limits: ValueLimits) -> FloatArray:
 def _predicted(
     longer: Tally,
     events: Events,
-    tails: Mapping[float, Tail],
+    tails: Mapping[float, EndWeights],
     start: FloatArray,
     budget: ErrorBudget,
     limits: ValueLimits,
@@ -122,10 +121,11 @@ def _predicted(
     """The length of the interval at allowance 0, if the log repeats its pilot."""
     # the first block's weights, for all rows: those of the pilot are in block 0
     own = {
-        sign: Tail(np.repeat(tail.weights[1:2], longer.shape.blocks, axis=0), tail.rate) for sign, tail in tails.items()
+        sign: EndWeights(np.repeat(tail.weights[1:2], longer.shape.blocks, axis=0), tail.rate)
+        for sign, tail in tails.items()
     }
     chances = {sign: budget["upper" if sign > 0 else "lower"] for sign in tails}
-    bound = CellBound(longer, events, own, chances, StartCells(Enclosure(0.0), start, 0.0), limits)
+    bound = CellBound(longer, events, own, chances, StartMean(Enclosure(0.0), start, 0.0), limits)
     ends = bound.ends(bound.locate(NOTHING_ALLOWED))
     return sum(min(terms.spread, limits.width) for terms in ends.values()) + limits.width * (2 - len(ends)) / 2
 

@@ -16,7 +16,7 @@ from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import TABLE_CUTS, Proposal, propose_on_cells
+from bondic.methods.on_cells import TABLE_CUTS, CellProposal, propose_on_cells
 from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
 from bondic.proofs.asked import Asked
@@ -44,7 +44,7 @@ class PlannedTable:
     pilot: Rows
     cells: TableCells
     budget: ErrorBudget
-    proposal: Proposal
+    proposal: CellProposal
 
 
 @listing_options
