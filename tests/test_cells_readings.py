@@ -201,7 +201,17 @@ def test_the_cross_term_belongs_to_the_energy():
     assert energy.constant + energy.factor * form < 0.6 * true
 
 
-STEPS = ((0.0, 0.0), (0.0, 0.05), (1e-6, 0.05), (0.01, 0.05), (0.01, 0.3), (0.05, 0.3), (0.2, 1.0), (3.0, 3.0), (10.0, 10.0))
+STEPS = (
+    (0.0, 0.0),
+    (0.0, 0.05),
+    (1e-6, 0.05),
+    (0.01, 0.05),
+    (0.01, 0.3),
+    (0.05, 0.3),
+    (0.2, 1.0),
+    (3.0, 3.0),
+    (10.0, 10.0),
+)
 NEARLY = 0.01
 """Sets differ from allowance to allowance, so that a larger one may be shorter; by so much at most, as a share of the range."""
 

@@ -140,7 +140,7 @@ class Feasible:
 
     @cached_property
     def _beyond(self) -> tuple[FloatArray, float]:
-        """|F_j - F_0| (J,) and |F_0| over t'' alone, F = K t. Without t' they are differences of values, and within their range."""
+        """|F_j - F_0| (J,) and |F_0| over t'' alone, F = K t. Without t' they are differences of values within their range."""
         weights, off = self.system.atom_weights
         grow = 1 + self.system.tally.relative
         apart = np.abs(weights - self._reference_atom) @ self.slack * grow
