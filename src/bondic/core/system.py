@@ -198,8 +198,8 @@ class Feasible:
         |<F, κ> - F_j| <= (κ apart) + |1 - sum_j κ_j| common + apart_j, and the first with sum_j κ_j common at the end.
         """
         weights, off = self.system.atom_weights
-        tally = self.system.tally
-        inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, tally.gamma, tally.relative))
+        gamma, relative = self.system.tally.gamma, max(self.system.tally.relative, self.system.rows.relative)
+        inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
         apart, common = self._beyond
         mass, mean = energy.following.sum(axis=1), np.abs(energy.following) @ apart
         before = mean + np.abs(1 - mass) * common
@@ -208,8 +208,8 @@ class Feasible:
         size = float(np.abs(energy.following).sum(axis=1).max(initial=0.0)) + 1.0
         beyond = float(np.sqrt(inner)) + size * off * float(np.sqrt(energy.cells.sum()))
         own = float(np.sqrt(energy.cells @ self.slack**2)) if energy.own else 0.0
-        outside = own + tally.gamma * beyond
-        return inflate((inside + outside) * (1 + 64 * tally.relative))
+        outside = own + gamma * beyond
+        return inflate((inside + outside) * (1 + 64 * relative))
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,11 +254,12 @@ class Energy:
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         lost = norm(gram - factor @ factor.T) + relative * (norm(np.abs(scaled)) ** 2 + norm(factor) ** 2)
         weighted = self.cells[:, None] * self.following
-        uneven = (weighted - self.joint) * inverse_scale[:, None]
-        off = relative * norm((weighted + self.joint) * inverse_scale[:, None])
-        mixed = math.sqrt(norm(uneven @ factor) ** 2 + norm(uneven) ** 2 * lost) + off * (
-            norm(factor) + math.sqrt(lost)
-        )
+        mixed = 0.0
+        if self.own:
+            uneven = (weighted - self.joint) * inverse_scale[:, None]
+            off = relative * norm((weighted + self.joint) * inverse_scale[:, None])
+            mixed = math.sqrt(norm(uneven @ factor) ** 2 + norm(uneven) ** 2 * lost)
+            mixed += off * (norm(factor) + math.sqrt(lost))
         cross = self.following.T @ self.joint
         form = self.following.T @ weighted - cross - cross.T + np.diag(self.pairs)
         size = np.abs(self.following).T

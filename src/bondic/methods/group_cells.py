@@ -8,15 +8,16 @@ are noisier.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.cell_rows import GroupCells
-from bondic.core.tally import CellShape, tally
+from bondic.core.forecasts import Forecasts
+from bondic.core.tally import CellRows, CellShape, tally
 from bondic.curve import Mark
 from bondic.errors import InvalidInput
 from bondic.plan.cells import CellModel, Costs, propose_rate
@@ -36,6 +37,8 @@ MOST_CELLS = 1200
 """Groups times actions: equations on more cells take long, and every one of them needs rows."""
 _MOST_GROUPS = 32
 _FEWEST_IN_HALF = 10
+_LABELS, _ROWS_OF_LABEL, _SKETCH = 256, 20, 6
+"""Most leaves of the tree of forecasts, rows of the pilot in one, and random projections that stand for next cells."""
 AnyGroups = TreeGroups | UserGroups
 
 
@@ -46,6 +49,7 @@ class FittedGroups:
     model: Model
     groups: AnyGroups
     halves: tuple[RegressionTree | None, ...]  # of every group: how it is cut in two
+    labels: Labels | None  # what is forecast to follow; None while groups are still compared
     limits: tuple[float, float]  # values of the model are cut to these
     layout_actions: int  # columns of a point that are the action; 0 where actions are codes
     name: str
@@ -84,7 +88,11 @@ class FittedGroups:
     def cells(self, problem: Rows) -> GroupCells:
         """Everything as numbers, block by block."""
         parts = [self._batch(batch) for batch in problem.batches()]
-        group, following, value, next_value, half = (np.concatenate(column) for column in zip(*parts, strict=True))
+        group, following, value, next_value, half, label = (
+            np.concatenate(column) for column in zip(*parts, strict=True)
+        )
+        count = self.groups.n_cells
+        plain = Forecasts(np.arange(count), np.zeros(count), np.zeros((count, count)))
         cloud = problem.initial
         start = np.bincount(cloud.rows, self.means(cloud.points, cloud.weights), minlength=len(problem.initial_states))
         return GroupCells(
@@ -96,14 +104,19 @@ class FittedGroups:
             next_value,
             np.clip(start, *self.limits),
             half,
+            label,
+            plain if self.labels is None else self.labels.forecasts,
         )
 
-    def _batch(self, batch: Batch) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray]:
+    def _batch(self, batch: Batch) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray, IntArray]:
         group, cloud = self.group(batch.logged), batch.next
         following = self.group(cloud.points) if cloud.rows.size else np.zeros(0, dtype=np.int64)
         means = self.means(cloud.points, cloud.weights) if cloud.rows.size else np.zeros(0)
         next_value = np.asarray(np.bincount(cloud.rows, means, minlength=len(batch)), dtype=np.float64)
-        return group, following, self.values(batch.logged, batch.slots), next_value, self.half(batch.logged, group)
+        cell = group * max(batch.layout.slots, 1) + batch.slots
+        label = cell if self.labels is None else self.labels.of(batch.logged, batch.slots, cell)
+        half = self.half(batch.logged, group)
+        return group, following, self.values(batch.logged, batch.slots), next_value, half, label
 
 
 def training_rows(pilot: Rows) -> TrainingRows:
@@ -164,7 +177,7 @@ def fit_groups(
     columns = 0 if layout.discrete else layout.action_dim
 
     def made(found: AnyGroups) -> FittedGroups:
-        return FittedGroups(own, found, (), limits, columns, name, second)
+        return FittedGroups(own, found, (), None, limits, columns, name, second)
 
     if groups is not None:
         chosen = made(user_groups(_labels(groups, pilot), training.states, actions))
@@ -178,7 +191,71 @@ def fit_groups(
         tree = propose_groups(training, _Clipped(own, limits), count=most)
         sizes = [tree.count] if count else sorted({min(2**k, tree.count) for k in range(1, 6)})
         chosen = min((made(tree.prune(size)) for size in sizes), key=lambda one: _predicted(one, pilot, costs, rows))
-    return FittedGroups(own, chosen.groups, _halves(chosen, pilot), limits, columns, name, second)
+    return replace(chosen, halves=_halves(chosen, pilot), labels=_labels_of(chosen, pilot))
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Leaves of a fine tree on states and actions, inside cells; the first labels are the cells, for all other rows."""
+
+    tree: RegressionTree
+    keys: IntArray  # (m,) cell · leaves + leaf, ascending
+    forecasts: Forecasts
+
+    def of(self, points: FloatArray, slots: IntArray, cell: IntArray) -> IntArray:
+        key = cell * self.tree.leaves + self.tree.codes(_inputs(points, slots))
+        place = np.minimum(np.searchsorted(self.keys, key), self.keys.size - 1)
+        first = self.forecasts.cell.size - self.keys.size
+        return np.asarray(np.where(self.keys[place] == key, first + place, cell))
+
+
+def _inputs(points: FloatArray, slots: IntArray) -> FloatArray:
+    return np.column_stack([points, slots])
+
+
+def _labels_of(fitted: FittedGroups, pilot: Rows) -> Labels | None:
+    """Rows of the pilot by what follows them: a tree that tells next cells and outcomes apart, and means over its leaves."""
+    cells, count = fitted.cells(pilot), fitted.groups.n_cells
+    (part,) = join_parts(cells.parts(pilot, (pilot.rows.stop,)))
+    rows, batch = part.cell.size, pilot.whole()
+    shape = CellShape(1, np.eye(count))
+    known = CellModel.of(tally([part], shape, pilot.gamma, np.zeros(count)))
+    following = sparse_rows(part, count)
+    scale = float(part.outcome.std()) or 1.0
+    sketch = np.random.default_rng(0).standard_normal((count, _SKETCH))
+    targets = np.column_stack([following @ sketch, part.outcome / scale])
+    inputs = _inputs(batch.logged, batch.slots)
+    tree = grow(inputs, targets, leaves=min(_LABELS, max(rows // _ROWS_OF_LABEL, 1)), min_rows=_ROWS_OF_LABEL // 2)
+    key = part.cell * tree.leaves + tree.codes(inputs)
+    keys, place, sizes = np.unique(key, return_inverse=True, return_counts=True)
+    own = keys // tree.leaves
+    sums = np.zeros((keys.size, count))
+    np.add.at(sums, place, following)
+    outcome = np.bincount(place, part.outcome, minlength=keys.size)
+    prior, weight = 2.0, (sizes + 2.0)[:, None]
+    forecasts = Forecasts(
+        np.concatenate([np.arange(count), own]),
+        np.concatenate([known.outcome, (outcome + prior * known.outcome[own]) / weight[:, 0]]),
+        np.concatenate([known.following, (sums + prior * known.following[own]) / weight]),
+    )
+    return Labels(tree, keys, forecasts)
+
+
+def join_parts(parts: Iterable[CellRows]) -> tuple[CellRows]:
+    """All rows as one part."""
+    found = list(parts)
+    tops = np.cumsum([0, *(part.cell.size for part in found)])
+    names = ("block", "cell", "outcome", "atom", "mass")
+    columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
+    owner = np.concatenate([part.owner + top for part, top in zip(found, tops, strict=False)])
+    return (CellRows(**columns, owner=owner, size=max(part.size for part in found)),)
+
+
+def sparse_rows(part: CellRows, count: int) -> FloatArray:
+    """(n, J) masses."""
+    found = np.zeros((part.cell.size, count))
+    np.add.at(found, (part.owner, part.atom), part.mass)
+    return found
 
 
 @dataclass(frozen=True)

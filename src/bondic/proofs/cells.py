@@ -122,6 +122,7 @@ class CellsProof(Proof):
             {_SIGNS[end]: self.budget[end] for end in ends_of(self.side)},
             cells.starts(used),
             cells.limits(rows),
+            cells.forecast(used, self.events.stops, shape, self.events.reference),
         )
 
     def ruled_out(self, rows: Rows, bound: CellBound) -> float:
