@@ -16,6 +16,7 @@ from bondic.core.cells import CellBound
 from bondic.errors import InvalidInput
 from bondic.proofs.cells import CellsProof, with_allowance
 from bondic.proofs.sequential import claims_of
+from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.terms import ValueRange, range_of
 
@@ -102,12 +103,13 @@ class AllowanceCurve:
 
     @cached_property
     def ruled_out(self) -> float:
-        """β_min: with probability at least 1 - alpha, together with all intervals, no smaller allowance is true."""
+        """β_min: with probability at least 1 - alpha, together with all intervals, halves of groups differ by at least this."""
         return self.proof.ruled_out(self.rows, self.bound)
 
     def all_marks(self) -> tuple[Mark, ...]:
         """The certified mark first."""
-        text = "the log rules out any smaller allowance" if self.ruled_out > 0 else "the log rules out no allowance"
+        text = f"the log shows that halves of groups differ by {three(self.ruled_out)} or more"
+        text = text if self.ruled_out > 0 else "the log rules out no allowance"
         return (Mark("ruled out", self.ruled_out, text, True), *self.marks)
 
     @cached_property

@@ -41,7 +41,7 @@ from bondic.rounding import inflate
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_ROUNDS = 60
+_ROUNDS, _STEPS = 20, 500
 _TOGETHER = (0.0, 1.0, 4.0, 16.0, 64.0, 1e300)
 _SETTLED = 1e-3
 """Relative change of the energy at which iterating stops: any number of rounds gives a bound."""
@@ -191,10 +191,17 @@ def locate(
     sets: tuple[Feasible, ...] = ()
     for _ in range(_ROUNDS):
         before = found
-        radius = min(radius, _radius(vector, events.vector_probability, system, row_reach, limits, found))
+        costs = prices(vector, system, row_reach, limits)
+        radius = min(radius, _radius(vector, events.vector_probability, costs, found))
         own = np.minimum(own, _own_bounds(events, system, row_reach, limits))
+        growths = [one.growth(energy.form, direction) for one in _sets(system, scale, radius, tau, own)]
+        for _ in range(_STEPS):
+            last = radius
+            found = min(found, *(_at(energy, growth, radius) for growth in growths))
+            radius = min(radius, _radius(vector, events.vector_probability, costs, found))
+            if radius >= last * (1 - 1e-6):
+                break
         sets = _sets(system, scale, radius, tau, own)
-        found = min(found, *(_at(one, energy, direction) for one in sets))
         row_reach = np.minimum.reduce([row_reach, *(_row_reach(one, allowance) for one in sets)])
         if found >= before * (1 - _SETTLED):
             break
@@ -217,17 +224,15 @@ def _sets(system: System, scale: FloatArray, radius: float, tau: FloatArray, own
     return tuple(found.values())
 
 
-def _at(feasible: Feasible, energy: RowEnergy, direction: Direction) -> float:
-    """The energy over a set."""
-    root = feasible.root_energy(energy.form)
-    return inflate((energy.constant + feasible.support(direction) + energy.factor * root**2) * (1 + 1e-14))
+def _at(energy: RowEnergy, growth: tuple[float, float, float, float], radius: float) -> float:
+    """The energy over a set at ϱ."""
+    linear, root = radius * growth[0] + growth[1], radius * growth[2] + growth[3]
+    return inflate((energy.constant + linear + energy.factor * root**2) * (1 + 1e-14))
 
 
-def _radius(
-    event: VectorEvent, probability: float, system: System, row_reach: FloatArray, limits: ValueLimits, energy: float
-) -> float:
+def _radius(event: VectorEvent, probability: float, costs: list[float], energy: float) -> float:
     """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy )."""
-    costs, log_term = prices(event, system, row_reach, limits), event.log_term(probability)
+    log_term = event.log_term(probability)
     found = (log_term / rate + cost * rate * energy for rate, cost in zip(event.rates, costs, strict=True))
     return inflate(min(found) * (1 + 1e-14))
 

@@ -13,7 +13,7 @@ K P A)_j>, and the last terms are bounded through |f_c| <= `largest`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -190,6 +190,14 @@ class Feasible:
         np.maximum.at(found, label, reach)
         return np.asarray((found + size * off) * (1 + 16 * rows.relative))
 
+    def growth(self, energy: Energy, direction: Direction) -> tuple[float, float, float, float]:
+        """Of `support` and `root_energy`: what ϱ multiplies, and what stands beside it, for each of them."""
+        one, rest = replace(self, radius=1.0, slack=np.zeros_like(self.slack)), replace(self, radius=0.0)
+        pure = Direction(direction.weights, 0.0)
+        beside = rest.root_energy(energy)
+        inside = one.root_energy(energy) if self.inside.any() else 0.0
+        return one.support(pure) if self.inside.any() else 0.0, rest.support(direction), inside, beside
+
     def root_energy(self, energy: Energy) -> float:
         """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E; x_i(f) = γ (<F, κ> - sum_j π_ij F_j), with t_c without forecasts.
 
@@ -199,7 +207,9 @@ class Feasible:
         """
         weights, off = self.system.atom_weights
         gamma, relative = self.system.tally.gamma, max(self.system.tally.relative, self.system.rows.relative)
-        inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
+        inside = 0.0
+        if self.radius > 0:
+            inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
         apart, common = self._beyond
         mass, mean = energy.following.sum(axis=1), np.abs(energy.following) @ apart
         before = mean + np.abs(1 - mass) * common

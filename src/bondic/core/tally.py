@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +116,12 @@ class Tally:
             self.shape, self.gamma, self.reference, **columns, ends=self.ends, at=at,
             mass=self.mass[entries], moment=self.moment[entries], terms=self.terms, error=self.error,
         )  # fmt: skip
+
+    def padded(self) -> Tally:
+        """With one more block, which is empty."""
+        extra = np.zeros((1, self.shape.cells))
+        columns: dict[str, Any] = {name: np.concatenate([getattr(self, name), extra]) for name in _COLUMNS}
+        return replace(self, shape=CellShape(self.shape.blocks + 1, self.shape.atoms), **columns)
 
     def repeated(self, times: float) -> Tally:
         """As if every row had come so often: what a longer log may look like."""

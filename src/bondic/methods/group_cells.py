@@ -1,14 +1,13 @@
 """Groups and a model for a problem, from its pilot: as numbers at every row, next point and start. Never trusted.
 
-The number of groups is the one with the shortest predicted interval, the allowance that it will need included: what two models
-fitted on halves of the pilot disagree on inside a cell, times the policy's visits. Fewer groups need more allowance, more groups
-are noisier.
+The number of groups is the largest whose predicted interval is about as short as any. In the prediction is the bias that groups
+may cause: fewer groups assume more, more groups are noisier.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from bondic.core.forecasts import Forecasts
 from bondic.core.tally import CellRows, CellShape, tally
 from bondic.curve import Mark
 from bondic.errors import InvalidInput
-from bondic.plan.cells import CellModel, Costs, propose_rate
+from bondic.plan.cells import CellModel
 from bondic.plan.fitted import candidates, choose_model, half_models
 from bondic.plan.groups import TreeGroups, UserGroups, propose_groups, user_groups
 from bondic.plan.model import Model, UserModel, disagreement
@@ -37,6 +36,8 @@ MOST_CELLS = 1200
 """Groups times actions: equations on more cells take long, and every one of them needs rows."""
 _MOST_GROUPS = 32
 _FEWEST_IN_HALF = 10
+_ALIKE = 1.5
+"""Predicted lengths within this factor are alike: pilots tell no better."""
 _LABELS, _ROWS_OF_LABEL, _SKETCH = 256, 20, 6
 """Most leaves of the tree of forecasts, rows of the pilot in one, and random projections that stand for next cells."""
 AnyGroups = TreeGroups | UserGroups
@@ -53,7 +54,7 @@ class FittedGroups:
     limits: tuple[float, float]  # values of the model are cut to these
     layout_actions: int  # columns of a point that are the action; 0 where actions are codes
     name: str
-    second: tuple[Model, Model] | None  # fitted on the first and the second half of the pilot
+    second: tuple[Model, Model]  # fitted on the first and the second half of the pilot; or a fitted one and the user's
 
     def split(self, points: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """States and, where they are numbers, actions of points."""
@@ -155,22 +156,22 @@ def fit_groups(
     model: Any,
     groups: Any,
     count: int | None,
-    costs: Costs,
-    rows: int,
+    length: Callable[[FittedGroups], float],
     report: Callable[[str], object],
 ) -> FittedGroups:
-    """A model and groups from the pilot alone, or the user's own."""
+    """A model and groups from the pilot alone, or the user's own; `length` predicts that of an interval."""
     training, layout = training_rows(pilot), pilot.layout
     actions = layout.slots if layout.discrete else None
     report("model")
     own: Model
-    second: tuple[Model, Model] | None
+    second: tuple[Model, Model]
+    choice = choose_model(training)
     if model is None:
-        choice = choose_model(training)
         own, name = choice.model, choice.name
         second = half_models(training, candidates()[name])
     else:
-        own, name, second = UserModel(model, actions), "yours", None
+        own, name = UserModel(model, actions), "yours"
+        second = (choice.model, own)
     report("groups")
     known = range_at_all_times(pilot.terms)
     limits = (min(known.low, 0.0), max(known.high, 0.0)) if pilot.terms.horizon else (known.low, known.high)
@@ -190,8 +191,11 @@ def fit_groups(
         most = count or max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
         tree = propose_groups(training, _Clipped(own, limits), count=most)
         sizes = [tree.count] if count else sorted({min(2**k, tree.count) for k in range(1, 6)})
-        chosen = min((made(tree.prune(size)) for size in sizes), key=lambda one: _predicted(one, pilot, costs, rows))
-    return replace(chosen, halves=_halves(chosen, pilot), labels=_labels_of(chosen, pilot))
+        found = [made(tree.prune(size)) for size in sizes]
+        found = [replace(one, labels=_labels_of(one, pilot)) for one in found]
+        chosen = found[0] if len(found) == 1 else _most_groups(found, [_predicted(one, pilot, length) for one in found])
+    labels = chosen.labels or _labels_of(chosen, pilot)
+    return replace(chosen, halves=_halves(chosen, pilot), labels=labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,33 +292,46 @@ def _labels(groups: Any, pilot: Rows) -> Any:
     )
 
 
-def _predicted(fitted: FittedGroups, pilot: Rows, costs: Costs, rows: int) -> float:
-    """The length of the interval as the pilot predicts it, with what the allowance will cost."""
+def _most_groups(found: Sequence[FittedGroups], lengths: Sequence[float]) -> FittedGroups:
+    """Of predictions that are alike the one with most groups: it assumes least."""
+    most = _ALIKE * min(lengths)
+    return [one for one, length in zip(found, lengths, strict=True) if length <= most][-1]
+
+
+def _predicted(fitted: FittedGroups, pilot: Rows, length: Callable[[FittedGroups], float]) -> float:
+    """The length of the interval at allowance 0 as the pilot predicts it, and twice the bias that groups may cause beside it."""
+    return length(fitted) + 2 * _bias(fitted, pilot)
+
+
+def _bias(fitted: FittedGroups, pilot: Rows) -> float:
+    """|<ζ, μ>| of balanced weights, if the error of the model were like the difference of two models that saw other rows.
+
+    ζ = d - (its mean over the rows of the cell): the mean of ζ at the starts, and γ times that at next points by visits.
+    """
+    batch, cloud, slots, count = pilot.whole(), pilot.initial, pilot.layout.slots, fitted.groups.n_cells
+    first, second = fitted.second
+    cell = fitted.group(batch.logged) * slots + batch.slots
+    apart = fitted.values(batch.logged, batch.slots, first) - fitted.values(batch.logged, batch.slots, second)
+    counts = np.bincount(cell, minlength=count)
+    means = (np.bincount(cell, apart, minlength=count) / np.maximum(counts, 1)).reshape(-1, slots)
+
+    def varying(points: FloatArray, weights: FloatArray) -> FloatArray:
+        here = fitted.means(points, weights, first) - fitted.means(points, weights, second)
+        return np.asarray(here - (means[fitted.group(points)] * weights).sum(axis=1))
+
     cells = fitted.cells(pilot)
     shape = CellShape(1, cells.atoms(pilot))
-    whole = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells))
-    model = CellModel.of(whole)
-    known = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, model.values())
-    counts, squares = known.count.sum(axis=0), known.square.sum(axis=0)
-    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
-    visits = model.visits(cells.start_mean(pilot.initial, pilot.initial_states.weights)[None])[0]
-    _, half = propose_rate(visits, model, variance, float(rows), costs)
-    return 2 * half + 2 * (1 + pilot.gamma) * float(np.abs(visits) @ _spread(fitted, pilot))
-
-
-def _spread(fitted: FittedGroups, pilot: Rows) -> FloatArray:
-    """(p,) how far the error of the model may vary inside each cell, as two models disagree; 0 where there are not two."""
-    count = fitted.groups.n_cells
-    if fitted.second is None:
-        return np.zeros(count)
-    batch = pilot.whole()
-    cell = fitted.group(batch.logged) * pilot.layout.slots + batch.slots
-    found = _disagreement(fitted, batch, cell, count)
-    return np.nan_to_num(found) / 2
+    model = CellModel.of(tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells)))
+    weights = pilot.initial_states.weights
+    visits = model.visits(cells.start_mean(cloud, weights)[None])[0]
+    found = float(weights[cloud.rows] @ varying(cloud.points, cloud.weights))
+    if batch.next.rows.size:
+        ahead = np.bincount(cell[batch.next.rows], varying(batch.next.points, batch.next.weights), minlength=count)
+        found += pilot.gamma * float(visits @ (ahead / np.maximum(counts, 1)))
+    return abs(found)
 
 
 def _disagreement(fitted: FittedGroups, batch: Batch, cell: IntArray, count: int) -> FloatArray:
-    assert fitted.second is not None
     states, actions = fitted.split(batch.logged)
     first, second = fitted.second
     return disagreement(
@@ -343,12 +360,11 @@ def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
     batch, slots = pilot.whole(), pilot.layout.slots
     cell = fitted.group(batch.logged) * slots + batch.slots
     found = []
-    if fitted.second is not None:
-        spread = _disagreement(fitted, batch, cell, fitted.groups.n_cells)
-        counts = np.bincount(cell, minlength=spread.size)
-        value = float(np.nan_to_num(spread) @ counts / max(int(counts.sum()), 1))
-        text = f"two models fitted on different rows differ by {three(value)} inside a group, on average"
-        found.append(Mark("two models", value, text))
+    spread = _disagreement(fitted, batch, cell, fitted.groups.n_cells)
+    counts = np.bincount(cell, minlength=spread.size)
+    value = float(np.nan_to_num(spread) @ counts / max(int(counts.sum()), 1))
+    other = "two models fitted on different rows" if fitted.name != "yours" else "your model and a fitted one"
+    found.append(Mark("two models", value, f"{other} differ by {three(value)} inside a group, on average"))
     residual = training_rows(pilot).residuals(_Clipped(fitted.model, fitted.limits).values)
     half = 2 * cell + fitted.half(batch.logged, fitted.group(batch.logged))
     count, total = (np.bincount(half, w, minlength=2 * fitted.groups.n_cells).reshape(-1, 2) for w in (None, residual))
@@ -358,15 +374,12 @@ def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
         value = float(gaps @ count[both].sum(axis=1) / count[both].sum())
         text = f"one-step errors of the model in halves of a group lie {three(value)} from its mean, on average"
         found.append(Mark("halves of groups", value, text))
-    if (start := _start_mark(fitted, pilot, cell)) is not None:
-        found.append(start)
+    found.append(_start_mark(fitted, pilot, cell))
     return tuple(mark for mark in found if math.isfinite(mark.value))
 
 
-def _start_mark(fitted: FittedGroups, pilot: Rows, cell: IntArray) -> Mark | None:
+def _start_mark(fitted: FittedGroups, pilot: Rows, cell: IntArray) -> Mark:
     """How far two models' difference at the starts is from that at the rows of the same cells."""
-    if fitted.second is None:
-        return None
     batch, cloud, slots = pilot.whole(), pilot.initial, pilot.layout.slots
     first, second = fitted.second
     own = fitted.values(batch.logged, batch.slots, first) - fitted.values(batch.logged, batch.slots, second)

@@ -105,6 +105,29 @@ def propose_on_cells(
     return CellProposal(events, _predicted(longer, both, tails, means[1], budget, limits, foreseen))
 
 
+def predicted_length(pilot: Rows, cells: Cells, budget: ErrorBudget, side: Side, rows: int) -> float:
+    """Of the interval at allowance 0, from the pilot alone, if so many rows like it follow."""
+    stops = (pilot.rows.stop,)
+    shape, limits, ends = CellShape(1, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
+    past = tally(cells.parts(pilot, stops), shape, pilot.gamma, np.zeros(shape.cells))
+    own = tally(cells.parts(pilot, stops), shape, pilot.gamma, _reference(past, limits))
+    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
+    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+    costs, start = costs_of(budget, ends, limits.width), _known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
+    sizes = np.array([float(counts.sum()), float(rows)])
+    padded = past.padded()
+    tails = propose_tails(lambda _: padded, [start, start], sizes, variance, costs, [_SIGNS[end] for end in ends])
+    events = Events(
+        propose_event(variance, counts, float(rows), costs), budget[VECTOR],
+        propose_cell_events(variance, counts, float(rows), costs), budget[SINGLE],
+    )  # fmt: skip
+    times = rows / max(float(counts.sum()), 1.0)
+    foreseen = cells.forecast(pilot, stops, shape, own.reference)
+    if foreseen is not None:
+        foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
+    return _predicted(own.repeated(times), events, tails, start, budget, limits, foreseen)
+
+
 def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
     vector, single = (math.log(2 / budget[name]) for name in (VECTOR, SINGLE))
     return Costs(vector, single, math.log(1 / min(budget[end] for end in ends)), width)
