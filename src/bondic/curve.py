@@ -7,8 +7,9 @@ are as alike as an allowance says, the value lies in its interval, with probabil
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from bondic.claims import Claim, Conclusion, Status, conclude
 from bondic.core.allowance import Allowance
@@ -61,6 +62,7 @@ class AllowanceCurve:
     groups: tuple[str, ...]  # every group in words
     marks: tuple[Mark, ...]  # without the certified one
     model: str  # what the center is, in words
+    fitted: Any = field(repr=False, default=None)  # model and groups, which can be asked anywhere
 
     @cached_property
     def bound(self) -> CellBound:

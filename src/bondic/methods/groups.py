@@ -88,7 +88,7 @@ class Groups:
         clock.stage("plan")
         proof = self.prove(problem, pilot, fitted, alpha)
         certified = problem.select(pilot.rows.stop)
-        curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks_of(fitted, pilot), fitted.name)
+        curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks_of(fitted, pilot), fitted.name, fitted)
         clock.done("plan")
         clock.stage("evaluate")
         if self.allowance is not None:

@@ -122,7 +122,7 @@ def unstated(layout: Layout) -> str:
     """Why nothing can be said where a table is impossible and nothing was stated; one sentence, without its full stop."""
     return (
         f"{'states' if layout.discrete else 'actions'} are numbers: without a statement on how values vary nothing can be proved "
-        "from rows that never repeat; state radius= (--radius) or ball="
+        "from rows that never repeat; state allowance= (--allowance), radius= (--radius) or ball="
     )
 
 
