@@ -1,8 +1,8 @@
 """States that are numbers: is the curve right at the true allowance, and how long is it?
 
-Every world has a known q*. For a log, model and groups come from its pilot; then the true numbers of (23) are computed: e(c) is the mean of
-q* - q̂ over the pilot's pairs of a cell (fixed before the certified rows), β̄ the largest average of what varies, over blocks and cells, over
-next points and over the starts, β_∞ the largest single value after a row. Counted are
+Every world has a known q*. For a log, model and groups come from its pilot; then the true numbers of (23) are computed: e(c) is
+the mean of q* - q̂ over the pilot's pairs of a cell (fixed before the certified rows), β̄ the largest average of what varies, over
+blocks and cells, over next points and over the starts, β_∞ the largest single value after a row. Counted are
 
     miss       J* outside the interval at the true (β̄, β_∞), a rejection included: must not exceed alpha
     control    the same at half of both, where the interval is shorter than the range: should fail where averages matter
@@ -23,11 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: its coverage.py is no library
 
-import bondic
-from bondic.claims import Status
-from experiments.number_worlds import length_worlds, number_worlds
+from experiments.number_worlds import length_worlds, number_worlds  # noqa: E402
+
+import bondic  # noqa: E402
+from bondic.claims import Status  # noqa: E402
 
 ALPHA = 0.1
 
@@ -120,16 +121,17 @@ def row(name, runs):
     def count(key):
         return sum(one[key] for one in runs)
 
-    return (
-        f"| {name} | {len(runs)} | {count('chosen')} | {count('miss')} | {count('short')} | {count('control')} | {count('over')} | "
-        f"{count('zero')} | {median('zero_length'):.3g} | {median('length'):.3g} | {median('range'):.3g} | {median('mean'):.2g}, "
-        f"{median('single'):.2g} | {median('needed'):.2g} | {median('ruled_out'):.2g} | {median('groups'):.0f} | {median('seconds'):.1f} |"
-    )
+    cells = [name, len(runs), *(count(key) for key in ("chosen", "miss", "short", "control", "over", "zero"))]
+    cells += [f"{median(key):.3g}" for key in ("zero_length", "length", "range")]
+    cells += [f"{median('mean'):.2g}, {median('single'):.2g}", f"{median('needed'):.2g}", f"{median('ruled_out'):.2g}"]
+    cells += [f"{median('groups'):.0f}", f"{median('seconds'):.1f}"]
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
 HEAD = (
     "| world | logs | rests on a choice | misses at the true allowance | shorter than the range there | misses at half of it | "
-    "β_min too large | J* inside at 0 | length at 0 | length at the true one | range | true β̄, β_∞ | needed | β_min | groups | seconds |\n"
+    "β_min too large | J* inside at 0 | length at 0 | length at the true one | range | true β̄, β_∞ | needed | β_min | groups | "
+    "seconds |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
 

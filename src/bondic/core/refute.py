@@ -65,13 +65,8 @@ class _Test:
         means, rounding = total / safe, halves.error + 4 * halves.relative * (size / safe + 2 * system.largest)
         self.found = np.abs(np.einsum("kch,ch->k", contrast, means))
         self.found = self.found * (1 - 1e-12) - np.einsum("kch,ch->k", np.abs(contrast), rounding) - slack - lost
-        self.length = np.sqrt(
-            np.einsum(
-                "kch,ch->k",
-                contrast**2,
-                np.where(count > 0, 1.0 / (bound.events.vector.shape[:, None] * safe) ** 2, 0.0),
-            )
-        ) * (1 + 1e-12)
+        scale = np.where(count > 0, 1.0 / (bound.events.vector.shape[:, None] * safe), 0.0)
+        self.length = np.sqrt(np.einsum("kch,ch->k", contrast**2, scale**2)) * (1 + 1e-12)
         inside = 1.0 + gamma * following.sum(axis=2)
         self.spread = np.einsum("kch,ch->k", np.abs(contrast), inside) * (1 + 1e-12)
 
