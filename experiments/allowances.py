@@ -170,7 +170,7 @@ def main() -> int:
             (r["marks"][name] / r["range"], w) for r, w in zip(everything, want, strict=True) if name in r["marks"]
         ]
         closing.append(
-            f"Rank correlation of the mark `{name}` and the needed allowance: {rank_correlation(*zip(*having)):.2f}."
+            f"Rank correlation of the mark `{name}` and the needed allowance: {rank_correlation(*zip(*having, strict=True)):.2f}."
         )
     print("\n".join(closing))
     if given.page:
