@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bondic.core.allowance import CellAllowance
-from bondic.core.localize import ValueLimits, VectorEvent
+from bondic.core.localize import CellTails, Events, ValueLimits, VectorEvent
 from bondic.core.system import System
 from bondic.core.tails import EndWeights, StartMean
 from bondic.core.tally import CellRows, CellShape, Tally, tally
@@ -226,6 +226,15 @@ def vector_surplus(log, event):
     return found
 
 
+def cell_surplus(log, tails):
+    """The largest r |sum Z| - sum g(-r |Δ|) of single cells: what log(2m/δ) has to exceed."""
+    found, sums = 0.0, np.bincount(log.cell, log.noise, minlength=log.world.count)
+    for rates in tails.rates:
+        cost = np.bincount(log.cell, loss(-rates[log.cell] * np.abs(log.deviations)), minlength=log.world.count)
+        found = max(found, float(np.where(rates > 0, rates * np.abs(sums) - cost, 0.0).max()))
+    return found
+
+
 def tail_surplus(log, tail):
     """sum v Z - sum g(-v Δ): what log(1/δ) has to exceed."""
     weights = tail.weights[log.block, log.cell]
@@ -256,6 +265,34 @@ def random_event(rng, world):
     cap = 0.995 * (1 - 1e-12) / world.high / shape.max()
     rates = [cap * float(x) for x in rng.choice([1.0, 0.5, 0.2, 0.05], size=int(rng.integers(1, 4)), replace=False)]
     return VectorEvent(shape, tuple(rates))
+
+
+def random_cell_tails(rng, log):
+    """Rates at the cap; arbitrary ones; those that bet on this very log's noise; many cells without any."""
+    world, cap = log.world, 0.995 * (1 - 1e-12) / log.world.high
+    squares = np.bincount(log.cell, log.noise**2, minlength=world.count)
+    sums = np.abs(np.bincount(log.cell, log.noise, minlength=world.count))
+    rates = [np.full(world.count, cap), cap * np.exp(rng.uniform(-6, 0, size=world.count))]
+    rates.append(np.minimum(sums / np.maximum(squares, 1e-9), cap))
+    chosen = rng.choice(3, size=int(rng.integers(1, 4)), replace=False)
+    return CellTails(np.stack([rates[k] for k in chosen]) * (rng.random(world.count) < rng.choice([0.3, 1.0])))
+
+
+def just_so(log, vector, tails, least):
+    """Events with the largest probabilities at which they hold on this log."""
+    of_vector, of_cells = max(*vector_surplus(log, vector), least), max(cell_surplus(log, tails), least)
+    count = max(int((tails.rates > 0).sum()), 1)
+    return Events(
+        vector,
+        2 * len(vector.rates) * float(np.exp(-of_vector)) * (1 - 1e-12),
+        tails,
+        2 * count * float(np.exp(-of_cells)) * (1 - 1e-12),
+    )
+
+
+def only_together(vector, probability):
+    """A vector event, and no event of a single cell."""
+    return Events(vector, probability, CellTails(np.zeros((1, vector.shape.size))), 0.5)
 
 
 def tally_of(log, blocks, reference, by_states=False) -> Tally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import mpmath as mp
 
 mp.mp.dps = 50
-ROUNDS, REFINEMENTS = 200, 3
+ROUNDS, SETTLED = 60, mp.mpf(1) / 1000
 
 
 def exact(values):
@@ -21,13 +21,12 @@ def curvature(u):
 
 @dataclass
 class NaiveRows:
-    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, learned cells, bounds of e."""
+    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e."""
 
     rows: list
     atoms: list  # of lists
     gamma: object
     reference: list
-    learned: list
     low: object
     high: object
     blocks: int
@@ -44,6 +43,7 @@ class NaiveRows:
                     following += mass * self.atoms[atom][c] * self.reference[c]
             self.residual.append(self.reference[cell] - self.gamma * following - outcome)
         self.count = [sum(row[1] == c for row in self.rows) for c in range(self.p)]
+        self.learned = [count > 0 for count in self.count]
         self.P = [[mp.mpf(0)] * self.J for _ in range(self.p)]
         for _, cell, _, ahead in self.rows:
             if self.learned[cell]:
@@ -52,6 +52,7 @@ class NaiveRows:
         A, P = mp.matrix(self.atoms), mp.matrix(self.P)
         self.inverse = mp.inverse(mp.eye(self.J) - self.gamma * (A * P))
         self.K = self.inverse * A
+        self.largest = max(max(abs(self.low - b), abs(self.high - b)) for b in self.reference)
 
     def of_atoms(self, values):
         return [sum(a * v for a, v in zip(row, values, strict=True)) for row in self.atoms]
@@ -82,19 +83,24 @@ class NaiveRows:
 
 @dataclass
 class NaiveSet:
-    """E = { t' + t'' }."""
+    """E = { t' + t'' }: t' on the cells `inside` in an ellipsoid, t'' in a box."""
 
     of: NaiveRows
     scale: list
     radius: object
     slack: list
+    inside: list
 
     def __post_init__(self):
         rows, p, J = self.of, self.of.p, self.of.J
-        self.inv = [1 / self.scale[c] if rows.learned[c] else mp.mpf(0) for c in range(p)]
-        mean = [sum(rows.K[j, c] for j in range(J)) / J for c in range(p)]
+        self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(p)]
+        often = [sum((m for row in rows.rows for j, m in row[3] if j == k), mp.mpf(10) ** -9) for k in range(J)]
+        mean = [sum(often[j] * rows.K[j, c] for j in range(J)) / max(sum(often), mp.mpf(10) ** -9) for c in range(p)]
         self.apart = [sum(abs(rows.K[j, c] - mean[c]) * self.slack[c] for c in range(p)) for j in range(J)]
         self.common = sum(abs(mean[c]) * self.slack[c] for c in range(p))
+        if not any(self.inside):  # differences of values, of which none is larger than the range
+            self.apart = [min(one, 2 * rows.largest) for one in self.apart]
+            self.common = min(self.common, rows.largest)
         self.mass = [sum(rows.P[c]) for c in range(p)]
         self.mean = [sum(rows.P[c][j] * self.apart[j] for j in range(J)) for c in range(p)]
 
@@ -129,26 +135,43 @@ class NaiveSet:
                 found[cell] = max(found[cell], self.radius * inside + self.beyond(cell, atom))
         return found
 
-    def root_energy(self, weights):
-        """weights[i] of every row; root for t plus γ times the root for P F - F_j."""
-        rows, p = self.of, self.of.p
-        total, pairs = [mp.mpf(0)] * p, {}
-        for w, (_, cell, _, ahead) in zip(weights, rows.rows, strict=True):
+    def joint(self, weights):
+        """Weights of rows, added up over cells, and over cells with atoms; None is the end."""
+        total, pairs = [mp.mpf(0)] * self.of.p, {}
+        for w, (_, cell, _, ahead) in zip(weights, self.of.rows, strict=True):
             total[cell] += w
             rest = w
             for atom, m in ahead:
                 pairs[cell, atom] = pairs.get((cell, atom), mp.mpf(0)) + w * m
                 rest -= w * m
             pairs[cell, None] = pairs.get((cell, None), mp.mpf(0)) + rest
-        own = self.radius * max(mp.sqrt(total[c]) * self.inv[c] for c in range(p))
-        own += mp.sqrt(sum(total[c] * self.slack[c] ** 2 for c in range(p)))
-        form, outside = mp.zeros(p, p), mp.mpf(0)
+        return total, pairs
+
+    def parts(self, weights):
+        """max w_c / a_c^2, the largest eigenvalue, and the Frobenius norm of the mixed part, at radius 1."""
+        p = self.of.p
+        total, pairs = self.joint(weights)
+        own = max(total[c] * self.inv[c] ** 2 for c in range(p))
+        form, mixed = mp.zeros(p, p), mp.zeros(p, p)
         for (cell, atom), w in pairs.items():
             y = mp.matrix(self.difference(cell, atom))
             form += w * (y * y.T)
-            outside += w * self.beyond(cell, atom) ** 2
+            for d in range(p):  # t_c times ((P F)_c - F_j), each with its weight
+                mixed[cell, d] += w * self.inv[cell] * y[d]
         top = max(mp.eigsy(form, eigvals_only=True))
-        return own + rows.gamma * (self.radius * mp.sqrt(max(top, 0)) + mp.sqrt(max(outside, 0)))
+        return own, max(top, 0), mp.sqrt(sum(x * x for x in mixed))
+
+    def largest(self, weights):
+        own, top, mixed = self.parts(weights)
+        return own + self.of.gamma**2 * top + 2 * self.of.gamma * mixed
+
+    def root_energy(self, weights):
+        """Of every row: the root for t' plus that for t'', which is that for t plus γ times that for P F - F_j."""
+        total, pairs = self.joint(weights)
+        outside = mp.sqrt(sum(total[c] * self.slack[c] ** 2 for c in range(self.of.p)))
+        further = sum(w * self.beyond(cell, atom) ** 2 for (cell, atom), w in pairs.items())
+        inside = self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
+        return inside + outside + self.of.gamma * mp.sqrt(max(further, 0))
 
     def cells(self):
         return [self.radius * a + b for a, b in zip(self.inv, self.slack, strict=True)]
@@ -171,37 +194,77 @@ def row_energy(rows, weights, single):
     return (1 + theta) * square + rest, [2 * (1 + theta) * x for x in linear], 1 + theta
 
 
-def naive_locate(rows, shape, rates, log_term, width, averages, single):
-    """(ϱ, τ, row_reach) by the fixed point."""
-    scale, slack = [s * n for s, n in zip(shape, rows.count, strict=True)], rows.slack(averages)
-    weights = [shape[cell] ** 2 for _, cell, _, _ in rows.rows]
+@dataclass
+class NaiveEvents:
+    """Shape and rates of the vector event, rates of single cells, and the logarithms of both."""
+
+    shape: list
+    rates: list
+    log_term: object
+    cell_rates: list  # of lists
+    cell_log_term: object
+
+
+def own_bounds(rows, events, row_reach, width):
+    """ε_c: a bound of |mean Z_i| over the rows of every cell."""
+    found = [mp.inf] * rows.p
+    for c in range(rows.p):
+        own = [abs(r) for r, row in zip(rows.residual, rows.rows, strict=True) if row[1] == c]
+        if not own:
+            continue
+        energy = len(own) * width**2
+        if row_reach[c] != mp.inf:
+            root = mp.sqrt(sum(r * r for r in own)) + mp.sqrt(len(own)) * min(row_reach[c], width)
+            energy = min(energy, root**2)
+        largest = min(width, max(own) + row_reach[c])
+        for rates in events.cell_rates:
+            if rates[c] > 0:
+                cost = curvature(rates[c] * largest) * rates[c] * energy
+                found[c] = min(found[c], (events.cell_log_term / rates[c] + cost) / len(own))
+    return found
+
+
+def sets_of(rows, scale, radius, tau, own):
+    """From cells one by one to all together: those inside about which the vector event says more, up to a factor."""
+    everything = rows.largest * (1 + rows.gamma)
+    alone = [min(own[c] + tau[c], everything) if rows.learned[c] else tau[c] for c in range(rows.p)]
+    found = {}
+    for times in (0, 1, 4, 16, 64, mp.mpf(10) ** 300):
+        inside = tuple(rows.learned[c] and radius <= times * min(own[c], everything) * scale[c] for c in range(rows.p))
+        if inside not in found:
+            slack = [tau[c] if inside[c] else alone[c] for c in range(rows.p)]
+            found[inside] = NaiveSet(rows, scale, radius if any(inside) else mp.mpf(0), slack, inside)
+    return list(found.values())
+
+
+def naive_locate(rows, events, width, averages, single):
+    """The sets, what they leave of single rows, and the energy, by the fixed point."""
+    scale, tau = [s * n for s, n in zip(events.shape, rows.count, strict=True)], rows.slack(averages)
+    weights = [events.shape[cell] ** 2 for _, cell, _, _ in rows.rows]
     constant, linear, factor = row_energy(rows, weights, single)
-    crude = sum(weights) * width**2
-    one = NaiveSet(rows, scale, mp.mpf(1), [mp.mpf(0)] * rows.p)
-    rest = NaiveSet(rows, scale, mp.mpf(0), slack)
-    parts = (one.support(linear), rest.support(linear), one.root_energy(weights), rest.root_energy(weights))
-    row_reach, radius, found = [mp.inf] * rows.p, mp.inf, crude
-    for _ in range(REFINEMENTS):
-        prices = []
-        for rate in rates:
+    found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
+    row_reach, sets, ahead = [mp.inf] * rows.p, [], max(rows.of_atoms(single), default=mp.mpf(0))
+    for _ in range(ROUNDS):
+        before = found
+        for rate in events.rates:
             worst = mp.mpf(0)
             for r, (_, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
-                worst = max(worst, rate * shape[cell] * min(width, abs(r) + row_reach[cell]))
-            prices.append(curvature(worst))
-        for _ in range(ROUNDS):
-            radius = min(radius, *(log_term / r + g * r * found for r, g in zip(rates, prices, strict=True)))
-            root = radius * parts[2] + parts[3]
-            found = min(found, constant + radius * parts[0] + parts[1] + factor * root**2)
-        now = NaiveSet(rows, scale, radius, slack)
-        ahead = max(rows.of_atoms(single), default=mp.mpf(0))
-        steps = zip(now.cells(), now.next_differences(), row_reach, strict=True)
-        row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
-    return radius, slack, row_reach
+                worst = max(worst, rate * events.shape[cell] * min(width, abs(r) + row_reach[cell]))
+            radius = min(radius, events.log_term / rate + curvature(worst) * rate * found)
+        own = [min(a, b) for a, b in zip(own, own_bounds(rows, events, row_reach, width), strict=True)]
+        sets = sets_of(rows, scale, radius, tau, own)
+        found = min(found, *(constant + one.support(linear) + factor * one.root_energy(weights) ** 2 for one in sets))
+        for one in sets:
+            steps = zip(one.cells(), one.next_differences(), row_reach, strict=True)
+            row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
+        if found >= before * (1 - SETTLED):
+            break
+    return sets, row_reach, found
 
 
 def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
-    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (set, row_reach)."""
-    feasible, row_reach = located
+    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (sets, row_reach)."""
+    sets, row_reach = located
     averages, single = allowance
     worst = {}
     for r, (block, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
@@ -221,8 +284,8 @@ def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
                 balance[c] += rows.gamma * v * m * rows.atoms[atom][c]
     constant, linear, factor = row_energy(rows, weights, single)
     both = [a + b for a, b in zip(balance, linear, strict=True)]
-    bias = feasible.support(both) + factor * feasible.root_energy(weights) ** 2
+    bias = min(one.support(both) + factor * one.root_energy(weights) ** 2 for one in sets)
     start = sum(a * b for a, b in zip(psi, averages, strict=True))
     base = sign * sum(a * b for a, b in zip(psi, rows.reference, strict=True))
     weighed = base + (value + log_term + constant + bias + allowed) / rate + start
-    return weighed, base + feasible.support(psi) + start
+    return weighed, base + min(one.support(psi) for one in sets) + start

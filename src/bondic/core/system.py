@@ -158,14 +158,14 @@ class Feasible:
 
     @cached_property
     def _beyond(self) -> tuple[FloatArray, float]:
-        """|F_j - F_0| (J,) and |F_0| over t'' alone. Without t' they are differences of values, and within their range."""
-        weights, _ = self.system.atom_weights
+        """|F_j - F_0| (J,) and |F_0| over t'' alone, F = K t. Without t' they are differences of values within their range."""
+        weights, off = self.system.atom_weights
         grow = 1 + self.system.tally.relative
         apart = np.abs(weights - self._reference_atom) @ self.slack * grow
         common = float(np.abs(self._reference_atom) @ self.slack) * grow
         if self.inside.any():
             return apart, common
-        most = self.system.largest * (1 + 1e-12)
+        most = self.system.largest * (1 + 1e-12) + off  # K t is F up to `off`
         return np.minimum(apart, 2 * most), min(common, most)
 
     def next_differences(self) -> FloatArray:

@@ -44,13 +44,10 @@ class CellProposal:
     predicted: float
 
 
-def block_stops(problem: Rows, pilot_stop: int, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
-    """Rows of the log before which blocks end, the pilot first; the last one holds whatever comes."""
-    first = problem.rows.start
+def planned_stops(first: int, pilot_stop: int, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
+    """Rows of the log before which blocks should end, the pilot first. What is planned with them must not see how many came."""
     ends = [first + math.ceil(cut * planned) for cut in cuts]
-    kept = [end for end in ends if end > pilot_stop] or [pilot_stop + 1]
-    kept[-1] = max(kept[-1], problem.rows.stop)
-    return (pilot_stop, *sorted(set(kept)))
+    return (pilot_stop, *(sorted({end for end in ends if end > pilot_stop}) or [pilot_stop + 1]))
 
 
 def propose_on_cells(
@@ -64,7 +61,8 @@ def propose_on_cells(
     before: Callable[[int], Rows] | None = None,
 ) -> CellProposal:
     """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
-    stops = block_stops(problem, pilot.rows.stop, planned, cuts)
+    expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, cuts)
+    stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
     shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
 
     def count(rows: Rows) -> Tally:
@@ -78,7 +76,7 @@ def propose_on_cells(
     limits, ends = cells.limits(problem), ends_of(side)
     costs = costs_of(budget, ends, limits.width)
     past = history(1)
-    lengths = np.diff([problem.rows.start, *stops]).astype(np.float64)
+    lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
     own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, _reference(past, limits))
     counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
     variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
