@@ -330,7 +330,7 @@ def test_the_energy_of_one_direction_of_the_remainder_is_attained():
 def test_bounds_of_single_cells_are_their_formula(seed):
     case, limits = make_case(seed), ValueLimits(WIDTH, LOW, HIGH)
     for row_reach in (np.full(case.cells, np.inf), case.rng.random(case.cells) * 3, case.rng.random(case.cells) * 0.01):
-        computed = localize._own_bounds(case.events, case.system.tally, row_reach, limits)
+        computed = localize._own_bounds(case.events, case.system, row_reach, limits)
         true = own_bounds(case.naive, case.naive_events(), exact(row_reach), mp.mpf(WIDTH))
         for one, other in zip(computed, true, strict=True):
             if other == mp.inf:

@@ -7,8 +7,9 @@ are as alike as an allowance says, the value lies in its interval, with probabil
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from bondic.claims import Claim, Conclusion, Status, conclude
 from bondic.core.allowance import Allowance
@@ -16,6 +17,7 @@ from bondic.core.cells import CellBound
 from bondic.errors import InvalidInput
 from bondic.proofs.cells import CellsProof, with_allowance
 from bondic.proofs.sequential import claims_of
+from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.terms import ValueRange, range_of
 
@@ -24,6 +26,8 @@ _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _SINGLE_SHARES = (0.02, 0.1, 0.3)
 """Single values of its columns, likewise; the first column has both numbers alike."""
 _HALVINGS = 30
+METHOD = "groups"
+"""The name of the method behind a curve."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class AllowanceCurve:
     groups: tuple[str, ...]  # every group in words
     marks: tuple[Mark, ...]  # without the certified one
     model: str  # what the center is, in words
+    fitted: Any = field(repr=False, default=None)  # model and groups, which can be asked anywhere
 
     @cached_property
     def bound(self) -> CellBound:
@@ -102,12 +107,13 @@ class AllowanceCurve:
 
     @cached_property
     def ruled_out(self) -> float:
-        """β_min: with probability at least 1 - alpha, together with all intervals, no smaller allowance is true."""
+        """β_min: with probability at least 1 - alpha, together with all intervals, halves of groups differ by at least this."""
         return self.proof.ruled_out(self.rows, self.bound)
 
     def all_marks(self) -> tuple[Mark, ...]:
         """The certified mark first."""
-        text = "the log rules out any smaller allowance" if self.ruled_out > 0 else "the log rules out no allowance"
+        text = f"the log shows that halves of groups differ by {three(self.ruled_out)} or more"
+        text = text if self.ruled_out > 0 else "the log rules out no allowance"
         return (Mark("ruled out", self.ruled_out, text, True), *self.marks)
 
     @cached_property

@@ -77,7 +77,7 @@ class _Test:
         bound = self.bound
         located = bound.locate(Allowance(allowance))
         vector = bound.events.vector
-        log_term, costs = vector.log_term(probability), prices(vector, bound.tally, located.row_reach, bound.limits)
+        log_term, costs = vector.log_term(probability), prices(vector, located.system, located.row_reach, bound.limits)
         pairs = zip(vector.rates, costs, strict=True)
         radius = min(log_term / rate + cost * rate * located.energy_bound for rate, cost in pairs)
         return float(((self.found - radius * (1 + 1e-12) * self.length) / self.spread).max())

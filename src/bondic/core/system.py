@@ -13,18 +13,20 @@ K P A)_j>, and the last terms are bounded through |f_c| <= `largest`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.forecasts import ForecastTally
 from bondic.core.tally import Tally
 from bondic.matrices import largest_eigenvalue, norm
 from bondic.rounding import inflate
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,22 @@ class System:
     tally: Tally
     low: FloatArray  # (p,) bounds of f that hold whatever the log says
     high: FloatArray
+    forecasts: ForecastTally | None = None
+
+    @property
+    def rows(self) -> Tally:
+        """The rows by labels: deviations in place of residuals."""
+        return self.tally if self.forecasts is None else self.forecasts.rows
+
+    @cached_property
+    def label_cell(self) -> IntArray:
+        """(Λ,) the cell of every label."""
+        return np.arange(self.tally.shape.cells) if self.forecasts is None else self.forecasts.cell
+
+    @property
+    def expected(self) -> FloatArray:
+        """(Λ, J) κ."""
+        return self.following if self.forecasts is None else self.forecasts.following
 
     @cached_property
     def largest(self) -> float:
@@ -151,64 +169,75 @@ class Feasible:
         return np.minimum(apart, 2 * most), min(common, most)
 
     def next_differences(self) -> FloatArray:
-        """(p,): for every cell a bound of |sum_j P_cj F_j - F_k| over E and over all atoms k that follow it, the end included."""
-        tally, following = self.system.tally, self.system.following
+        """(Λ,): for every label a bound of |<F, κ> - F_k| over E and over all atoms k that follow it, the end included."""
+        rows, following = self.system.rows, self.system.expected
         weights, off = self.system.atom_weights
         scaled = weights * self._inverse_scale
         gram = scaled @ scaled.T
-        mixed = following @ gram  # (p, J)
+        mixed = following @ gram  # (Λ, J)
         own = np.einsum("cj,cj->c", mixed, following)
-        lost = 8 * tally.relative * float(np.abs(gram).max(initial=0.0))
-        _, cell, atom = tally.at
-        square = own[cell] - 2 * mixed[cell, atom] + gram[atom, atom]
-        apart, common = self._beyond
         mass = following.sum(axis=1)
-        mean = following @ apart
-        row_reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost) + mean[cell] + apart[atom]
-        row_reach = row_reach + np.abs(1.0 - mass[cell]) * common
-        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + mass * common
-        found = np.where(tally.ends, end, 0.0)
-        np.maximum.at(found, cell, row_reach)
-        return np.asarray((found + 2 * off) * (1 + 16 * tally.relative))
+        size = np.abs(following).sum(axis=1) + 1.0
+        lost = 8 * rows.relative * float(np.abs(gram).max(initial=0.0)) * size**2
+        _, label, atom = rows.at
+        square = own[label] - 2 * mixed[label, atom] + gram[atom, atom]
+        apart, common = self._beyond
+        mean = np.abs(following) @ apart
+        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost[label]) + mean[label] + apart[atom]
+        reach = reach + np.abs(1.0 - mass[label]) * common
+        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + np.abs(mass) * common
+        found = np.where(rows.ends, end, 0.0)
+        np.maximum.at(found, label, reach)
+        return np.asarray((found + size * off) * (1 + 16 * rows.relative))
+
+    def growth(self, energy: Energy, direction: Direction) -> tuple[float, float, float, float]:
+        """Of `support` and `root_energy`: what ϱ multiplies, and what stands beside it, for each of them."""
+        one, rest = replace(self, radius=1.0, slack=np.zeros_like(self.slack)), replace(self, radius=0.0)
+        pure = Direction(direction.weights, 0.0)
+        beside = rest.root_energy(energy)
+        inside = one.root_energy(energy) if self.inside.any() else 0.0
+        return one.support(pure) if self.inside.any() else 0.0, rest.support(direction), inside, beside
 
     def root_energy(self, energy: Energy) -> float:
-        """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E, x_i(f) = f(c_i) - γ sum_j π_ij F_j.
+        """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E; x_i(f) = γ (<F, κ> - sum_j π_ij F_j), with t_c without forecasts.
 
-        x_i is a mean of f_c - γ F_j = t_c + γ (P F - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's
-        inequality the sum is at most one over cells and atoms, `Energy`. Its root is at most that for t' plus that for t'', and
-        there |P F - F_j| <= (P apart)_c + |1 - sum_j P_cj| common + apart_j, and the first with sum_j P_cj common at the end.
+        x_i is a mean of t_c + γ (<F, κ> - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's inequality the
+        sum is at most one over labels and atoms, `Energy`. Its root is at most that for t' plus that for t'', and there
+        |<F, κ> - F_j| <= (κ apart) + |1 - sum_j κ_j| common + apart_j, and the first with sum_j κ_j common at the end.
         """
         weights, off = self.system.atom_weights
-        tally = self.system.tally
-        inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, tally.gamma, tally.relative))
+        gamma, relative = self.system.tally.gamma, max(self.system.tally.relative, self.system.rows.relative)
+        inside = 0.0
+        if self.radius > 0:
+            inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
         apart, common = self._beyond
-        mass, mean = self.system.following.sum(axis=1), self.system.following @ apart
+        mass, mean = energy.following.sum(axis=1), np.abs(energy.following) @ apart
         before = mean + np.abs(1 - mass) * common
         inner = energy.joint.sum(axis=1) @ before**2 + 2 * (before @ energy.joint @ apart) + energy.pairs @ apart**2
-        inner += energy.ends @ (mean + mass * common) ** 2
-        beyond = float(np.sqrt(inner)) + 2 * off * float(np.sqrt(energy.cells.sum()))
-        outside = float(np.sqrt(energy.cells @ self.slack**2)) + tally.gamma * beyond
-        return inflate((inside + outside) * (1 + 64 * tally.relative))
+        inner += energy.ends @ (mean + np.abs(mass) * common) ** 2
+        size = float(np.abs(energy.following).sum(axis=1).max(initial=0.0)) + 1.0
+        beyond = float(np.sqrt(inner)) + size * off * float(np.sqrt(energy.cells.sum()))
+        own = float(np.sqrt(energy.cells @ self.slack**2)) if energy.own else 0.0
+        outside = own + gamma * beyond
+        return inflate((inside + outside) * (1 + 64 * relative))
 
 
 @dataclass(frozen=True, eq=False)
 class Energy:
-    """Weights w_i >= 0 of rows, added up over cells and atoms: of the quadratic form sum_i w_i x_i(f)^2."""
+    """Weights w_i >= 0 of rows, added up over labels and atoms: of the quadratic form sum_i w_i x_i(f)^2."""
 
-    following: FloatArray  # (p, J) P
-    joint: FloatArray  # (p, J) sum of w π
-    cells: FloatArray  # (p,) sum of w
+    following: FloatArray  # (Λ, J) κ
+    joint: FloatArray  # (Λ, J) sum of w π
+    cells: FloatArray  # (Λ,) sum of w
+    own: bool = True  # whether labels are cells, and t_c is a part of x_i
 
     @staticmethod
     def of(system: System, weights: FloatArray) -> Energy:
-        """`weights`: (B, p), one for all rows of a block and cell."""
-        tally = system.tally
-        grow = 1 + tally.relative
-        cells = (weights * tally.count).sum(axis=0) * grow
-        return Energy(system.following, tally.over_pairs(weights, tally.mass) * grow, cells)
-
-    def scaled(self, factor: float) -> Energy:
-        return Energy(self.following, self.joint * factor, self.cells * factor)
+        """`weights`: (B, Λ), one for all rows of a block and label."""
+        rows = system.rows
+        grow = 1 + rows.relative
+        cells = (weights * rows.count).sum(axis=0) * grow
+        return Energy(system.expected, rows.over_pairs(weights, rows.mass) * grow, cells, system.forecasts is None)
 
     @property
     def pairs(self) -> FloatArray:
@@ -228,21 +257,23 @@ class Energy:
         matrix, which is small: it vanishes where all rows of a cell have the same weight. Y Y^T is written as L L^T + (an
         error), so that Y^T S Y and L^T S L have the same eigenvalues up to that error times |S|.
         """
-        own = float((self.cells * inverse_scale**2).max(initial=0.0))
+        own = float((self.cells * inverse_scale**2).max(initial=0.0)) if self.own else 0.0
         scaled = weights * inverse_scale
         gram = scaled @ scaled.T
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         lost = norm(gram - factor @ factor.T) + relative * (norm(np.abs(scaled)) ** 2 + norm(factor) ** 2)
         weighted = self.cells[:, None] * self.following
-        uneven = (weighted - self.joint) * inverse_scale[:, None]
-        off = relative * norm((weighted + self.joint) * inverse_scale[:, None])
-        mixed = math.sqrt(norm(uneven @ factor) ** 2 + norm(uneven) ** 2 * lost) + off * (
-            norm(factor) + math.sqrt(lost)
-        )
+        mixed = 0.0
+        if self.own:
+            uneven = (weighted - self.joint) * inverse_scale[:, None]
+            off = relative * norm((weighted + self.joint) * inverse_scale[:, None])
+            mixed = math.sqrt(norm(uneven @ factor) ** 2 + norm(uneven) ** 2 * lost)
+            mixed += off * (norm(factor) + math.sqrt(lost))
         cross = self.following.T @ self.joint
         form = self.following.T @ weighted - cross - cross.T + np.diag(self.pairs)
-        bound = self.following.T @ weighted + cross + cross.T + np.diag(self.pairs)
+        size = np.abs(self.following).T
+        bound = size @ np.abs(weighted) + size @ self.joint + self.joint.T @ size.T + np.diag(self.pairs)
         inner = factor.T @ form @ factor
         error = 4 * relative * norm(factor) ** 2 * norm(bound) + lost * norm(bound)
         top, _, _ = largest_eigenvalue(0.5 * (inner + inner.T))

@@ -107,7 +107,8 @@ def _weighed(
     residuals = float((weights * tally.total).sum())
     size = np.abs(weights) * (tally.count * tally.error + tally.relative * tally.size)
     off = inflate(float(size.sum()) * grow)
-    energy = located.energy(weights**2 * _prices(located, weights) * (1 + 1e-15))
+    by_label = weights[:, system.label_cell]
+    energy = located.energy(by_label**2 * _prices(located, by_label) * (1 + 1e-15))
     balance, lost = _balance(tally, starts, tail, sign)
     direction = system.direction(balance + energy.linear, lost + energy.linear_error)
     # the part of the noise that is there at the reference itself is noise, what E adds to it is bias
@@ -128,11 +129,11 @@ def _weighed(
 
 
 def _prices(located: Located, weights: FloatArray) -> FloatArray:
-    """(B, p) g(-y)/y^2 at the most negative y of a block and cell: v (R + x) for every sign of v, within the range."""
-    tally = located.system.tally
-    row_reach = located.row_reach + tally.error
-    most = np.where(weights > 0, row_reach - tally.low, row_reach + tally.high)
-    deviation = np.clip(np.where(tally.count > 0, most, 0.0), 0.0, located.limits.width)
+    """(B, Λ) g(-y)/y^2 at the most negative y of a block and label: -v Δ for every sign of v, within the range."""
+    rows = located.system.rows
+    row_reach = located.row_reach + rows.error
+    most = np.where(weights > 0, row_reach - rows.low, row_reach + rows.high)
+    deviation = np.clip(np.where(rows.count > 0, most, 0.0), 0.0, located.limits.width)
     return curvature(-(np.abs(weights) * deviation))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.core.allowance import NOTHING_ALLOWED
 from bondic.core.cells import CellBound
+from bondic.core.forecasts import ForecastTally
 from bondic.core.localize import Events, ValueLimits
 from bondic.core.tails import EndWeights, StartMean
 from bondic.core.tally import CellShape, Tally, tally
@@ -94,9 +95,35 @@ def propose_on_cells(
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
         _bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
     )
-    longer = own.repeated(ahead / max(float(counts.sum()), 1.0))
+    times = ahead / max(float(counts.sum()), 1.0)
+    longer, foreseen = own.repeated(times), cells.first(pilot).forecast(pilot, stops, shape, own.reference)
+    if foreseen is not None:
+        foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
     both = Events(vector, budget[VECTOR], single, budget[SINGLE])
-    return CellProposal(events, _predicted(longer, both, tails, means[1], budget, limits))
+    return CellProposal(events, _predicted(longer, both, tails, means[1], budget, limits, foreseen))
+
+
+def predicted_length(pilot: Rows, cells: Cells, budget: ErrorBudget, side: Side, rows: int) -> float:
+    """Of the interval at allowance 0, from the pilot alone, if so many rows like it follow."""
+    stops = (pilot.rows.stop,)
+    shape, limits, ends = CellShape(1, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
+    past = tally(cells.parts(pilot, stops), shape, pilot.gamma, np.zeros(shape.cells))
+    own = tally(cells.parts(pilot, stops), shape, pilot.gamma, _reference(past, limits))
+    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
+    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+    costs, start = costs_of(budget, ends, limits.width), _known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
+    sizes = np.array([float(counts.sum()), float(rows)])
+    padded = past.padded()
+    tails = propose_tails(lambda _: padded, [start, start], sizes, variance, costs, [_SIGNS[end] for end in ends])
+    events = Events(
+        propose_event(variance, counts, float(rows), costs), budget[VECTOR],
+        propose_cell_events(variance, counts, float(rows), costs), budget[SINGLE],
+    )  # fmt: skip
+    times = rows / max(float(counts.sum()), 1.0)
+    foreseen = cells.forecast(pilot, stops, shape, own.reference)
+    if foreseen is not None:
+        foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
+    return _predicted(own.repeated(times), events, tails, start, budget, limits, foreseen)
 
 
 def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
@@ -115,6 +142,7 @@ def _predicted(
     start: FloatArray,
     budget: ErrorBudget,
     limits: ValueLimits,
+    foreseen: ForecastTally | None,
 ) -> float:
     """The length of the interval at allowance 0, if the log repeats its pilot."""
     # the first block's weights, for all rows: those of the pilot are in block 0
@@ -123,7 +151,7 @@ def _predicted(
         for sign, tail in tails.items()
     }
     chances = {sign: budget["upper" if sign > 0 else "lower"] for sign in tails}
-    bound = CellBound(longer, events, own, chances, StartMean(Enclosure(0.0), start, 0.0), limits)
+    bound = CellBound(longer, events, own, chances, StartMean(Enclosure(0.0), start, 0.0), limits, foreseen)
     ends = bound.ends(bound.locate(NOTHING_ALLOWED))
     return sum(min(terms.spread, limits.width) for terms in ends.values()) + limits.width * (2 - len(ends)) / 2
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.cell_rows import Cells, GroupCells, TableCells
-from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START, UNMOVED, VALUE
+from bondic.bounds.dual import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.bounds.ends import RARE, Evaluation, mean_of_starts
 from bondic.bounds.plan import StartBets
 from bondic.bounds.start import SampledStart, sampled_start
@@ -44,6 +44,7 @@ from bondic.terms import ValueRange, range_at_all_times, range_of
 
 FloatArray = npt.NDArray[np.float64]
 
+ALLOWED = "allowance"
 SINGLE = "cells"
 """The share of alpha of the events of single cells."""
 TEST = "test"
@@ -122,6 +123,7 @@ class CellsProof(Proof):
             {_SIGNS[end]: self.budget[end] for end in ends_of(self.side)},
             cells.starts(used),
             cells.limits(rows),
+            cells.forecast(used, self.events.stops, shape, self.events.reference),
         )
 
     def ruled_out(self, rows: Rows, bound: CellBound) -> float:
@@ -216,7 +218,8 @@ class CellsProof(Proof):
         text = (
             f"Alike inside a group: in each of {self.cells.count} groups, for every action, averages of the model's error "
             f"(over the rows of a block, over what follows them, over the starts) differ from one number by at most "
-            f"{averages:g}, and the value after a single row by at most {single:g}. Stated by you {when} the curve was shown."
+            f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}. Stated {when} the curve "
+            "was shown."
         )
         return Assumption("values", text, "rejected" if rejected else "stated")
 
@@ -247,7 +250,7 @@ def _claim(end: End, terms: EndTerms, limits: ValueRange) -> Claim:
         Part(RARE, Enclosure(terms.log), "spread"),
     ]
     if terms.allowance > 1e-300:
-        parts.append(Part(ALLOWANCE, Enclosure(terms.allowance), "spread"))
+        parts.append(Part(ALLOWED, Enclosure(terms.allowance), "spread"))
     claim = Claim(end, tuple(parts))
     gained = claim.gain(limits) > UNMOVED * limits.width
     return replace(claim, uses_log=gained)
