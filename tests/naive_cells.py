@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import mpmath as mp
 
 mp.mp.dps = 50
-ROUNDS, SETTLED = 60, mp.mpf(1) / 1000
+ROUNDS, STEPS, SETTLED = 20, 500, mp.mpf(1) / 1000
 
 
 def exact(values):
@@ -21,7 +21,10 @@ def curvature(u):
 
 @dataclass
 class NaiveRows:
-    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e."""
+    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e; and what is forecast to follow them.
+
+    `forecasts` is the label of every row, and of every label its cell, a number and weights on atoms; None: labels are cells.
+    """
 
     rows: list
     atoms: list  # of lists
@@ -30,6 +33,7 @@ class NaiveRows:
     low: object
     high: object
     blocks: int
+    forecasts: tuple | None = None
     residual: list = field(init=False)
 
     def __post_init__(self):
@@ -54,6 +58,18 @@ class NaiveRows:
         self.K = self.inverse * A
         self.largest = max(max(abs(self.low - b), abs(self.high - b)) for b in self.reference)
 
+        self.own = self.forecasts is None
+        self.label, self.label_cell = [row[1] for row in self.rows], list(range(self.p))
+        self.kappa, self.deviation = self.P, self.residual
+        if not self.own:
+            self.label, self.label_cell, offset, self.kappa = self.forecasts
+            ahead, self.deviation = self.of_atoms(self.reference), []
+            for label, (_, _, outcome, following) in zip(self.label, self.rows, strict=True):
+                expected = offset[label] + self.gamma * sum(
+                    k * b for k, b in zip(self.kappa[label], ahead, strict=True)
+                )
+                self.deviation.append(expected - outcome - self.gamma * sum(m * ahead[j] for j, m in following))
+
     def of_atoms(self, values):
         return [sum(a * v for a, v in zip(row, values, strict=True)) for row in self.atoms]
 
@@ -65,8 +81,12 @@ class NaiveRows:
 
     def moved(self, f):
         """x_i(f) of every row."""
-        ahead = self.of_atoms(f)
-        return [f[cell] - self.gamma * sum(m * ahead[j] for j, m in nxt) for _, cell, _, nxt in self.rows]
+        ahead, found = self.of_atoms(f), []
+        for label, (_, cell, _, following) in zip(self.label, self.rows, strict=True):
+            expected = self.gamma * sum(k * b for k, b in zip(self.kappa[label], ahead, strict=True))
+            here = f[cell] if self.own else expected
+            found.append(here - self.gamma * sum(m * ahead[j] for j, m in following))
+        return found
 
     def slack(self, averages):
         """τ of (17)."""
@@ -101,32 +121,35 @@ class NaiveSet:
         if not any(self.inside):  # differences of values, of which none is larger than the range
             self.apart = [min(one, 2 * rows.largest) for one in self.apart]
             self.common = min(self.common, rows.largest)
-        self.mass = [sum(rows.P[c]) for c in range(p)]
-        self.mean = [sum(rows.P[c][j] * self.apart[j] for j in range(J)) for c in range(p)]
+        self.mass = [sum(one) for one in rows.kappa]
+        self.mean = [sum(abs(one[j]) * self.apart[j] for j in range(J)) for one in rows.kappa]
 
     def support(self, d):
         w = self.of.direction(d)
         inside = mp.sqrt(sum((a * b) ** 2 for a, b in zip(w, self.inv, strict=True)))
         return self.radius * inside + sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
 
-    def beyond(self, c, atom):
-        """|(P F)_c - F_j| over t'', atom None: the end."""
+    def beyond(self, label, atom):
+        """|<F, κ> - F_j| over t'', atom None: the end."""
         if atom is None:
-            return self.mean[c] + self.mass[c] * self.common
-        return self.mean[c] + self.apart[atom] + abs(1 - self.mass[c]) * self.common
+            return self.mean[label] + abs(self.mass[label]) * self.common
+        return self.mean[label] + self.apart[atom] + abs(1 - self.mass[label]) * self.common
 
-    def difference(self, c, atom):
-        """The row of weights of (P F)_c - F_j on t'."""
+    def difference(self, label, atom):
+        """The row of weights of <F, κ> - F_j on t'."""
         rows = self.of
         return [
-            (sum(rows.P[c][k] * rows.K[k, d] for k in range(rows.J)) - (rows.K[atom, d] if atom is not None else 0))
+            (
+                sum(rows.kappa[label][k] * rows.K[k, d] for k in range(rows.J))
+                - (rows.K[atom, d] if atom is not None else 0)
+            )
             * self.inv[d]
             for d in range(rows.p)
         ]
 
     def next_differences(self):
-        found = [mp.mpf(0)] * self.of.p
-        for _, cell, _, ahead in self.of.rows:
+        found = [mp.mpf(0)] * len(self.of.kappa)
+        for cell, (_, _, _, ahead) in zip(self.of.label, self.of.rows, strict=True):
             after = [atom for atom, _ in ahead]
             if sum((m for _, m in ahead), mp.mpf(0)) < 1 - mp.mpf(10) ** -12:
                 after.append(None)
@@ -136,9 +159,9 @@ class NaiveSet:
         return found
 
     def joint(self, weights):
-        """Weights of rows, added up over cells, and over cells with atoms; None is the end."""
-        total, pairs = [mp.mpf(0)] * self.of.p, {}
-        for w, (_, cell, _, ahead) in zip(weights, self.of.rows, strict=True):
+        """Weights of rows, added up over labels, and over labels with atoms; None is the end."""
+        total, pairs = [mp.mpf(0)] * len(self.of.kappa), {}
+        for w, cell, (_, _, _, ahead) in zip(weights, self.of.label, self.of.rows, strict=True):
             total[cell] += w
             rest = w
             for atom, m in ahead:
@@ -151,13 +174,13 @@ class NaiveSet:
         """max w_c / a_c^2, the largest eigenvalue, and the Frobenius norm of the mixed part, at radius 1."""
         p = self.of.p
         total, pairs = self.joint(weights)
-        own = max(total[c] * self.inv[c] ** 2 for c in range(p))
+        own = max(total[c] * self.inv[c] ** 2 for c in range(p)) if self.of.own else mp.mpf(0)
         form, mixed = mp.zeros(p, p), mp.zeros(p, p)
-        for (cell, atom), w in pairs.items():
-            y = mp.matrix(self.difference(cell, atom))
+        for (label, atom), w in pairs.items():
+            y = mp.matrix(self.difference(label, atom))
             form += w * (y * y.T)
-            for d in range(p):  # t_c times ((P F)_c - F_j), each with its weight
-                mixed[cell, d] += w * self.inv[cell] * y[d]
+            for d in range(p if self.of.own else 0):  # t_c times ((P F)_c - F_j), each with its weight
+                mixed[label, d] += w * self.inv[label] * y[d]
         top = max(mp.eigsy(form, eigvals_only=True))
         return own, max(top, 0), mp.sqrt(sum(x * x for x in mixed))
 
@@ -166,9 +189,9 @@ class NaiveSet:
         return own + self.of.gamma**2 * top + 2 * self.of.gamma * mixed
 
     def root_energy(self, weights):
-        """Of every row: the root for t' plus that for t'', which is that for t plus γ times that for P F - F_j."""
+        """Of every row: the root for t' plus that for t'', which is that for t plus γ times that for <F, κ> - F_j."""
         total, pairs = self.joint(weights)
-        outside = mp.sqrt(sum(total[c] * self.slack[c] ** 2 for c in range(self.of.p)))
+        outside = mp.sqrt(sum(total[c] * self.slack[c] ** 2 for c in range(self.of.p))) if self.of.own else mp.mpf(0)
         further = sum(w * self.beyond(cell, atom) ** 2 for (cell, atom), w in pairs.items())
         inside = self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
         return inside + outside + self.of.gamma * mp.sqrt(max(further, 0))
@@ -178,17 +201,23 @@ class NaiveSet:
 
 
 def row_energy(rows, weights, single):
-    """constant, linear part and factor of the bound of sum w (R + x - γ ζ')^2."""
-    square = sum(w * r * r for w, r in zip(weights, rows.residual, strict=True))
+    """constant, linear part and factor of the bound of sum w (D + x - γ ζ')^2."""
+    square = sum(w * r * r for w, r in zip(weights, rows.deviation, strict=True))
     ahead = rows.of_atoms(single)
     further = mp.mpf(0)
     linear = [mp.mpf(0)] * rows.p
-    for w, r, (_, cell, _, nxt) in zip(weights, rows.residual, rows.rows, strict=True):
-        linear[cell] += w * r
+    for w, r, label, (_, cell, _, nxt) in zip(weights, rows.deviation, rows.label, rows.rows, strict=True):
+        onto = [mp.mpf(0)] * rows.J
         for atom, m in nxt:
             further += rows.gamma**2 * w * m * ahead[atom] ** 2
+            onto[atom] -= m
+        if rows.own:
+            linear[cell] += w * r
+        else:
+            onto = [a + b for a, b in zip(onto, rows.kappa[label], strict=True)]
+        for atom in range(rows.J):
             for c in range(rows.p):
-                linear[c] -= rows.gamma * w * r * m * rows.atoms[atom][c]
+                linear[c] += rows.gamma * w * r * onto[atom] * rows.atoms[atom][c]
     theta = mp.sqrt(further / square) if square > 0 else mp.mpf(1 if further > 0 else 0)
     rest = (1 + 1 / theta) * further if theta > 0 else mp.mpf(0)
     return (1 + theta) * square + rest, [2 * (1 + theta) * x for x in linear], 1 + theta
@@ -209,14 +238,18 @@ def own_bounds(rows, events, row_reach, width):
     """ε_c: a bound of |mean Z_i| over the rows of every cell."""
     found = [mp.inf] * rows.p
     for c in range(rows.p):
-        own = [abs(r) for r, row in zip(rows.residual, rows.rows, strict=True) if row[1] == c]
+        own = [
+            (abs(r), row_reach[label])
+            for r, label, row in zip(rows.deviation, rows.label, rows.rows, strict=True)
+            if row[1] == c
+        ]
         if not own:
             continue
         energy = len(own) * width**2
-        if row_reach[c] != mp.inf:
-            root = mp.sqrt(sum(r * r for r in own)) + mp.sqrt(len(own)) * min(row_reach[c], width)
+        if all(reach != mp.inf for _, reach in own):
+            root = mp.sqrt(sum(r * r for r, _ in own)) + mp.sqrt(sum(min(reach, width) ** 2 for _, reach in own))
             energy = min(energy, root**2)
-        largest = min(width, max(own) + row_reach[c])
+        largest = max(min(width, r + reach) for r, reach in own)
         for rates in events.cell_rates:
             if rates[c] > 0:
                 cost = curvature(rates[c] * largest) * rates[c] * energy
@@ -243,19 +276,38 @@ def naive_locate(rows, events, width, averages, single):
     weights = [events.shape[cell] ** 2 for _, cell, _, _ in rows.rows]
     constant, linear, factor = row_energy(rows, weights, single)
     found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
-    row_reach, sets, ahead = [mp.inf] * rows.p, [], max(rows.of_atoms(single), default=mp.mpf(0))
+    row_reach, sets, ahead = [mp.inf] * len(rows.kappa), [], max(rows.of_atoms(single), default=mp.mpf(0))
     for _ in range(ROUNDS):
-        before = found
+        before, costs = found, []
         for rate in events.rates:
             worst = mp.mpf(0)
-            for r, (_, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
-                worst = max(worst, rate * events.shape[cell] * min(width, abs(r) + row_reach[cell]))
-            radius = min(radius, events.log_term / rate + curvature(worst) * rate * found)
+            for r, label, (_, cell, _, _) in zip(rows.deviation, rows.label, rows.rows, strict=True):
+                worst = max(worst, rate * events.shape[cell] * min(width, abs(r) + row_reach[label]))
+            costs.append(curvature(worst))
+
+        def radius_at(energy, costs=costs):
+            return min(events.log_term / r + g * r * energy for r, g in zip(events.rates, costs, strict=True))
+
+        radius = min(radius, radius_at(found))
         own = [min(a, b) for a, b in zip(own, own_bounds(rows, events, row_reach, width), strict=True)]
+        growths = []
+        for one in sets_of(rows, scale, radius, tau, own):
+            ball = NaiveSet(rows, scale, mp.mpf(any(one.inside)), [mp.mpf(0)] * rows.p, one.inside)
+            rest = replace(one, radius=mp.mpf(0))
+            growths.append(
+                (ball.support(linear), rest.support(linear), ball.root_energy(weights), rest.root_energy(weights))
+            )
+        for _ in range(STEPS):
+            last = radius
+            for a, b, c, d in growths:
+                found = min(found, constant + radius * a + b + factor * (radius * c + d) ** 2)
+            radius = min(radius, radius_at(found))
+            if radius >= last * (1 - mp.mpf(10) ** -6):
+                break
         sets = sets_of(rows, scale, radius, tau, own)
-        found = min(found, *(constant + one.support(linear) + factor * one.root_energy(weights) ** 2 for one in sets))
         for one in sets:
-            steps = zip(one.cells(), one.next_differences(), row_reach, strict=True)
+            here = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
+            steps = zip(here, one.next_differences(), row_reach, strict=True)
             row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
         if found >= before * (1 - SETTLED):
             break
@@ -267,14 +319,14 @@ def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
     sets, row_reach = located
     averages, single = allowance
     worst = {}
-    for r, (block, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
+    for r, label, (block, cell, _, _) in zip(rows.deviation, rows.label, rows.rows, strict=True):
         side = -r if tail[block][cell] > 0 else r
-        worst[block, cell] = max(worst.get((block, cell), -mp.inf), side + row_reach[cell])
+        worst[block, label] = max(worst.get((block, label), -mp.inf), side + row_reach[label])
     weights, value, allowed, balance = [], mp.mpf(0), mp.mpf(0), [sign * rate * x for x in psi]
     ahead = rows.of_atoms(averages)
-    for r, (block, cell, _, nxt) in zip(rows.residual, rows.rows, strict=True):
+    for r, label, (block, cell, _, nxt) in zip(rows.residual, rows.label, rows.rows, strict=True):
         v = tail[block][cell]
-        most = min(max(worst[block, cell], mp.mpf(0)), width)
+        most = min(max(worst[block, label], mp.mpf(0)), width)
         weights.append(v * v * curvature(abs(v) * most))
         value -= v * r
         allowed += abs(v) * (averages[cell] + rows.gamma * sum(m * ahead[j] for j, m in nxt))
