@@ -112,40 +112,29 @@ class NaiveSet:
     inside: list
 
     def __post_init__(self):
-        rows, p, J = self.of, self.of.p, self.of.J
-        self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(p)]
-        often = [sum((m for row in rows.rows for j, m in row[3] if j == k), mp.mpf(10) ** -9) for k in range(J)]
-        mean = [sum(often[j] * rows.K[j, c] for j in range(J)) / max(sum(often), mp.mpf(10) ** -9) for c in range(p)]
-        self.apart = [sum(abs(rows.K[j, c] - mean[c]) * self.slack[c] for c in range(p)) for j in range(J)]
-        self.common = sum(abs(mean[c]) * self.slack[c] for c in range(p))
-        if not any(self.inside):  # differences of values, of which none is larger than the range
-            self.apart = [min(one, 2 * rows.largest) for one in self.apart]
-            self.common = min(self.common, rows.largest)
-        self.mass = [sum(one) for one in rows.kappa]
-        self.mean = [sum(abs(one[j]) * self.apart[j] for j in range(J)) for one in rows.kappa]
+        self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(self.of.p)]
 
     def support(self, d):
         w = self.of.direction(d)
         inside = mp.sqrt(sum((a * b) ** 2 for a, b in zip(w, self.inv, strict=True)))
         return self.radius * inside + sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
 
+    def weights_of(self, label, atom):
+        """(p,) the weights of <F, κ> - F_j on t; atom None: the end."""
+        rows = self.of
+        here = [sum(rows.kappa[label][k] * rows.K[k, d] for k in range(rows.J)) for d in range(rows.p)]
+        return here if atom is None else [a - rows.K[atom, d] for d, a in enumerate(here)]
+
     def beyond(self, label, atom):
-        """|<F, κ> - F_j| over t'', atom None: the end."""
-        if atom is None:
-            return self.mean[label] + abs(self.mass[label]) * self.common
-        return self.mean[label] + self.apart[atom] + abs(1 - self.mass[label]) * self.common
+        """|<F, κ> - F_j| over t''; without t' it is a difference of values, and no larger than their range."""
+        found = sum(abs(w) * b for w, b in zip(self.weights_of(label, atom), self.slack, strict=True))
+        if any(self.inside):
+            return found
+        return min(found, (sum(abs(k) for k in self.of.kappa[label]) + (atom is not None)) * self.of.largest)
 
     def difference(self, label, atom):
-        """The row of weights of <F, κ> - F_j on t'."""
-        rows = self.of
-        return [
-            (
-                sum(rows.kappa[label][k] * rows.K[k, d] for k in range(rows.J))
-                - (rows.K[atom, d] if atom is not None else 0)
-            )
-            * self.inv[d]
-            for d in range(rows.p)
-        ]
+        """The same on t'."""
+        return [w * a for w, a in zip(self.weights_of(label, atom), self.inv, strict=True)]
 
     def next_differences(self):
         found = [mp.mpf(0)] * len(self.of.kappa)
@@ -196,6 +185,20 @@ class NaiveSet:
         inside = self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
         return inside + outside + self.of.gamma * mp.sqrt(max(further, 0))
 
+    def cell_roots(self):
+        """sqrt( sum x_i^2 ) over the rows of every cell; inf where some cells are inside."""
+        rows = self.of
+        if any(self.inside):
+            return [mp.inf] * rows.p
+        _, pairs = self.joint([mp.mpf(1)] * len(rows.rows))
+        found = [mp.mpf(0)] * rows.p
+        for (label, atom), w in pairs.items():
+            found[rows.label_cell[label]] += w * self.beyond(label, atom) ** 2
+        own = self.slack if rows.own else [mp.mpf(0)] * rows.p
+        return [
+            rows.gamma * mp.sqrt(max(f, 0)) + mp.sqrt(n) * t for f, n, t in zip(found, rows.count, own, strict=True)
+        ]
+
     def cells(self):
         return [self.radius * a + b for a, b in zip(self.inv, self.slack, strict=True)]
 
@@ -234,9 +237,9 @@ class NaiveEvents:
     cell_log_term: object
 
 
-def own_bounds(rows, events, row_reach, width):
+def own_bounds(rows, events, row_reach, width, roots, single):
     """ε_c: a bound of |mean Z_i| over the rows of every cell."""
-    found = [mp.inf] * rows.p
+    found, further = [mp.inf] * rows.p, rows.gamma * max(rows.of_atoms(single), default=mp.mpf(0))
     for c in range(rows.p):
         own = [
             (abs(r), row_reach[label])
@@ -246,9 +249,8 @@ def own_bounds(rows, events, row_reach, width):
         if not own:
             continue
         energy = len(own) * width**2
-        if all(reach != mp.inf for _, reach in own):
-            root = mp.sqrt(sum(r * r for r, _ in own)) + mp.sqrt(sum(min(reach, width) ** 2 for _, reach in own))
-            energy = min(energy, root**2)
+        if roots[c] != mp.inf:
+            energy = min(energy, (mp.sqrt(sum(r * r for r, _ in own)) + roots[c] + mp.sqrt(len(own)) * further) ** 2)
         largest = max(min(width, r + reach) for r, reach in own)
         for rates in events.cell_rates:
             if rates[c] > 0:
@@ -277,8 +279,9 @@ def naive_locate(rows, events, width, averages, single):
     constant, linear, factor = row_energy(rows, weights, single)
     found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
     row_reach, sets, ahead = [mp.inf] * len(rows.kappa), [], max(rows.of_atoms(single), default=mp.mpf(0))
+    roots = [mp.inf] * rows.p
     for _ in range(ROUNDS):
-        before, costs = found, []
+        before, known, costs = found, own, []
         for rate in events.rates:
             worst = mp.mpf(0)
             for r, label, (_, cell, _, _) in zip(rows.deviation, rows.label, rows.rows, strict=True):
@@ -289,7 +292,8 @@ def naive_locate(rows, events, width, averages, single):
             return min(events.log_term / r + g * r * energy for r, g in zip(events.rates, costs, strict=True))
 
         radius = min(radius, radius_at(found))
-        own = [min(a, b) for a, b in zip(own, own_bounds(rows, events, row_reach, width), strict=True)]
+        now = own_bounds(rows, events, row_reach, width, roots, single)
+        own = [min(a, b) for a, b in zip(own, now, strict=True)]
         growths = []
         for one in sets_of(rows, scale, radius, tau, own):
             ball = NaiveSet(rows, scale, mp.mpf(any(one.inside)), [mp.mpf(0)] * rows.p, one.inside)
@@ -309,7 +313,10 @@ def naive_locate(rows, events, width, averages, single):
             here = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
             steps = zip(here, one.next_differences(), row_reach, strict=True)
             row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
-        if found >= before * (1 - SETTLED):
+        roots = [min(a, *rest) for a, *rest in zip(roots, *(one.cell_roots() for one in sets), strict=True)]
+        settled = all(a >= b * (1 - SETTLED) for a, b in zip(own, known, strict=True) if b != mp.inf or a == mp.inf)
+        settled = settled and not any(a < b for a, b in zip(own, known, strict=True) if b == mp.inf)
+        if found >= before * (1 - SETTLED) and settled:
             break
     return sets, row_reach, found
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bondic.core import localize, tails
+from bondic.core import system as system_file
 from bondic.core.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.forecasts import Forecasts, forecast_tally
 from bondic.core.localize import CellTails, Events, Located, RowEnergy, ValueLimits, VectorEvent, locate
@@ -284,6 +285,23 @@ def test_supports_differences_and_energies_are_their_formulas(seed):
             above(computed, true, 1e-5)
         for computed, true in zip(feasible.cells(), naive.cells(), strict=True):
             above(computed, true)
+        for computed, true in zip(feasible.cell_roots(), naive.cell_roots(), strict=True):
+            assert computed == true == np.inf or mp.mpf(float(computed)) >= true
+            assert computed <= float(true) * (1 + 1e-5) + 1e-5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_through_a_reference_atom_differences_are_bounded_too(seed, monkeypatch):
+    """Where there are too many pairs to compare one by one."""
+    case = make_case(seed)
+    for feasible, naive in case.feasible():
+        monkeypatch.setattr(system_file, "_MOST_NUMBERS", 0)
+        weights, each = case.weights()
+        computed = feasible.root_energy(Energy.of(case.system, weights))
+        true = naive.root_energy(each)
+        assert true <= mp.mpf(computed) <= 4 * true + mp.mpf(10) ** -5
+        for one, other in zip(feasible.next_differences(), naive.next_differences(), strict=True):
+            assert other <= mp.mpf(float(one))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -401,10 +419,15 @@ def test_the_energy_of_one_direction_of_the_remainder_is_attained():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_of_single_cells_are_their_formula(seed):
     case, limits = make_case(seed), ValueLimits(WIDTH, LOW, HIGH)
-    some = case.rng.random(case.system.label_cell.size)
-    for row_reach in (np.full(some.size, np.inf), some * 3, some * 0.01, np.where(some < 0.2, np.inf, some)):
-        computed = localize._own_bounds(case.events, case.system, row_reach, limits)
-        true = own_bounds(case.naive, case.naive_events(), exact(row_reach), mp.mpf(WIDTH))
+    some, mean = case.rng.random(case.system.label_cell.size), case.rng.random(case.cells)
+    nothing = np.full(case.cells, np.inf)
+    for row_reach, roots in (
+        (np.full(some.size, np.inf), nothing), (some * 3, mean * 9), (some * 0.01, mean * 0.02),
+        (np.where(some < 0.2, np.inf, some), np.where(mean < 0.4, np.inf, mean)),
+    ):  # fmt: skip
+        computed = localize._own_bounds(case.events, case.system, row_reach, limits, roots, case.allowance)
+        single = exact(case.allowance.single)
+        true = own_bounds(case.naive, case.naive_events(), exact(row_reach), mp.mpf(WIDTH), exact(roots), single)
         for one, other in zip(computed, true, strict=True):
             if other == mp.inf:
                 assert one == np.inf

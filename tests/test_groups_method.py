@@ -124,10 +124,12 @@ def true_allowance(world, problem, method):
 
 @pytest.mark.parametrize("part_of", range(4))
 def test_at_the_true_averages_the_value_is_covered(part_of):
-    """All worlds, each with a model that knows nothing and with one that is wrong, 2 to 6 groups: 82 logs."""
+    """All 41 worlds, with a model that knows nothing or with one that is wrong, 2 to 6 groups; and some of them with both."""
     short = 0
     for k, world in enumerate(worlds()[part_of::4]):
         for seed, make in enumerate((middle, rough)):
+            if k % 4 and k % 2 == seed:
+                continue
             problem = world.problem(ROWS, 10 * part_of + seed, accept=None)
             method = bondic.Groups(model=make(world), count=2 + (k + seed) % 5)
             pair, of_halves = true_allowance(world, problem, method)
@@ -138,7 +140,7 @@ def test_at_the_true_averages_the_value_is_covered(part_of):
             assert (point.low, point.high) == (result.low, result.high)
             assert result.curve.ruled_out <= of_halves, world.name
             short += result.high - result.low < 0.9 * result.value_range.width
-    assert short >= 5, "an interval that says nothing cannot miss"
+    assert short >= 3, "an interval that says nothing cannot miss"
 
 
 def test_less_than_the_true_averages_misses_where_they_matter():
