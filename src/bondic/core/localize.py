@@ -41,9 +41,9 @@ from bondic.rounding import inflate
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_ROUNDS, _STEPS = 20, 500
-_TOGETHER = (0.0, 1.0, 4.0, 16.0, 64.0, 1e300)
-_SETTLED = 1e-3
+_ROUNDS, _STEPS = 16, 200
+_TOGETHER = (0.0, 1.0, 8.0, 1e300)
+_SETTLED = 3e-3
 """Relative change of the energy at which iterating stops: any number of rounds gives a bound."""
 
 
