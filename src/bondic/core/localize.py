@@ -134,7 +134,7 @@ class RowEnergy:
     def of(system: System, weights: FloatArray, allowance: CellAllowance) -> RowEnergy:
         """`weights`: (B, Λ), one for all rows of a block and label."""
         rows, atoms, gamma = system.rows, system.tally.shape.atoms, system.tally.gamma
-        grow = 1 + rows.relative
+        grow = 1 + system.relative
         mass = float((weights * rows.count).sum()) * grow
         square = (math.sqrt(float((weights * rows.square).sum()) * grow) + rows.error * math.sqrt(mass)) ** 2
         single = rows.over_atoms(weights, rows.mass) @ (atoms @ allowance.single) ** 2
@@ -146,7 +146,7 @@ class RowEnergy:
         own = system.forecasts is None
         linear = total - gamma * (onto @ atoms) if own else gamma * ((total @ system.expected - onto) @ atoms)
         size = 1 + gamma * (1 + float(np.abs(system.expected).sum(axis=1).max(initial=0.0)))
-        lost = size * (rows.relative * float((weights * rows.size).sum()) + rows.error * mass)
+        lost = size * (system.relative * float((weights * rows.size).sum()) + rows.error * mass)
         factor = 1 + theta
         return RowEnergy(
             inflate((factor * square + rest) * (1 + 1e-14)),
@@ -240,7 +240,7 @@ def _radius(event: VectorEvent, probability: float, costs: list[float], energy: 
 def _own_bounds(events: Events, system: System, row_reach: FloatArray, limits: ValueLimits) -> FloatArray:
     """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell."""
     rows, counts, cell = system.rows, system.counts, system.label_cell
-    each, grow = rows.count.sum(axis=0), 1 + rows.relative
+    each, grow = rows.count.sum(axis=0), 1 + system.relative
 
     def over(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(cell, values, minlength=counts.size), dtype=np.float64)
@@ -281,7 +281,7 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
 def _row_reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
     """(Λ,) |x_i(f) - γ ζ'_i| <= |t_c| (without forecasts) + γ |<F, κ> - F_j| + γ max β_∞."""
     system = feasible.system
-    gamma, grow = system.tally.gamma, 1 + system.tally.relative
+    gamma, grow = system.tally.gamma, 1 + system.relative
     single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
     own = feasible.cells() if system.forecasts is None else 0.0
     return np.asarray((own + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))

@@ -46,6 +46,15 @@ class System:
     high: FloatArray
     forecasts: ForecastTally | None = None
 
+    def __post_init__(self) -> None:
+        if self.forecasts is not None:
+            self.forecasts.check(self.tally)
+
+    @cached_property
+    def relative(self) -> float:
+        """Of sums over rows, entries, labels or cells."""
+        return max(self.tally.relative, self.rows.relative)
+
     @property
     def rows(self) -> Tally:
         """The rows by labels: deviations in place of residuals."""
@@ -170,7 +179,7 @@ class Feasible:
 
     def next_differences(self) -> FloatArray:
         """(Λ,): for every label a bound of |<F, κ> - F_k| over E and over all atoms k that follow it, the end included."""
-        rows, following = self.system.rows, self.system.expected
+        rows, following, relative = self.system.rows, self.system.expected, self.system.relative
         weights, off = self.system.atom_weights
         scaled = weights * self._inverse_scale
         gram = scaled @ scaled.T
@@ -178,17 +187,17 @@ class Feasible:
         own = np.einsum("cj,cj->c", mixed, following)
         mass = following.sum(axis=1)
         size = np.abs(following).sum(axis=1) + 1.0
-        lost = 8 * rows.relative * float(np.abs(gram).max(initial=0.0)) * size**2
+        lost = 8 * relative * float(np.abs(gram).max(initial=0.0)) * size**2
         _, label, atom = rows.at
         square = own[label] - 2 * mixed[label, atom] + gram[atom, atom]
         apart, common = self._beyond
         mean = np.abs(following) @ apart
         reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost[label]) + mean[label] + apart[atom]
-        reach = reach + np.abs(1.0 - mass[label]) * common
-        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + np.abs(mass) * common
+        reach = reach + (np.abs(1.0 - mass) + relative * size)[label] * common
+        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + (np.abs(mass) + relative * size) * common
         found = np.where(rows.ends, end, 0.0)
         np.maximum.at(found, label, reach)
-        return np.asarray((found + size * off) * (1 + 16 * rows.relative))
+        return np.asarray((found + size * off) * (1 + 16 * relative))
 
     def growth(self, energy: Energy, direction: Direction) -> tuple[float, float, float, float]:
         """Of `support` and `root_energy`: what ϱ multiplies, and what stands beside it, for each of them."""
@@ -206,17 +215,17 @@ class Feasible:
         |<F, κ> - F_j| <= (κ apart) + |1 - sum_j κ_j| common + apart_j, and the first with sum_j κ_j common at the end.
         """
         weights, off = self.system.atom_weights
-        gamma, relative = self.system.tally.gamma, max(self.system.tally.relative, self.system.rows.relative)
+        gamma, relative = self.system.tally.gamma, self.system.relative
         inside = 0.0
         if self.radius > 0:
             inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
         apart, common = self._beyond
         mass, mean = energy.following.sum(axis=1), np.abs(energy.following) @ apart
-        before = mean + np.abs(1 - mass) * common
+        size = np.abs(energy.following).sum(axis=1) + 1.0
+        before = mean + (np.abs(1 - mass) + relative * size) * common
         inner = energy.joint.sum(axis=1) @ before**2 + 2 * (before @ energy.joint @ apart) + energy.pairs @ apart**2
-        inner += energy.ends @ (mean + np.abs(mass) * common) ** 2
-        size = float(np.abs(energy.following).sum(axis=1).max(initial=0.0)) + 1.0
-        beyond = float(np.sqrt(inner)) + size * off * float(np.sqrt(energy.cells.sum()))
+        inner += energy.ends @ (mean + (np.abs(mass) + relative * size) * common) ** 2
+        beyond = float(np.sqrt(inner)) + float(size.max(initial=0.0)) * off * float(np.sqrt(energy.cells.sum()))
         own = float(np.sqrt(energy.cells @ self.slack**2)) if energy.own else 0.0
         outside = own + gamma * beyond
         return inflate((inside + outside) * (1 + 64 * relative))
@@ -229,6 +238,7 @@ class Energy:
     following: FloatArray  # (Λ, J) κ
     joint: FloatArray  # (Λ, J) sum of w π
     cells: FloatArray  # (Λ,) sum of w
+    ends: FloatArray  # (Λ,) sum of w (1 - sum_j π): weight of rows that nothing follows
     own: bool = True  # whether labels are cells, and t_c is a part of x_i
 
     @staticmethod
@@ -237,17 +247,15 @@ class Energy:
         rows = system.rows
         grow = 1 + rows.relative
         cells = (weights * rows.count).sum(axis=0) * grow
-        return Energy(system.expected, rows.over_pairs(weights, rows.mass) * grow, cells, system.forecasts is None)
+        joint = rows.over_pairs(weights, rows.mass) * grow
+        # a difference: a block with small weights, where rows end, is lost in the rounding of the others
+        ends = np.maximum(cells - joint.sum(axis=1), 0.0) + np.where(rows.ends, 8 * system.relative * cells, 0.0)
+        return Energy(system.expected, joint, cells, ends, system.forecasts is None)
 
     @property
     def pairs(self) -> FloatArray:
         """(J,) weight of rows that an atom follows."""
         return np.asarray(self.joint.sum(axis=0))
-
-    @property
-    def ends(self) -> FloatArray:
-        """(p,) weight of rows that nothing follows, at least 0."""
-        return np.asarray(np.maximum(self.cells - self.joint.sum(axis=1), 0.0))
 
     def largest(self, inverse_scale: FloatArray, weights: FloatArray, gamma: float, relative: float) -> float:
         """The largest sum_cj w_cj (t_c + γ ((P F)_c - F_j))^2 over |a t| <= 1, F = K t, rounded up.
