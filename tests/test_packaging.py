@@ -124,7 +124,7 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     from bondic_lab.reproduction.registry import EXPERIMENTS
 
     assert tuple(EXPERIMENTS) == FIGURES
-    assert ("auto", "sequential", "dual", "propensities", *BASELINES) == commands.METHODS
+    assert ("auto", "table", "groups", "sequential", "dual", "propensities", *BASELINES) == commands.METHODS
     assert get_args(EngineName) == commands.ENGINES
     (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     defaults = {option.name: option.default for option in evaluate.params}

@@ -26,6 +26,8 @@ _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _SINGLE_SHARES = (0.02, 0.1, 0.3)
 """Single values of its columns, likewise; the first column has both numbers alike."""
 _HALVINGS = 30
+METHOD = "groups"
+"""The name of the method behind a curve."""
 
 
 @dataclass(frozen=True)

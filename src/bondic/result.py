@@ -14,9 +14,13 @@ from typing import Any, NamedTuple
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.curve import AllowanceCurve
+from bondic.core.allowance import Allowance
+from bondic.curve import METHOD as GROUPS
+from bondic.curve import AllowanceCurve, CurvePoint
+from bondic.curve_words import alike, break_words, curve_view
 from bondic.errors import InvalidInput, Listing, NoInterval
 from bondic.proofs.assumptions import VALUE_RANGE
+from bondic.proofs.cells import CellsProof
 from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.withhold import withhold_rows
@@ -25,7 +29,7 @@ from bondic.rows import Rows
 from bondic.search.search import Search
 from bondic.shortcuts import Shortcuts
 from bondic.terms import ValueRange, in_full, range_of
-from bondic.view import Grid, NextStep, Tone, View, assumptions_grid, fragment, parts_grid
+from bondic.view import CurveView, Grid, NextStep, Tone, View, assumptions_grid, fragment, parts_grid
 
 _LEVELS: dict[Guarantee, str] = {"asymptotic": " in the limit of large logs", "none": ", as a guess without guarantee,"}
 _TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
@@ -209,6 +213,55 @@ class Result(Shortcuts):
         """The warnings, if there are any, a line each; then the answer in one sentence."""
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
 
+    @property
+    def allowance(self) -> Allowance | None:
+        """How alike groups are, as it was stated; None where nothing was."""
+        return self.proof.allowance if isinstance(self.proof, CellsProof) else None
+
+    @property
+    def _on_groups(self) -> bool:
+        """Whether the interval is a point of the curve, and not one that the curve stands beside."""
+        return self.curve is not None and isinstance(self.proof, CellsProof)
+
+    @property
+    def _unstated(self) -> bool:
+        return self._on_groups and self.allowance is None
+
+    def _curve(self) -> AllowanceCurve:
+        if self.curve is None:
+            raise InvalidInput(
+                f"This result has no curve of allowances: the method {self.method} has no groups of states. "
+                "Pass method=Groups() (--method groups)."
+            )
+        return self.curve
+
+    def at(self, allowance: Allowance | float | tuple[float, float]) -> CurvePoint:
+        """The interval if groups are as alike as an allowance says, one number or (averages, single values); no rerun."""
+        return self._curve().at(allowance)
+
+    def with_allowance(self, allowance: Allowance | float | tuple[float, float]) -> Result:
+        """The result at an allowance that you state now, with its certificate; no rerun.
+
+        That it was stated after the curve was shown is recorded: the interval then misses while the statement is true with
+        probability at most alpha, but nothing is known of how likely such a statement is to be true.
+        """
+        curve, stated = self._curve(), Allowance.of(allowance)
+        if self._on_groups and stated == self.allowance:
+            return self
+        proof = curve.stated(stated, first=False)
+        made = Result.of(
+            proof,
+            curve.rows,
+            method=GROUPS,
+            claims=proof.claims_on(curve.rows, curve.bound),
+            choices=self.choices,
+            effective=curve.bound.effective_rows(),
+            seconds=self.seconds,
+            planner=self.certificate.planner if self._on_groups and self.certificate is not None else None,
+        )
+        made = made if self.question is None else made.with_question(self.question)
+        return replace(made, curve=curve, warnings=self.warnings, notes=self.notes)
+
     def with_question(self, question: Rows) -> Result:
         """The same result with its question, the warnings and notes on it, and what was stated by accepting something."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
@@ -219,12 +272,13 @@ class Result(Shortcuts):
         """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
 
         A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log.
+        Where there is a curve, a reason says up to which allowance the requirement would be met.
         """
         wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
         if not wanted:
             raise InvalidInput("Nothing is required: pass above= or below=.")
         if self.status is not Status.INTERVAL:
-            return (self._verdict,)
+            return ("; ".join([self._verdict, *self.breaks(above=above, below=below)]),)
         if self.guarantee in _LEVELS:
             return (f"the guarantee of the method {self.method} is {self.guarantee!r}; a finite-sample one is needed",)
         reasons: list[str] = []
@@ -235,8 +289,15 @@ class Result(Shortcuts):
                 if name == "above"
                 else f"upper end {number(self.high)} is above"
             )
-            reasons += [] if met else [f"the {ends} {in_full(bound)}"]
+            if not met:
+                reasons.append("; ".join([f"the {ends} {in_full(bound)}", *self.breaks(**{name: bound})]))
         return tuple(reasons)
+
+    def breaks(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
+        """Up to which allowance a decision holds, in words; `curve.breaks` has the number. Empty where there is no curve."""
+        if self.curve is None:
+            return ()
+        return tuple(break_words(self.curve, above=above, below=below, stated=self.allowance))
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
@@ -268,8 +329,13 @@ class Result(Shortcuts):
 
     @property
     def _verdict(self) -> str:
-        """The message of the status; it speaks of both ranges where two were stated."""
+        """The message of the status; it speaks of both ranges where two were stated, and of groups where there are some."""
         ranges, verb = self.ranges
+        if self._on_groups and self.curve is not None:
+            if self.allowance is None:
+                return "trivial: nothing is stated about how alike states are"
+            if self.status is Status.INTERVAL:
+                return f"stated by you: {alike(self.curve, self.allowance)}"
         return (
             str(self.status)
             .replace("the reward range alone implies", f"{ranges} alone {verb}")
@@ -287,6 +353,8 @@ class Result(Shortcuts):
         """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
         method = self.choices.get("method")
         rule = () if method is None else (f"method chosen by a fixed rule that saw no certified row: {method}",)
+        if method is not None and self._unstated:
+            rule = (method.removeprefix(f"{GROUPS}, as "),)
         return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
 
     @property
@@ -310,7 +378,8 @@ class Result(Shortcuts):
             guarantee=self._guarantee_words(),
             lines=tuple(f"{sentence(line)}." for line in self._lines(split=parts is not None)),
             parts=parts,
-            steps=self.steps,
+            curve=self._curve_view(),
+            steps=tuple(step for step in self.steps if step.kind != "allowance"),  # said with the curve
             assumptions=assumptions_grid(self.assumptions),
             choices=Grid("Choices", ("what", "how"), tuple(self.choices.items())),
             hashes=self.hashes,
@@ -319,6 +388,12 @@ class Result(Shortcuts):
             estimate_outside=self.estimate_outside,
             limits=self.value_range,
         )
+
+    def _curve_view(self) -> CurveView | None:
+        if self.curve is None:
+            return None
+        first = isinstance(self.proof, CellsProof) and self.proof.stated_first
+        return curve_view(self.curve, self.allowance, first=first, beside=not self._on_groups)
 
     def _guarantee_words(self) -> str:
         """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
@@ -331,7 +406,7 @@ class Result(Shortcuts):
     def estimate_words(self) -> str:
         """The point estimate, where it comes from and what it is worth; or why there is none."""
         if not self.estimated:
-            return "no point estimate, because the rows do not decide one"
+            return "no point estimate" + ("" if self._on_groups else ", because the rows do not decide one")
         worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
         source = f"{self.choices['estimate']}; " if "estimate" in self.choices else ""
         return f"point estimate {three(self.estimate)} ({source}{worth})"
@@ -339,7 +414,8 @@ class Result(Shortcuts):
     def _lines(self, *, split: bool) -> Iterator[str]:
         yield self.estimate_words
         (ranges, imply), limits = self.ranges, self.value_range
-        yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
+        if not self._unstated:  # there it is the interval
+            yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
         used = self.effective_sample_size > 0
         carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"

@@ -16,7 +16,7 @@ from bondic.terms import ValueRange
 
 Tone = Literal["good", "nothing", "bad"]
 """An interval; no more than the value range; a contradiction."""
-StepKind = Literal["overlap", "rejected", "term", "rows", "discount", "start", "range", "method"]
+StepKind = Literal["overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range", "method"]
 KnownBy = Literal["counted", "extrapolated", "yours"]
 _ROUNDING = 1e-12
 """Share of an interval that is rounding: an end point so close to 0 is shown as 0."""
@@ -91,7 +91,8 @@ class NextStep:
     Parameters
     ----------
     kind : str
-        What it is about: "overlap", "rejected", "term", "rows", "discount", "start", "range" or "method".
+        What it is about: "overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range" or
+        "method".
     text : str
         What was found and what to do, in a sentence or two.
     basis : {"counted", "extrapolated", "yours"}
@@ -124,6 +125,17 @@ class NextStep:
 
 
 @dataclass(frozen=True)
+class CurveView:
+    """What every allowance would give, ready to be drawn."""
+
+    title: str
+    head: str  # what it is about
+    grid: Grid
+    marks: tuple[str, ...]  # a line each
+    advice: str  # what to do, without its full stop
+
+
+@dataclass(frozen=True)
 class View:
     """A result, ready to be drawn."""
 
@@ -135,6 +147,7 @@ class View:
         str, ...
     ]  # further sentences: what the estimate is worth, what the ranges say, how far the search came
     parts: Grid | None  # None where an end point does not split into parts
+    curve: CurveView | None  # None where there are no groups
     steps: tuple[NextStep, ...]  # what to do next, the most urgent first
     assumptions: Grid
     choices: Grid
@@ -153,9 +166,19 @@ def fragment(view: View) -> str:
         "<section>"
         + "".join(f"<p><strong>Warning:</strong> {escape(text)}</p>" for text in view.warnings)
         + f"<p><strong>{escape(view.sentence)}</strong></p>{_picture(view)}"
-        + f"<p>{escape(' '.join((view.guarantee, *view.lines)))}</p>{_steps(view)}"
+        + f"<p>{escape(' '.join((view.guarantee, *view.lines)))}</p>{_curve(view.curve)}{_steps(view)}"
         + "".join(f"<h3>{escape(grid.title)}</h3>{html_table(grid.header, grid.rows)}" for grid in tables)
         + f"<p><small>{sealed}</small></p></section>"
+    )
+
+
+def _curve(curve: CurveView | None) -> str:
+    if curve is None:
+        return ""
+    marks = "".join(f"<li>{escape(mark)}</li>" for mark in curve.marks)
+    return (
+        f"<h3>{escape(curve.title)}</h3><p>{escape(curve.head)}</p>{html_table(curve.grid.header, curve.grid.rows)}"
+        f"<ul>{marks}</ul><p>{escape(curve.advice)}.</p>"
     )
 
 

@@ -17,6 +17,10 @@ _CURES = {
     BIAS: "It covers what the log does not tell about the value function.",
     ALLOWANCE: "It is the allowance that you stated (--misspecification), times the steps that count.",
 }
+_GROUPS_ALLOWANCE = (
+    "It is the allowance that you stated (--allowance), times the steps that count. Groups whose rows are more alike "
+    "(--groups), or a better model (--model), need less."
+)
 _DUAL_NOISE = "The dual method allows for the largest noise that is possible in the stated ranges."
 _WHOLE = (
     "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
@@ -30,6 +34,8 @@ def largest_part(situation: Situation, only: str | None = None, share: float = 0
 
     Where the ends use no row there is no part to name.
     """
+    if situation.unstated:
+        return
     sizes = {name: size for name, size in situation.spreads.items() if name != START}
     if not situation.uses_log:
         if situation.verdict == "trivial":
@@ -45,6 +51,8 @@ def largest_part(situation: Situation, only: str | None = None, share: float = 0
         return
     cure = _DUAL_NOISE if name == NOISE and situation.result.method == "dual" else _CURES.get(name, "")
     cure += _against_bias(situation) if name == BIAS else ""
+    if name == ALLOWANCE and situation.result.allowance is not None:
+        cure = _GROUPS_ALLOWANCE
     yield NextStep(
         "term",
         f"The largest part of the length is {name}: {three(sizes[name])} of {three(total)}. {cure}".strip(),
@@ -54,6 +62,8 @@ def largest_part(situation: Situation, only: str | None = None, share: float = 0
 
 def _against_bias(situation: Situation) -> str:
     """What is not in force already."""
+    if situation.result.curve is not None:
+        return " What helps: more rows, fewer groups (--groups), or single rows that are more alike (--allowance A B)."
     stated = any(item.name == "values" and item.state == "stated" for item in situation.result.assumptions)
     vouched = "a smaller class Q, if you can vouch for one"
     named = "a class Q that you can vouch for (--radius, or ball= in Python)"

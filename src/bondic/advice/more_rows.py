@@ -34,6 +34,8 @@ _MORE = 1.5
 
 def rows_needed(situation: Situation) -> Iterator[NextStep]:
     """For half the length; for half the value range where the answer is no shorter than that."""
+    if situation.unstated:
+        return
     if situation.result.method == PROPENSITIES or situation.verdict == "trivial":
         yield from _by_guess(situation)
     elif situation.uses_log:

@@ -75,7 +75,7 @@ def _propensities(situation: Situation) -> Iterator[NextStep]:
 def _sequential(situation: Situation) -> Iterator[NextStep]:
     """Only where it is expected to be shorter: what it promises is known before it is named."""
     problem, result = situation.problem, situation.result
-    if result.method in (SEQUENTIAL, PROPENSITIES):
+    if result.method in (SEQUENTIAL, PROPENSITIES) or result.curve is not None:
         return
     rows = len(problem.rows)
     if rows < FEWEST_ROWS:

@@ -41,6 +41,12 @@ def _weakest(situation: Situation) -> NextStep:
             "Then the propensities: they must be those at the moment of the decision. If you know by which factor they may be "
             "off, state it (--with off_by=1.5).",
         )
+    if result.allowance is not None:
+        return NextStep(
+            "rejected",
+            "Then the allowance: groups may be less alike than you state. The curve shows from which allowance on there is an "
+            "interval again. Choose it for reasons that do not come from this log, and use it on other rows.",
+        )
     radius = 0.0 if result.rejection is None else result.rejection.minimal_radius
     if result.is_assumption_free:
         return NextStep(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from bondic.advice.facts import LogFacts, count_facts
 from bondic.claims import Status
 from bondic.classes.ball import Ball
+from bondic.curve import METHOD as GROUPS
 from bondic.methods.setting import NOTHING
 from bondic.result import Result
 from bondic.rows import Rows
@@ -79,8 +80,15 @@ class Situation:
         return self.result.choices.get(NOTHING, "")
 
     @property
+    def unstated(self) -> bool:
+        """Whether there are groups, and nothing was stated about how alike they are."""
+        return self.result.curve is not None and self.result.method == GROUPS and self.result.allowance is None
+
+    @property
     def names(self) -> bool | None:
         """Whether states were treated as names; None where the method did not ask."""
+        if self.result.curve is not None:
+            return False
         if "states" not in self.result.choices:
             return None
         return self.result.is_assumption_free and not self.nothing

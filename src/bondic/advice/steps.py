@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from bondic.advice.allowance import state_allowance
 from bondic.advice.discount import discount
 from bondic.advice.largest import largest_part
 from bondic.advice.more_rows import rows_needed
@@ -61,6 +62,7 @@ def _hints(situation: Situation) -> Iterator[NextStep]:
 def _ways_out(situation: Situation) -> Iterator[NextStep]:
     yield from starts_not_left(situation)
     yield from overlap(situation)
+    yield from state_allowance(situation)
     yield from largest_part(situation)
     yield from cost_of_starts(situation)
     yield from rows_needed(situation)

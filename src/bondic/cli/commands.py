@@ -14,9 +14,9 @@ from bondic.cli.config import load_config
 from bondic.errors import did_you_mean, one_line
 
 METHODS = (
-    "auto", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding",
-    "is-percentile", "is-bca", "hcope", "pdis-betting", "dr-betting", "dm", "dm-neural", "dr", "mis", "lstd", "drl",
-    "coindice", "model", "duan-wang", "feng2020", "lipschitz",
+    "auto", "table", "groups", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding",
+    "pdis-hoeffding", "is-percentile", "is-bca", "hcope", "pdis-betting", "dr-betting", "dm", "dm-neural", "dr", "mis", "lstd",
+    "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
 )  # fmt: skip
 """bondic's own, and the names of bondic.baselines.registry."""
 KINDS = ("one-step", "episodes", "table", "continuous")
@@ -111,8 +111,9 @@ _ONE = [
     opt.default(
         "--method",
         "auto",
-        "sequential, dual, propensities, or the short name of a baseline. auto: propensities if the log has them and they are "
-        "useful, else sequential or dual; the value range where states are numbers and nothing is stated about them.",
+        "table, groups, sequential, dual, propensities, or the short name of a baseline. auto: propensities if the log has them "
+        "and they are useful, else table or sequential where states are names, and groups where they are numbers: the value "
+        "range, and what every allowance would give.",
         shell_complete=_methods,
         callback=_known_methods,
     ),
@@ -121,7 +122,7 @@ _REQUIRED = [
     opt.option(
         "--require-above",
         "End with exit code 5 unless the interval shows that the value is at least this. Answer and files are "
-        "written either way.",
+        "written either way. With groups the largest allowance up to which it is shown is printed.",
         type=float,
         metavar="X",
     ),

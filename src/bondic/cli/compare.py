@@ -36,11 +36,8 @@ def command(log: str, **options: Any) -> int:
         if path is not None and path.exists() and not options["force"]:
             raise InvalidInput(f"{path} exists already. Choose another name, or pass --force.")
     policies = list(dict.fromkeys(options["policies"]))
-    methods = list(
-        dict.fromkeys(
-            ["sequential", "dual", "propensities", *BASELINES] if "all" in options["methods"] else options["methods"]
-        )
-    )
+    every = ["table", "groups", "sequential", "dual", "propensities", *BASELINES]
+    methods = list(dict.fromkeys(every if "all" in options["methods"] else options["methods"]))
     inputs = read_inputs(log, options)
     pairs = [(policy, name) for policy in policies for name in methods]
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]

@@ -94,6 +94,9 @@ def _fitting(path: Path, name: str, option: click.Option, value: Any) -> Any:
         return _one_of(path, name, value, listed, f"a list of {option.nargs} numbers")
     if option.is_flag:
         return _one_of(path, name, value, isinstance(value, bool), "true or false")
+    if option.name == "allowance":
+        listed = isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
+        return _one_of(path, name, value, _is_plain(value) or listed, "a number or a list of two")
     if isinstance(option.type, click.types.UnprocessedParamType):  # names: a text with commas, or a list
         listed = isinstance(value, list) and all(isinstance(item, str) for item in value)
         return _one_of(path, name, value, isinstance(value, str) or listed, "a text or a list of texts")

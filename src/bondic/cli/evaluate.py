@@ -84,6 +84,8 @@ def _code(result: Result, options: dict[str, Any]) -> int:
     if asked and (reasons := result.unmet(**required)):
         click.echo(f"requirement not met: {'; '.join(reasons)}", err=True)
         return EXIT_CODES[result.status] or NOT_MET
+    for words in result.breaks(**required) if asked else ():
+        click.echo(words, err=True)
     return EXIT_CODES[result.status]
 
 
@@ -117,7 +119,7 @@ def _print(result: Result, notes: Sequence[str], options: dict[str, Any]) -> Non
         return
     console = Console()
     print_notes(console, notes)
-    console.print(result_table(result))
+    console.print(result_table(result, wide=options["verbose"]))
     if options["verbose"]:
         for name, text in {**result.choices, **result.versions}.items():
             console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)

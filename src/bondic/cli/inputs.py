@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,12 +17,15 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
+from bondic.errors import Doubt, InvalidInput, ValidityWarning, kind_of, one_line, shown
 from bondic.estimate import Method
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
+from bondic.methods.groups import Groups
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
+from bondic.methods.table import Table
+from bondic.policies.adapters.imported import import_object
 from bondic.rows import Rows
 from bondic.rows.doubts import undiscounted
 from bondic.rows.inputs import action_names
@@ -44,7 +47,9 @@ class Inputs:
 
 def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
     """Read the log (in batches when a memory budget is given) and the initial states; warnings become notes."""
-    refuse_unknown_options([options["method"]] if "method" in options else options["methods"], options["with"])
+    methods = [options["method"]] if "method" in options else list(options["methods"])
+    refuse_unknown_options(methods, options["with"])
+    refuse_unused_options(methods, options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows, loaded = read_rows(log, options, progress)
@@ -127,6 +132,8 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
     """A method of bondic's own with the options given, or a baseline by its short name."""
     if name == "propensities":
         return _propensities(options)
+    if name in ("table", "groups"):
+        return _on_cells(name, options, inputs)
     if name not in ("auto", "sequential", "dual"):
         return _baseline(name, options["side"], own_options(name, options["with"]))
     columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
@@ -143,6 +150,7 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
             misspecification=allowance,
             no_rows=withheld,
             propensities=stated,
+            **_stated_groups(options, inputs),
             **given,
         )
     if name == "dual":
@@ -155,6 +163,54 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
                 "out, or take --method dual."
             )
     return Sequential(pilot=pilot, **given)
+
+
+_GROUPS = ("allowance", "model", "groups")
+"""Options on groups of states."""
+_CLASSES = ("radius", *_ONLY_DUAL)
+"""Options on classes of functions, which methods on cells do not have."""
+
+
+def refuse_unused_options(methods: Collection[str], options: Mapping[str, Any]) -> None:
+    """Options that none of the methods would look at."""
+    used: tuple[str, ...] = () if {"auto", "groups", "all"} & set(methods) else _GROUPS
+    used += _CLASSES if set(methods) <= {"table", "groups"} else ()
+    for name in used:
+        if options[name]:
+            raise InvalidInput(
+                f"--{name.replace('_', '-')} is no option of the method {' or '.join(methods)}: leave one of them out."
+            )
+
+
+def _stated_groups(options: Mapping[str, Any], inputs: Inputs) -> dict[str, Any]:
+    """What was stated on groups; functions are imported."""
+    groups, model = options["groups"], options["model"]
+    names = () if inputs.loaded is None else inputs.loaded.names
+    if groups is not None and groups not in names and ":" in groups:
+        groups = _function("--groups", groups)
+    model = None if model is None else _function("--model", model)
+    return {"allowance": options["allowance"], "groups": groups, "model": model}
+
+
+def _function(option: str, spec: str) -> Any:
+    found = import_object(spec)
+    if not callable(found):
+        raise InvalidInput(f"{option} {one_line(spec)} is {kind_of(found)}; a function is needed.")
+    return found
+
+
+def _on_cells(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method:
+    """A table, or groups."""
+    given: dict[str, Any] = {"side": options["side"], "planned_rows": options["planned_rows"]}
+    pilot = parse_pilot(options["pilot"])
+    given |= {} if pilot is None else {"pilot": pilot}
+    if name == "table":
+        return Table(**given)
+    if options.get("no_rows", False):
+        raise InvalidInput(
+            "--no-rows: groups and a model are held row by row in the certificate of the method groups. Leave one of them out."
+        )
+    return Groups(**_stated_groups(options, inputs), **given)
 
 
 def with_sums(method: Method, sums: Sums) -> Method:

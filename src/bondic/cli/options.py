@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -13,6 +14,7 @@ import click
 
 from bondic.cli.config import load_config
 from bondic.data.hygiene.findings import ACCEPTABLE
+from bondic.errors import one_line
 
 Decorator = Callable[[Any], Any]
 
@@ -61,11 +63,15 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[
 
 
 _PAIRS = ("--reward-range", "--value-range")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PAIR = re.compile(r"[\[(]?\s*([^,\s]+)\s*,\s*([^,\s]+?)\s*[\])]?")
 
 
 def spelled_pairs(args: Sequence[str]) -> list[str]:
-    """`--reward-range -100,-1` as `--reward-range -100 -1`; also with brackets, and with `=`."""
+    """`--reward-range -100,-1` as `--reward-range -100 -1`; also with brackets, and with `=`.
+
+    `--allowance 0.02 0.5`, which may have one number or two, as `--allowance 0.02,0.5`.
+    """
     out: list[str] = []
     for word in args:
         name, sign, value = word.partition("=")
@@ -73,9 +79,30 @@ def spelled_pairs(args: Sequence[str]) -> list[str]:
             out += [name, *pair.groups()]
         elif out and out[-1] in _PAIRS and (pair := _PAIR.fullmatch(word)):
             out += pair.groups()
+        elif len(out) > 1 and out[-2] == "--allowance" and _NUMBER.fullmatch(out[-1]) and _NUMBER.fullmatch(word):
+            out[-1] += f",{word}"
         else:
             out.append(word)
     return out
+
+
+def _allowance(ctx: click.Context, parameter: click.Parameter, value: Any) -> float | tuple[float, float] | None:
+    """One number, or two with a comma between them; in a file a number or a list of two."""
+    if value is None:
+        return None
+    words = value.split(",") if isinstance(value, str) else value
+    try:
+        found = [float(word) for word in (words if isinstance(words, list | tuple) else [words])]
+    except ValueError:
+        found = []
+    if len(found) not in (1, 2) or not all(0 <= number < math.inf for number in found):
+        raise click.BadParameter(
+            f"{one_line(str(value))!r} is no allowance: one number of at least 0 is needed, in units of the value, or two "
+            "(averages, single rows), such as 0.02 or 0.02,0.5.",
+            ctx,
+            parameter,
+        )
+    return found[0] if len(found) == 1 else (found[0], found[1])
 
 
 def _radius(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
@@ -197,6 +224,22 @@ METHOD = [
         "--gauge",
         ("half", "range", "paper", "finite", "self-normalized", "plug-in"),
         "Noise bound of the dual method; this option selects that method. Default: half.",
+    ),
+    option(
+        "--allowance",
+        "Where states are numbers: state how alike they are inside a group, in units of the value. One number, or two: "
+        "averages and single rows.",
+        type=click.UNPROCESSED,
+        callback=_allowance,
+        metavar="A [B]",
+    ),
+    option(
+        "--groups", "Groups of your own: a column of the states, or module:function of states.", metavar="COLUMN|SPEC"
+    ),
+    option(
+        "--model",
+        "A model of your own for groups: module:function with q(states, actions) -> values. Its code is run.",
+        metavar="SPEC",
     ),
     RADIUS,
     option("--pilot", "First rows that are set aside for tuning: a share such as 0.2, or a whole number.", type=str),

@@ -39,7 +39,7 @@ from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
-from bondic.tuning.states import unstated
+from bondic.tuning.states import WAY_OUT, unstated
 
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
@@ -131,6 +131,7 @@ class Default:
             result = choice.method.run(problem, alpha, progress, choice.table)
         elif isinstance(choice.method, Groups | Dual):
             result = choice.method.run(problem, alpha, progress)
+            result = result.with_choice("states", choice.states) if choice.states else result
         elif choice.nothing:
             told = {"states": choice.states} if choice.states else {}
             result = choice.method.say_nothing(problem, alpha, choice.nothing, Clock(progress), told)
@@ -190,6 +191,11 @@ class Default:
         """One of the methods that work with a class Q, and Q where it had to be made for that; or why nothing can be said."""
         if known := settled(problem):
             return self._value_range(known)
+        if self._groups_stated and self.no_rows:
+            raise InvalidInput(
+                "Groups and a model are held row by row in the certificate, which is to hold no single row: leave no_rows "
+                "(--no-rows) out, or what was stated on groups."
+            )
         if self._groups_stated:
             return _Choice(self._groups(), "groups, as something was stated about them")
         if (unproved := self._numbers(problem)) is not None:
@@ -237,8 +243,9 @@ class Default:
             kind = kind_of_states(None, self.choices, pilot)
         if kind.table:
             return None
-        if pilot is None:
-            return self._value_range(unstated(problem.layout), kind.said)
+        if pilot is None or self.no_rows:
+            withheld = ". Groups would hold single rows, which are to be kept out" if pilot is not None else ""
+            return self._value_range(f"{unstated(problem.layout)}; {WAY_OUT}{withheld}", kind.said)
         return _Choice(self._groups(), f"groups, as {unstated(problem.layout)}", states=kind.said)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 
 from bondic.claims import ErrorBudget, Side, ends_of
 from bondic.core.allowance import Allowance
+from bondic.curve import METHOD as NAME
 from bondic.curve import AllowanceCurve
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
@@ -26,7 +27,6 @@ from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.sums.forms import Sums
 
-NAME = "groups"
 PILOT = 0.2
 """Share of the rows for the model, the groups and the first weights."""
 _SHARES = {VECTOR: 0.12, SINGLE: 0.08, TEST: 0.05, INITIAL: 0.1}

@@ -84,7 +84,10 @@ class Table:
         most = int(math.sqrt(_MOST_NUMBERS / problem.layout.slots))
         states = states_of(problem, most)
         if states is None:
-            raise InvalidInput(f"There are more than {most} states, too many for equations on all of them.")
+            raise InvalidInput(
+                f"There are more than {most} states, too many for equations on all of them. If they are numbers, not names, use "
+                "method=Groups() (--method groups)."
+            )
         cells, budget = TableCells(states), self.budget(problem, alpha)
         proposal = propose_on_cells(
             problem, pilot, cells, budget, self.side, self._planned(problem), TABLE_CUTS, before

@@ -218,8 +218,8 @@ class CellsProof(Proof):
         text = (
             f"Alike inside a group: in each of {self.cells.count} groups, for every action, averages of the model's error "
             f"(over the rows of a block, over what follows them, over the starts) differ from one number by at most "
-            f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}. Stated by you {when} "
-            "the curve was shown."
+            f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}. Stated {when} the curve "
+            "was shown."
         )
         return Assumption("values", text, "rejected" if rejected else "stated")
 

@@ -7,9 +7,9 @@ from bondic.classes import ball, box
 from bondic.functions import functions
 from bondic.kernels import constant, dirac, features, gaussian, laplace, linear, masked, matern, series
 from bondic.noise import finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic
-from bondic.proofs import dual, propensities, sequential
+from bondic.proofs import cells, dual, propensities, sequential
 
 HOMES = (
-    dual, sequential, propensities, plan, control, ball, box, functions, constant, dirac, features, gaussian, laplace, linear,
-    masked, matern, series, finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic,
+    dual, sequential, propensities, cells, plan, control, ball, box, functions, constant, dirac, features, gaussian, laplace,
+    linear, masked, matern, series, finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic,
 )  # fmt: skip

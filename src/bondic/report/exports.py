@@ -9,7 +9,10 @@ decide none; choices.estimate says where it comes from), `alpha`, `side`,
 one after the last]; `budget` event -> probability; `assumptions` [{name, state, text}], state "stated" (by the user),
 "chosen" (by a baseline), "checked" or "rejected"; `chosen`: those that the library made, the interval is valid if they
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
-limit) or null; `estimate_in_interval`; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
+limit) or null; `curve` (what every allowance would give: `line` [{averages, single, low, high, status}] with both numbers
+alike, `marks` [{name, value, text, certified}], `groups` in words, `model`, `allowance` [averages, single] as stated or null,
+`stated` "before the curve" or "after the curve") or null; `estimate_in_interval`;
+`choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
 the log was read, where the caller has handed them over; `next_steps` [{kind, text, basis, loud, numbers}]: advice, where it
 was asked for. Numbers that are not finite are null.
@@ -26,6 +29,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bondic.claims import Status
+from bondic.curve_words import curve_dict
 from bondic.errors import Doubt
 from bondic.folders import RESULT_FORMAT
 from bondic.result import Result
@@ -34,7 +38,7 @@ from bondic.view import Grid
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
     "last_row", "effective_sample_size", "p_value", "minimal_radius", "log_hash", "certificate_hash", "bondic", "chosen",
-    "same_up_to", "breakdown_radius",
+    "same_up_to", "breakdown_radius", "allowance", "allowance_single",
 )  # fmt: skip
 
 
@@ -67,6 +71,7 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "assumptions": [asdict(item) for item in result.assumptions],
         "chosen": [asdict(item) for item in result.chosen],
         "robustness": None if result.robustness is None else result.robustness.to_dict(),
+        "curve": _curve(result),
         "estimate_in_interval": not result.estimate_outside,
         **{name: getattr(result, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
         "effective_sample_size": result.effective_sample_size,
@@ -76,6 +81,12 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     }
     finite: dict[str, Any] = _strict_json(plain)
     return finite
+
+
+def _curve(result: Result) -> dict[str, Any] | None:
+    if result.curve is None:
+        return None
+    return curve_dict(result.curve, result.allowance, first=getattr(result.proof, "stated_first", False))
 
 
 def _ends(result: Result) -> dict[str, float | None]:
@@ -106,7 +117,7 @@ def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
 
 def result_row(result: Result) -> dict[str, Any]:
     """The result as one row of a table, by column; None where a method has no such number, for both ends after a rejection."""
-    rejection, robustness = result.rejection, result.robustness
+    rejection, robustness, stated = result.rejection, result.robustness, result.allowance
     return {
         **_ends(result),
         "estimate": result.estimate if result.estimated else None,
@@ -125,6 +136,7 @@ def result_row(result: Result) -> dict[str, Any]:
         "chosen": " ".join(item.name for item in result.chosen),
         "same_up_to": None if robustness is None else robustness.same_up_to,
         "breakdown_radius": None if robustness is None else robustness.breakdown_radius,
+        **dict(zip(("allowance", "allowance_single"), (None, None) if stated is None else stated.pair, strict=True)),
     }
 
 
@@ -143,6 +155,14 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
     view, (doubts, others) = result.view(), _told(result, notes)
     blocks = [[f"# {_cell(title)}"], *([f"**Warning:** {_cell(doubt)}"] for doubt in doubts)]
     blocks += [[view.sentence], [_cell(" ".join((view.guarantee, *view.lines)))]]
+    if view.curve is not None:
+        curve = view.curve
+        blocks += [
+            [f"{curve.title}: {_cell(curve.head)}"],
+            _grid(curve.grid),
+            [f"* {_cell(mark)}" for mark in curve.marks],
+        ]
+        blocks += [[f"{_cell(curve.advice)}."]]
     if view.steps:
         blocks += [["What to do next:"], [f"* {_cell(str(step))}" for step in view.steps]]
     blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from bondic.curve_words import with_table
+from bondic.rendering import sentence
 from bondic.result import Result
-from bondic.view import Grid, NextStep
+from bondic.view import CurveView, Grid, NextStep
 
 COLORS = {"good": "green", "nothing": "yellow", "bad": "red"}
 """By the tone of a view."""
@@ -19,8 +22,11 @@ _SHOWN = 4
 _STATES = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
-def result_table(result: Result) -> RenderableType:
-    """Headline, what to do next, parts of both ends, assumptions; amber where the library chose what the interval rests on."""
+def result_table(result: Result, *, wide: bool = False) -> RenderableType:
+    """Headline, what allowances would give, what to do next, parts of both ends, assumptions.
+
+    `wide` shows both numbers of an allowance apart.
+    """
     view = result.view()
     color = COLORS[view.tone]
     head = Text.assemble(
@@ -31,7 +37,22 @@ def result_table(result: Result) -> RenderableType:
     )
     tables = [_table(grid) for grid in (view.parts, view.assumptions) if grid is not None]
     panel = Panel(head, title="bondic", border_style=color)
-    return Group(panel, *([_ways_out(view.steps)] if view.steps else []), *tables)
+    curve = view.curve
+    if wide and curve is not None and result.curve is not None:
+        curve = with_table(curve, result.curve)
+    bought = [] if curve is None else [_allowances(curve)]
+    return Group(panel, *bought, *([_ways_out(view.steps)] if view.steps else []), *tables)
+
+
+def _allowances(curve: CurveView) -> RenderableType:
+    """The table, a line for every mark, and what to do."""
+    marks = Table.grid(padding=(0, 1))
+    for mark in curve.marks:
+        marks.add_row(Text(" -"), Text(f"{sentence(mark)}."))
+    grid = replace(curve.grid, title="")
+    return Group(
+        Text(curve.title, style="bold"), Text(curve.head), _table(grid), marks, Text(f"{curve.advice}.", style="bold")
+    )
 
 
 def _ways_out(steps: Sequence[NextStep]) -> RenderableType:
@@ -47,7 +68,7 @@ def _ways_out(steps: Sequence[NextStep]) -> RenderableType:
 
 def _table(grid: Grid) -> Table:
     """Columns of numbers to the right, texts folded; the state of a row in its color."""
-    table = Table(title=grid.title, title_justify="left", show_edge=False)
+    table = Table(title=grid.title or None, title_justify="left", show_edge=False)
     for index, name in enumerate(grid.header):
         table.add_column(name, justify="right" if index and not grid.states else "left", overflow="fold")
     for index, row in enumerate(grid.rows):

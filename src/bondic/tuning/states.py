@@ -122,13 +122,20 @@ def unstated(layout: Layout) -> str:
     """Why nothing can be said where a table is impossible and nothing was stated; one sentence, without its full stop."""
     return (
         f"{'states' if layout.discrete else 'actions'} are numbers: without a statement on how values vary nothing can be proved "
-        "from rows that never repeat; state allowance= (--allowance), radius= (--radius) or ball="
+        "from rows that never repeat"
     )
+
+
+WAY_OUT = "state radius= (--radius) or ball="
+"""For methods with a class of value functions."""
 
 
 def refuse_unstated(layout: Layout) -> NoReturn:
     """The same as an error, for a method that was named."""
-    raise InvalidInput(f"{unstated(layout)}, or radius='paper', the radius rule of the paper.")
+    raise InvalidInput(
+        f"{unstated(layout)}; {WAY_OUT}, or radius='paper', the radius rule of the paper. Groups of states (method=Groups(), "
+        "--method groups) need no such class."
+    )
 
 
 def _kind_seen(seen: SeenStates, layout: Layout) -> StateKind:
