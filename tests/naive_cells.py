@@ -68,7 +68,11 @@ class NaiveRows:
         self.label, self.label_cell = [row[1] for row in self.rows], list(range(self.p))
         self.deviation, self.kappa, self.own = self.residual, self.P, self.forecasts is None
         if self.forecasts is not None:
-            self.label, self.label_cell, self.kappa = self.forecasts.label, self.forecasts.cell, self.forecasts.following
+            self.label, self.label_cell, self.kappa = (
+                self.forecasts.label,
+                self.forecasts.cell,
+                self.forecasts.following,
+            )
             self.deviation = self._foreseen()
 
     def _foreseen(self):

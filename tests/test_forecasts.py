@@ -1,23 +1,32 @@
 """Forecasts by labels: every formula against its twin in 50 digits, rounding at large numbers, and what is refused."""
 
 import math
+import sys
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 
 import mpmath as mp
 import numpy as np
 import pytest
 
+import bondic
 from bondic.core import localize, tails
-from bondic.core.allowance import Allowance, CellAllowance
+from bondic.core.allowance import CellAllowance
 from bondic.core.forecasts import Forecasts, forecast_tally
-from bondic.core.localize import CellTails, Events, RowEnergy, ValueLimits, VectorEvent, locate
-from bondic.core.system import Energy, System
+from bondic.core.localize import RowEnergy, ValueLimits, locate
+from bondic.core.system import Energy, Feasible, System
 from bondic.core.tails import EndWeights, StartMean, end_terms
 from bondic.core.tally import CellRows, CellShape, tally
-from bondic.errors import BondicError, InvalidInput
+from bondic.errors import BondicError, InvalidInput, VerificationError
 from bondic.rounding import Enclosure, as_enclosure
+from builders import part as keep
 from naive_cells import NaiveForecasts, exact, naive_end, naive_locate, own_bounds, row_energy
 from test_cells_algebra import HIGH, LOW, WIDTH, above, make_case
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
+
+from experiments.number_worlds_jumps import state_threshold
 
 SEEDS = range(16)
 KINDS = ("sensible", "random", "none", "large")
@@ -205,3 +214,201 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
         assert upper <= float(shorter) + 1e-5 * abs(float(shorter)) + 1e-7
         own = tails._weighed(located, starts, tail, sign, 0.1, base, float(case.allowance.averages @ psi))
         assert sign * own.value.mid + own.spread == pytest.approx(float(weighed), rel=1e-5)
+
+
+# --- rounding -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cells", "size", "kappa"), [(300, 1e8, 0.3), (300, 1.0, 1e7), (5, 1e8, -3e4)])
+def test_the_error_covers_references_that_cancel_at_atoms(rng, cells, size, kappa):
+    """b_j = 0 up to rounding while b is large; one label, so that cells are more than labels."""
+    atoms, n = np.tile(rng.dirichlet(np.ones(cells)), (2, 1)), 6
+    reference = rng.normal(size=cells) * size
+    reference -= atoms[0] @ reference
+    at = np.zeros(n, dtype=np.int64)
+    rows = CellRows(at, at, rng.normal(size=n), np.arange(n), at, np.ones(n), 1.0)
+    given = Forecasts(at[:1], np.zeros(1), np.array([[kappa, 0.0]]))
+    found = forecast_tally([rows], at, given, CellShape(1, atoms), 0.9, reference).rows
+    own = Fraction(0.9) * (Fraction(kappa) - 1) * sum(map(_product, atoms[0], reference))
+    exactly = [own - Fraction(float(outcome)) for outcome in rows.outcome]
+    off = max(
+        abs(Fraction(float(found.low[0, 0])) - min(exactly)), abs(Fraction(float(found.high[0, 0])) - max(exactly))
+    )
+    assert 0 < off <= found.error <= 1e-9 * size * abs(kappa) * cells
+
+
+def _product(a, b):
+    return Fraction(float(a)) * Fraction(float(b))
+
+
+@pytest.mark.parametrize("light", [1e-13, 1e-14, 1e-16])
+def test_rows_that_end_in_a_block_of_small_weights_count(light):
+    """Forecasts foresee all rows but one, which ends: all of the energy is its own."""
+    n, gamma, tau = 1000, 0.9, 0.1
+    at, block = np.zeros(n + 1, dtype=np.int64), np.append(np.zeros(n, dtype=np.int64), 1)
+    rows = CellRows(block, at, np.zeros(n + 1), np.arange(n), at[:n], np.ones(n), 1.0)
+    shape, given = CellShape(2, np.ones((1, 1))), Forecasts(at[:1], np.zeros(1), np.ones((1, 1)))
+    own = forecast_tally([rows], at, given, shape, gamma, np.zeros(1))
+    system = System(tally([rows], shape, gamma, np.zeros(1)), -np.ones(1), np.ones(1), own)
+    feasible = Feasible(system, np.array([True]), system.counts, 0.0, np.full(1, tau))
+    f = tau / (1 - gamma * float(system.following[0, 0]))
+    bound = feasible.root_energy(Energy.of(system, np.array([[1.0], [light]])))
+    assert math.sqrt(light) * gamma * f <= bound <= 1e-3
+
+
+@pytest.mark.parametrize("size", [1e3, 1e8, 1e16, 1e100, 1e160, 1e307])
+@pytest.mark.parametrize("part", ["offset", "following"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_absurd_forecasts_say_nothing_or_are_refused(size, part):
+    """Never a number that is none, and never less than without them at the range."""
+    case, label, given = make_foreseen(1)
+    given = replace(given, **{part: np.sign(getattr(given, part) + 0.1) * size})
+    try:
+        own = forecast_tally([case.rows], label, given, case.shape, case.gamma, case.reference)
+        located = locate(case.system.tally, case.events, ValueLimits(WIDTH, LOW, HIGH), case.allowance, own)
+        psi = np.full(case.cells, 1 / case.cells)
+        tail = EndWeights(np.full((case.shape.blocks, case.cells), 0.1), 4.0)
+        end = end_terms(located, StartMean(Enclosure(0.0), psi, 0.0), tail, 1.0, 0.1)
+    except BondicError:
+        assert size > 1e99
+        return
+    everything = float(np.abs(case.system.low).max()) * 0.1
+    assert end.spread >= everything
+    assert located.energy_bound == pytest.approx(
+        float(case.events.vector.shape[case.rows.cell] @ case.events.vector.shape[case.rows.cell]) * WIDTH**2
+    )
+
+
+# --- what is refused ------------------------------------------------------------------------------------
+
+
+def test_labels_and_forecasts_that_do_not_fit_are_refused():
+    case, label, given = make_foreseen(2)
+    atoms = given.following.shape[1]
+
+    def tallied(labels=label, forecasts=given, rows=case.rows):
+        return forecast_tally([rows], labels, forecasts, case.shape, case.gamma, case.reference)
+
+    other = label.copy()
+    other[3] = np.flatnonzero(given.cell != case.rows.cell[3])[0]
+    for labels, words in (
+        (other, "another cell"), (np.where(label == label[0], -1, label), "has a label"), (label[1:], "has a label"),
+        (np.where(label == label[0], given.cell.size, label), "has a label"), (np.append(label, 0), "labels of"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=words):
+            tallied(labels)
+    with pytest.raises(InvalidInput, match="another cell"):  # rows without a cell have no label
+        tallied(rows=replace(case.rows, cell=np.where(np.arange(label.size) == 3, -1, case.rows.cell)))
+    for forecasts in (
+        Forecasts(given.cell + case.cells, given.offset, given.following),
+        Forecasts(given.cell, given.offset, given.following[:, 1:]),
+        Forecasts(given.cell, given.offset, np.hstack([given.following, given.following])),
+    ):
+        with pytest.raises(InvalidInput, match="other cells"):
+            tallied(forecasts=forecasts)
+    for cell, offset, following in (
+        (given.cell - 9, given.offset, given.following), (given.cell[:, None], given.offset, given.following),
+        (given.cell, given.offset[1:], given.following), (given.cell, given.offset, given.following[1:]),
+        (given.cell, given.offset * np.nan, given.following), (given.cell, given.offset, given.following + np.inf),
+        (given.cell, given.offset, given.following[:, 0]),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match="finite forecasts"):
+            Forecasts(cell, offset, following)
+    assert tallied().following.shape == (given.cell.size, atoms)
+
+
+def test_forecasts_belong_to_the_rows_the_reference_and_the_discount_of_the_tally():
+    case, label, given = make_foreseen(2)
+    assert case.gamma > 0
+    plain, rows = case.system.tally, case.rows
+
+    def tallied(n=label.size, gamma=case.gamma, reference=case.reference):
+        mine = rows.owner < n
+        some = CellRows(
+            rows.block[:n], rows.cell[:n], rows.outcome[:n], rows.owner[mine], rows.atom[mine], rows.mass[mine], 1.0
+        )
+        return forecast_tally([some], label[:n], given, case.shape, gamma, reference)
+
+    System(plain, case.system.low, case.system.high, tallied())
+    for own in (
+        tallied(n=label.size - 1), tallied(gamma=0.5 * case.gamma), tallied(reference=case.reference + 1e-9),
+        replace(tallied(), cell=np.roll(given.cell, 1)),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match="other rows"):
+            System(plain, case.system.low, case.system.high, own)
+    longer, times = plain.repeated(7.3), tallied()
+    System(longer, case.system.low, case.system.high, replace(times, rows=times.rows.repeated(7.3)))
+
+
+@pytest.fixture(scope="module")
+def stated():
+    """A small log of a world of numbers, with groups, labels and an allowance."""
+    world = state_threshold(0.5)
+    log = keep(world.make_log(800, 1), drop=("episode_ids", "timesteps", "truncations"))
+    problem = bondic.make_problem(
+        log, world.policy, world.initial, gamma=world.gamma, reward_range=world.reward_range, accept=None
+    )
+    return world, problem, bondic.estimate_interval(problem, method=bondic.Groups((0.01, 0.1), count=3))
+
+
+def changed(array, place, value):
+    found = array.copy()
+    found[place] = value
+    return found
+
+
+def damages(arrays):
+    names = ("label", "forecasts.cell", "forecasts.offset", "forecasts.following")
+    label, cell, offset, following = (arrays[f"cells.{name}"] for name in names)
+    other = int(np.flatnonzero(cell != cell[label[0]])[0])
+    columns = ("group", "value", "next_value", "half", "label")
+    yield {"label": changed(label, 0, other)}
+    yield {"label": changed(label, 0, -1)}
+    yield {"label": changed(label, 0, cell.size)}
+    yield {"label": label[1:]}
+    yield {"label": label.astype(float)}
+    yield {name: arrays[f"cells.{name}"][:, None] for name in columns}
+    yield {"forecasts.cell": np.roll(cell, 1)}
+    yield {"forecasts.cell": changed(cell, 0, -1)}
+    yield {"forecasts.cell": changed(cell, -1, 10**6)}
+    yield {"forecasts.cell": cell[:0], "forecasts.offset": offset[:0], "forecasts.following": following[:0]}
+    yield {"forecasts.offset": changed(offset, 0, np.nan)}
+    yield {"forecasts.offset": offset[1:]}
+    yield {"forecasts.following": changed(following, (0, 0), np.inf)}
+    yield {"forecasts.following": following[:, 1:]}
+    yield {"forecasts.following": following[1:]}
+    yield {"forecasts.following": following * 0.5}  # another interval than the one that is written
+
+
+def test_damaged_labels_and_forecasts_are_refused(stated):
+    world, problem, result = stated
+    certificate = result.certificate
+    assert result.proof.cells.forecasts.cell.size > 6
+    assert bondic.verify(certificate, problem.log, world.policy).low == result.low
+    for changes in damages(certificate.arrays):
+        arrays = certificate.arrays | {f"cells.{name}": array for name, array in changes.items()}
+        with pytest.raises(VerificationError):
+            bondic.verify(type(certificate)(certificate.body, arrays), problem.log, world.policy)
+
+
+def test_forecasts_of_later_rows_are_refused_by_a_replay(stated):
+    """Consistent in themselves: only a replay can tell that they were not fixed before the rows."""
+    world, problem, result = stated
+    cells = result.proof.cells
+    own, label = cells.forecasts.cell, cells.label
+    places = [np.flatnonzero(own == own[one]) for one in label[:50]]
+    moved = label.copy()
+    moved[:50] = [one[-1] if one[-1] != now else one[0] for one, now in zip(places, label[:50], strict=True)]
+    assert np.any(moved != label)
+    given = cells.forecasts
+    for forged in (
+        replace(cells, label=moved),
+        replace(cells, forecasts=replace(given, offset=given.offset + 0.01)),
+        replace(cells, forecasts=replace(given, following=given.following * 1.01)),
+    ):
+        proof = replace(result.proof, cells=forged)
+        rows = problem.select(*proof.asked.rows)
+        made = bondic.Result.of(proof, rows, method="groups", planner=result.certificate.planner).certificate
+        assert "when the plan was made" in bondic.verify(made, problem.log, world.policy).headline
+        with pytest.raises(VerificationError):
+            bondic.verify(made, problem.log, world.policy, replay=True)

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core import localize
-from bondic.core.allowance import CellAllowance
-from bondic.core.forecasts import Forecasts, forecast_tally
-from bondic.core.localize import CellTails, Events, ValueLimits, VectorEvent, locate
-from bondic.core.tally import CellRows, CellShape, tally
+from bondic.core.forecasts import ForecastTally
+from bondic.core.localize import CellTails, Events, VectorEvent, locate
+from bondic.core.system import System
+from bondic.core.tails import EndWeights, end_terms
+from bondic.errors import InvalidInput
 from bondic.plan.cells import reference_of
 from cells_cases import (
     cell_surplus,
@@ -25,13 +25,14 @@ from cells_cases import (
     random_log,
     random_tail,
     random_world,
+    starts_of,
     tail_surplus,
     tally_of,
     true_allowance,
     true_coordinates,
     vector_surplus,
 )
-from forecast_cases import KINDS, foresee
+from forecast_cases import KINDS, ForeseenRows, foresee
 from test_cells_event import check_cells, check_ends, check_membership
 
 GAMMAS = (0.0, 0.3, 0.9, 0.99)
@@ -127,3 +128,86 @@ def test_all_claims_hold_on_the_event(part):
     assert found[:, 0].sum() > 100_000
     assert found[:, 1].sum() >= 12, "ends that say less than the range cannot be wrong"
     assert np.count_nonzero(found[:, 2] >= 3) >= 20, "several sets are mixtures of both kinds of events"
+
+
+def sharp_case(seed, kind):
+    """Weights that bet on the log's own noise, with balance; whether they are used, sign (end - J) Λ, and the log term in it."""
+    rng = np.random.default_rng([seed, 15])
+    world = random_world(rng, (0.0, 0.3)[seed % 2], states=2)
+    world = replace(world, behavior=np.full(world.size, 1 / world.reward.size), reward=rng.random(world.size))
+    log = foresee(rng, random_log(rng, world, 20_000, 2), True, kind)
+    vector = VectorEvent(np.ones(world.count), (0.1 / world.high, 0.02 / world.high))
+    none, everything = CellTails(np.zeros((1, world.count))), np.ones(world.count, dtype=bool)
+    first = tally_of(log, 2, np.zeros(world.count), by_states=True)
+    reference = reference_of(first, everything, 0.0, world.high)
+    found, events = tally_of(log, 2, reference, by_states=True), just_so(log, vector, none, LEAST_LOG)
+    located = locate(found, events, limits_of(world), true_allowance(log), log.tally(2, reference))
+    own = System(first, first.reference, first.reference).direction(starts_of(world).cells).weights
+    per_row = own / found.count.sum(axis=0)
+    weights = per_row[log.cell]
+    scale = float(weights @ log.noise) / float(weights**2 @ log.deviations**2)
+    sign, rate = math.copysign(1.0, scale), abs(scale)
+    tail = EndWeights(np.tile(scale * per_row, (2, 1)), rate)
+    need = tail_surplus(log, tail)
+    end = end_terms(located, starts_of(world), tail, sign, math.exp(-max(need, 1e-9)) * (1 - 1e-12))
+    return end.uses_weights, rate * (sign * end.value.mid + end.spread - sign * world.value), need
+
+
+@pytest.mark.parametrize("kind", ["true", "seen"])
+def test_tails_hold_just_so_and_not_without_their_logarithm(kind):
+    """With δ at equality the end is beyond the truth by what the relaxations cost, and that is less than log(1/δ)."""
+    found = np.array([sharp_case(seed, kind) for seed in range(30)])
+    assert np.all(found[:, 1] >= 0)
+    assert np.count_nonzero((found[:, 0] > 0) & (found[:, 1] < 0.1 * found[:, 2])) >= 15
+
+
+def count_caught(monkeypatch, target, name, mutant, seeds=range(144)):
+    """Logs on which a claim fails once a part of the core is replaced."""
+    monkeypatch.setattr(target, name, mutant)
+    caught = 0
+    for seed in seeds:
+        try:
+            run_case(seed, sharp=True)
+        except AssertionError:
+            caught += 1
+    return caught
+
+
+def test_forecasts_without_the_discount_are_caught(monkeypatch):
+    """D_i = o_ℓ + sum_j κ_ℓj b_j - ...: the same as another offset, and wrong about what was bet on."""
+    honest = ForeseenRows.tally
+
+    def undiscounted(log, blocks, reference):
+        given = log.forecasts
+        offset = given.offset + (1 - log.world.gamma) * (given.following @ (log.atoms @ reference))
+        return honest(replace(log, forecasts=replace(given, offset=offset)), blocks, reference)
+
+    assert count_caught(monkeypatch, ForeseenRows, "tally", undiscounted) >= 20
+
+
+def test_forecasts_that_are_read_as_probabilities_are_caught(monkeypatch):
+    """<F, κ> - F_j: what all values have in common does not cancel unless κ adds up to 1."""
+
+    def normalized(system):
+        given = system.forecasts.following
+        total = given.sum(axis=1, keepdims=True)
+        return given / np.where(np.abs(total) > 1e-3, total, 1.0)
+
+    assert count_caught(monkeypatch, System, "expected", property(normalized)) >= 20
+
+
+def test_labels_of_other_cells_are_refused_and_would_be_caught(monkeypatch):
+    """A label's rows bet as its cell does."""
+    rng, world, log, blocks, reference = draw_case(9)
+    own, found = log.tally(blocks, reference), tally_of(log, blocks, reference, log.by_states)
+    events = Events(random_event(rng, world), 0.1, random_cell_tails(rng, log), 0.1)
+    with pytest.raises(InvalidInput, match="other rows"):
+        locate(found, events, limits_of(world), true_allowance(log), replace(own, cell=np.roll(own.cell, 1)))
+    honest = ForeseenRows.tally
+    monkeypatch.setattr(ForecastTally, "check", lambda *_: None)
+
+    def moved(log, blocks, reference):
+        own = honest(log, blocks, reference)
+        return replace(own, cell=np.roll(own.cell, 1))
+
+    assert count_caught(monkeypatch, ForeseenRows, "tally", moved) >= 20

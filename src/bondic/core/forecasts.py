@@ -52,9 +52,9 @@ class ForecastTally:
 
     def check(self, tally: Tally) -> None:
         """Refuse a tally of other rows, or at another reference."""
-        count = np.zeros(tally.count.shape)
-        np.add.at(count, (slice(None), self.cell), self.rows.count)
-        same = np.allclose(count, tally.count, rtol=self.rows.relative, atol=0.0) and self.rows.gamma == tally.gamma
+        count = np.zeros(tally.count.shape[::-1])
+        np.add.at(count, self.cell, self.rows.count.T)
+        same = np.allclose(count.T, tally.count, rtol=self.rows.relative, atol=0.0) and self.rows.gamma == tally.gamma
         if not (same and np.array_equal(self.reference, tally.reference)):
             raise InvalidInput("Forecasts are tallied for other rows, or at another reference.")
 
