@@ -134,15 +134,7 @@ class NaiveSet:
     def __post_init__(self):
         rows, p, J = self.of, self.of.p, self.of.J
         self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(p)]
-        often = [sum((m for row in rows.rows for j, m in row[3] if j == k), mp.mpf(10) ** -9) for k in range(J)]
-        mean = [sum(often[j] * rows.K[j, c] for j in range(J)) / max(sum(often), mp.mpf(10) ** -9) for c in range(p)]
-        self.apart = [sum(abs(rows.K[j, c] - mean[c]) * self.slack[c] for c in range(p)) for j in range(J)]
-        self.common = sum(abs(mean[c]) * self.slack[c] for c in range(p))
-        if not any(self.inside):  # differences of values, of which none is larger than the range
-            self.apart = [min(one, 2 * rows.largest) for one in self.apart]
-            self.common = min(self.common, rows.largest)
-        self.mass = [sum(row) for row in rows.kappa]
-        self.mean = [sum(abs(row[j]) * self.apart[j] for j in range(J)) for row in rows.kappa]
+        self.foreseen = [[sum(row[j] * rows.K[j, c] for j in range(J)) for c in range(p)] for row in rows.kappa]
 
     def support(self, d):
         w = self.of.direction(d)
@@ -151,19 +143,19 @@ class NaiveSet:
 
     def beyond(self, label, atom):
         """|<F, κ> - F_j| over t'', atom None: the end."""
-        if atom is None:
-            return self.mean[label] + abs(self.mass[label]) * self.common
-        return self.mean[label] + self.apart[atom] + abs(1 - self.mass[label]) * self.common
+        found = sum((abs(x) * s for x, s in zip(self.apart(label, atom), self.slack, strict=True)), mp.mpf(0))
+        if any(self.inside):
+            return found
+        size = sum(abs(k) for k in self.of.kappa[label]) + (atom is not None)
+        return min(found, size * self.of.largest)  # values are within their range
+
+    def apart(self, label, atom):
+        """The row of weights of <F, κ> - F_j on t."""
+        return [x - (self.of.K[atom, c] if atom is not None else 0) for c, x in enumerate(self.foreseen[label])]
 
     def difference(self, label, atom):
         """The row of weights of <F, κ> - F_j on t'."""
-        rows = self.of
-        kappa = rows.kappa[label]
-        return [
-            (sum(kappa[k] * rows.K[k, d] for k in range(rows.J)) - (rows.K[atom, d] if atom is not None else 0))
-            * self.inv[d]
-            for d in range(rows.p)
-        ]
+        return [x * scale for x, scale in zip(self.apart(label, atom), self.inv, strict=True)]
 
     def next_differences(self):
         found = [mp.mpf(0)] * len(self.of.kappa)
@@ -218,6 +210,12 @@ class NaiveSet:
         further = sum(w * self.beyond(label, atom) ** 2 for (label, atom), w in pairs.items())
         return mp.sqrt(own) + self.of.gamma * mp.sqrt(max(further, 0))
 
+    def cell_roots(self):
+        """sqrt( sum x_i^2 ) over the rows of every cell, where nothing is inside."""
+        if any(self.inside):
+            return [mp.inf] * self.of.p
+        return [self.root_outside([mp.mpf(row[1] == c) for row in self.of.rows]) for c in range(self.of.p)]
+
     def growth(self, weights, linear):
         """Support and root of the energy: what ϱ multiplies, and what stands beside it."""
         w, rest = self.of.direction(linear), self.root_outside(weights)
@@ -264,16 +262,16 @@ class NaiveEvents:
     cell_log_term: object
 
 
-def own_bounds(rows, events, row_reach, width):
+def own_bounds(rows, events, row_reach, width, roots, single):
     """ε_c: a bound of |mean Z_i| over the rows of every cell."""
-    found = [mp.inf] * rows.p
+    found, ahead = [mp.inf] * rows.p, max(rows.of_atoms(single), default=mp.mpf(0))
     for c in range(rows.p):
         own = [(abs(r), row_reach[label]) for label, r, _ in rows.each() if rows.label_cell[label] == c]
         if not own:
             continue
         energy = len(own) * width**2
-        if all(reach != mp.inf for _, reach in own):
-            root = mp.sqrt(sum(r * r for r, _ in own)) + mp.sqrt(sum(min(reach, width) ** 2 for _, reach in own))
+        if roots[c] != mp.inf:
+            root = mp.sqrt(sum(r * r for r, _ in own)) + roots[c] + mp.sqrt(len(own)) * rows.gamma * ahead
             energy = min(energy, root**2)
         largest = min(width, max(r + reach for r, reach in own))
         for rates in events.cell_rates:
@@ -315,10 +313,12 @@ def naive_locate(rows, events, width, averages, single):
     constant, linear, factor = row_energy(rows, weights, single)
     found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
     row_reach, sets, ahead = [mp.inf] * len(rows.kappa), [], max(rows.of_atoms(single), default=mp.mpf(0))
+    roots = [mp.inf] * rows.p
     for _ in range(ROUNDS):
-        before, radius_at = found, radius_of(rows, events, row_reach, width)
+        before, known, radius_at = found, own, radius_of(rows, events, row_reach, width)
         radius = min(radius, radius_at(found))
-        own = [min(a, b) for a, b in zip(own, own_bounds(rows, events, row_reach, width), strict=True)]
+        now = own_bounds(rows, events, row_reach, width, roots, single)
+        own = [min(a, b) for a, b in zip(own, now, strict=True)]
         growths = [one.growth(weights, linear) for one in sets_of(rows, scale, radius, tau, own)]
         for _ in range(STEPS):  # the radius alone, with the cells inside as they are
             last = radius
@@ -332,7 +332,9 @@ def naive_locate(rows, events, width, averages, single):
             cells = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
             steps = zip(cells, one.next_differences(), row_reach, strict=True)
             row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
-        if found >= before * (1 - SETTLED):
+            roots = [min(a, b) for a, b in zip(roots, one.cell_roots(), strict=True)]
+        moved = any(a < b * (1 - SETTLED) for a, b in zip(own, known, strict=True))
+        if found >= before * (1 - SETTLED) and not moved:
             break
     return sets, row_reach, found
 

@@ -188,12 +188,13 @@ def locate(
     found = inflate(float((weights * rows.count).sum()) * limits.width**2 * (1 + rows.relative))
     row_reach, radius = np.full(system.label_cell.size, math.inf), math.inf
     own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
+    roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
     sets: tuple[Feasible, ...] = ()
     for _ in range(_ROUNDS):
-        before = found
+        before, known = found, own
         costs = prices(vector, system, row_reach, limits)
         radius = min(radius, _radius(vector, events.vector_probability, costs, found))
-        own = np.minimum(own, _own_bounds(events, system, row_reach, limits))
+        own = np.minimum(own, _own_bounds(events, system, row_reach, limits, roots, allowance))
         growths = [one.growth(energy.form, direction) for one in _sets(system, scale, radius, tau, own)]
         for _ in range(_STEPS):
             last = radius
@@ -203,7 +204,8 @@ def locate(
                 break
         sets = _sets(system, scale, radius, tau, own)
         row_reach = np.minimum.reduce([row_reach, *(_row_reach(one, allowance) for one in sets)])
-        if found >= before * (1 - _SETTLED):
+        roots = np.minimum.reduce([roots, *(one.cell_roots() for one in sets)])
+        if found >= before * (1 - _SETTLED) and not np.any(own < known * (1 - _SETTLED)):
             break
     return Located(sets, allowance, row_reach, limits, found)
 
@@ -237,19 +239,24 @@ def _radius(event: VectorEvent, probability: float, costs: list[float], energy: 
     return inflate(min(found) * (1 + 1e-14))
 
 
-def _own_bounds(events: Events, system: System, row_reach: FloatArray, limits: ValueLimits) -> FloatArray:
-    """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell."""
+def _own_bounds(
+    events: Events,
+    system: System,
+    row_reach: FloatArray,
+    limits: ValueLimits,
+    roots: FloatArray,
+    allowance: CellAllowance,
+) -> FloatArray:
+    """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell.
+
+    sqrt( sum Δ_i^2 ) <= sqrt( sum R_i^2 ) + sqrt( sum x_i^2 ) + γ sqrt( sum β'_i^2 ), and the range bounds every row.
+    """
     rows, counts, cell = system.rows, system.counts, system.label_cell
-    each, grow = rows.count.sum(axis=0), 1 + system.relative
-
-    def over(values: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(cell, values, minlength=counts.size), dtype=np.float64)
-
-    known = np.minimum(row_reach, limits.width) + rows.error
-    root = np.sqrt(over(rows.square.sum(axis=0)) * grow) + np.sqrt(over(each * known**2) * grow)
-    crude = counts * limits.width**2
-    unknown = over(np.where(np.isfinite(row_reach) | (each == 0), 0.0, 1.0)) > 0
-    energy = np.where(unknown, crude, np.minimum(root**2, crude) * (1 + 1e-14))
+    grow, gamma = 1 + system.relative, system.tally.gamma
+    square = np.bincount(cell, rows.square.sum(axis=0), minlength=counts.size)
+    single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
+    root = (np.sqrt(square) + roots + np.sqrt(counts) * (gamma * single + rows.error)) * grow
+    energy = np.minimum(root**2 * (1 + 1e-14), counts * limits.width**2)
     deviation = np.zeros(counts.size)
     np.maximum.at(deviation, cell, _deviations(system, row_reach, limits))
     rates, log_term = events.cells.rates, events.cells.log_term(events.cells_probability)

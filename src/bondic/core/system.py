@@ -28,6 +28,9 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
+_MOST_NUMBERS, _PIECE = 50_000_000, 4_000_000
+"""Pairs of labels and atoms, times cells, that are compared one by one; and how many of these at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class Direction:
@@ -167,15 +170,43 @@ class Feasible:
 
     @cached_property
     def _beyond(self) -> tuple[FloatArray, float]:
-        """|F_j - F_0| (J,) and |F_0| over t'' alone, F = K t. Without t' they are differences of values within their range."""
-        weights, off = self.system.atom_weights
+        """|F_j - F_0| (J,) and |F_0| over t'' alone, F_0 the reference atom."""
+        weights, _ = self.system.atom_weights
         grow = 1 + self.system.tally.relative
         apart = np.abs(weights - self._reference_atom) @ self.slack * grow
-        common = float(np.abs(self._reference_atom) @ self.slack) * grow
-        if self.inside.any():
-            return apart, common
-        most = self.system.largest * (1 + 1e-12) + off  # K t is F up to `off`
-        return np.minimum(apart, 2 * most), min(common, most)
+        return apart, float(np.abs(self._reference_atom) @ self.slack) * grow
+
+    @cached_property
+    def _outside(self) -> tuple[FloatArray, FloatArray]:
+        """Over t'' alone: |<F, κ> - F_j| (Λ, J) where j follows the label, and |<F, κ>| (Λ,).
+
+        Exactly, |<K, κ> - K_j| τ; through a reference atom where that takes too many numbers. Without t' these are differences of
+        values, and within their range.
+        """
+        following = self.system.expected
+        weights, off = self.system.atom_weights
+        _, label, atom = self.system.rows.at
+        key = np.unique(label * weights.shape[0] + atom)
+        label, atom = np.divmod(key, max(weights.shape[0], 1))
+        mass, size = following.sum(axis=1), np.abs(following).sum(axis=1)
+        found = np.zeros(following.shape)
+        if key.size * weights.shape[1] <= _MOST_NUMBERS:
+            mean = following @ weights
+            end = np.abs(mean) @ self.slack
+            for part in np.array_split(np.arange(key.size), max(key.size * weights.shape[1] // _PIECE, 1)):
+                found[label[part], atom[part]] = np.abs(mean[label[part]] - weights[atom[part]]) @ self.slack
+        else:
+            apart, common = self._beyond
+            before = np.abs(following) @ apart
+            end = before + np.abs(mass) * common
+            found[label, atom] = before[label] + np.abs(1 - mass[label]) * common + apart[atom]
+        grow, most = 1 + 8 * self.system.relative, float(np.abs(weights).sum(axis=1).max(initial=0.0))
+        rounding = 8 * self.system.relative * most * float(self.slack.max(initial=0.0))
+        found, end = (found + rounding * (1 + size[:, None])) * grow, (end + rounding * (1 + size)) * grow
+        if not self.inside.any():
+            most = self.system.largest * (1 + 1e-12) + off
+            found, end = np.minimum(found, (1 + size[:, None]) * most), np.minimum(end, size * most)
+        return found, end
 
     def next_differences(self) -> FloatArray:
         """(Λ,): for every label a bound of |<F, κ> - F_k| over E and over all atoms k that follow it, the end included."""
@@ -185,19 +216,31 @@ class Feasible:
         gram = scaled @ scaled.T
         mixed = following @ gram  # (Λ, J)
         own = np.einsum("cj,cj->c", mixed, following)
-        mass = following.sum(axis=1)
         size = np.abs(following).sum(axis=1) + 1.0
         lost = 8 * relative * float(np.abs(gram).max(initial=0.0)) * size**2
         _, label, atom = rows.at
         square = own[label] - 2 * mixed[label, atom] + gram[atom, atom]
-        apart, common = self._beyond
-        mean = np.abs(following) @ apart
-        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost[label]) + mean[label] + apart[atom]
-        reach = reach + (np.abs(1.0 - mass) + relative * size)[label] * common
-        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + (np.abs(mass) + relative * size) * common
+        outside, at_end = self._outside
+        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost[label]) + outside[label, atom]
+        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + at_end
         found = np.where(rows.ends, end, 0.0)
         np.maximum.at(found, label, reach)
         return np.asarray((found + size * off) * (1 + 16 * relative))
+
+    def cell_roots(self) -> FloatArray:
+        """(p,) sqrt( sum over the rows of a cell of x_i(f)^2 ) over a set without t'; inf for other sets."""
+        system = self.system
+        if self.inside.any():
+            return np.full(system.counts.size, math.inf)
+        form = Energy.of(system, np.ones_like(system.rows.count))
+        outside, at_end = self._outside
+        squares = (form.joint * outside**2).sum(axis=1) + form.ends * at_end**2
+        ahead = np.sqrt(np.bincount(system.label_cell, squares, minlength=system.counts.size))
+        _, off = system.atom_weights
+        size = float(np.abs(system.expected).sum(axis=1).max(initial=0.0)) + 1.0
+        own = self.slack if system.forecasts is None else 0.0
+        found = system.tally.gamma * ahead + np.sqrt(system.counts) * (own + size * off)
+        return np.asarray(found * (1 + 64 * system.relative))
 
     def growth(self, energy: Energy, direction: Direction) -> tuple[float, float, float, float]:
         """Of `support` and `root_energy`: what ϱ multiplies, and what stands beside it, for each of them."""
@@ -211,24 +254,19 @@ class Feasible:
         """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E; x_i(f) = γ (<F, κ> - sum_j π_ij F_j), with t_c without forecasts.
 
         x_i is a mean of t_c + γ (<F, κ> - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's inequality the
-        sum is at most one over labels and atoms, `Energy`. Its root is at most that for t' plus that for t'', and there
-        |<F, κ> - F_j| <= (κ apart) + |1 - sum_j κ_j| common + apart_j, and the first with sum_j κ_j common at the end.
+        sum is at most one over labels and atoms, `Energy`. Its root is at most that for t' plus that for t''.
         """
         weights, off = self.system.atom_weights
         gamma, relative = self.system.tally.gamma, self.system.relative
         inside = 0.0
         if self.radius > 0:
             inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
-        apart, common = self._beyond
-        mass, mean = energy.following.sum(axis=1), np.abs(energy.following) @ apart
-        size = np.abs(energy.following).sum(axis=1) + 1.0
-        before = mean + (np.abs(1 - mass) + relative * size) * common
-        inner = energy.joint.sum(axis=1) @ before**2 + 2 * (before @ energy.joint @ apart) + energy.pairs @ apart**2
-        inner += energy.ends @ (mean + (np.abs(mass) + relative * size) * common) ** 2
-        beyond = float(np.sqrt(inner)) + float(size.max(initial=0.0)) * off * float(np.sqrt(energy.cells.sum()))
+        outside, at_end = self._outside
+        inner = float((energy.joint * outside**2).sum()) + float(energy.ends @ at_end**2)
+        size = float(np.abs(energy.following).sum(axis=1).max(initial=0.0)) + 1.0
+        beyond = math.sqrt(inner) + size * off * float(np.sqrt(energy.cells.sum()))
         own = float(np.sqrt(energy.cells @ self.slack**2)) if energy.own else 0.0
-        outside = own + gamma * beyond
-        return inflate((inside + outside) * (1 + 64 * relative))
+        return inflate((inside + own + gamma * beyond) * (1 + 64 * relative))
 
 
 @dataclass(frozen=True, eq=False)
