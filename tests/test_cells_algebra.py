@@ -215,6 +215,8 @@ def test_supports_differences_and_energies_are_their_formulas(seed):
             above(computed, true, 1e-5)
         for computed, true in zip(feasible.cells(), naive.cells(), strict=True):
             above(computed, true)
+        for computed, true in zip(feasible.cell_roots(), naive.cell_roots(), strict=True):
+            assert (computed == np.inf) if true == mp.inf else above(computed, true, 1e-5) is None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -329,9 +331,11 @@ def test_the_energy_of_one_direction_of_the_remainder_is_attained():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_of_single_cells_are_their_formula(seed):
     case, limits = make_case(seed), ValueLimits(WIDTH, LOW, HIGH)
+    single = exact(case.allowance.single)
     for row_reach in (np.full(case.cells, np.inf), case.rng.random(case.cells) * 3, case.rng.random(case.cells) * 0.01):
-        computed = localize._own_bounds(case.events, case.system, row_reach, limits)
-        true = own_bounds(case.naive, case.naive_events(), exact(row_reach), mp.mpf(WIDTH))
+        roots = row_reach * np.sqrt(case.system.counts + 1)
+        computed = localize._own_bounds(case.events, case.system, row_reach, limits, roots, case.allowance)
+        true = own_bounds(case.naive, case.naive_events(), exact(row_reach), mp.mpf(WIDTH), exact(roots), single)
         for one, other in zip(computed, true, strict=True):
             if other == mp.inf:
                 assert one == np.inf

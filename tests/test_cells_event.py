@@ -55,7 +55,8 @@ def check_cells(located, events, log, limits):
     """|mean Z| <= ε of every cell, at what the sets leave of its rows."""
     counts = np.bincount(log.cell, minlength=log.world.count)
     noise = np.abs(np.bincount(log.cell, log.noise, minlength=log.world.count)) / np.maximum(counts, 1)
-    bound = localize._own_bounds(events, located.system, located.row_reach, limits)
+    roots = np.minimum.reduce([one.cell_roots() for one in located.sets])
+    bound = localize._own_bounds(events, located.system, located.row_reach, limits, roots, located.allowance)
     assert np.all(noise <= bound * (1 + 1e-12) + 1e-12)
     return int(np.count_nonzero(np.isfinite(bound)))
 
