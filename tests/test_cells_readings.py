@@ -166,6 +166,20 @@ def test_errors_fitted_after_the_rows_do_not_make_a_center(rng):
     assert failures(fitted) > 2 * delta
 
 
+def test_forecasts_that_see_their_rows_are_no_forecasts(rng):
+    """Labels by the outcome leave no deviation, and nothing to pay for the noise; labels known before the rows do."""
+    rows, delta, repeats, bet = 400, 0.1, 4000, 0.4
+    coin = rng.integers(2, size=(repeats, rows)).astype(float)
+    total = bet * (0.5 - coin).sum(axis=1)
+
+    def failures(expected):
+        return float(np.mean(total > tail_term(delta).upper + loss(-bet * (coin - expected)).sum(axis=1)))
+
+    assert failures(rng.integers(2, size=coin.shape).astype(float)) <= delta  # a forecast, and a useless one
+    assert failures(np.full_like(coin, 0.5)) <= delta
+    assert failures(0.98 * coin + 0.01) > 2 * delta
+
+
 def test_single_values_belong_to_the_energy_and_to_the_reach():
     """Two states that never change: the deviations are B/2 for every row, and β_∞ is needed in full."""
     world = two_states(start=0.5, gamma=0.5)

@@ -18,6 +18,7 @@ from bondic.noise.betting import loss
 from bondic.plan.cells import reference_of
 from cells_cases import (
     World,
+    forecasts_of,
     just_so,
     limits_of,
     random_cell_tails,
@@ -26,6 +27,7 @@ from cells_cases import (
     random_world,
     starts_of,
     tally_of,
+    with_forecasts,
 )
 
 LEAST_LOG = 1e-3
@@ -68,7 +70,10 @@ def half_surplus(log, event, halves):
 
 
 def bound_of(log, events, reference, blocks):
-    return CellBound(tally_of(log, blocks, reference), events, {}, {}, starts_of(log.world), limits_of(log.world))
+    known = forecasts_of(log, blocks, reference)
+    return CellBound(
+        tally_of(log, blocks, reference), events, {}, {}, starts_of(log.world), limits_of(log.world), known
+    )
 
 
 def reference_for(rng, log, blocks, adversarial):
@@ -85,6 +90,7 @@ def run_case(seed):
     world = replace(world, model=world.model * (seed % 2))
     blocks = int(rng.integers(1, 4))
     log = random_log(rng, world, int(np.exp(rng.uniform(np.log(50), np.log(8000)))), blocks, draws=3 * (seed % 5 == 0))
+    log = with_forecasts(rng, log) if seed % 7 > 3 else log
     halves = rng.integers(2, size=world.size[0])
     vector = random_event(rng, world)
     events = just_so(log, vector, random_cell_tails(rng, log), LEAST_LOG)
@@ -97,9 +103,9 @@ def run_case(seed):
 
 @pytest.mark.parametrize("part", range(3))
 def test_never_more_than_the_truth_on_the_event(part):
-    found = np.array([run_case(seed) for seed in range(120 * part, 120 * (part + 1))])
+    found = np.array([run_case(seed) for seed in range(90 * part, 90 * (part + 1))])
     assert np.all(found[:, 0] <= found[:, 1] * (1 + 1e-9) + 1e-12)
-    assert np.count_nonzero(found[:, 0] > 0) > 30, "what rules out nothing cannot be wrong"
+    assert np.count_nonzero(found[:, 0] > 0) > 20, "what rules out nothing cannot be wrong"
     assert np.count_nonzero(found[:, 0] > 0.3 * found[:, 1]) >= 5, "and it is not far from the truth at times"
 
 

@@ -15,7 +15,6 @@ import pytest
 
 import bondic
 from bondic.bounds.cell_rows import GroupCells
-from bondic.bounds.dual import ALLOWANCE
 from bondic.claims import Status
 from bondic.codec import same
 from bondic.core.allowance import Allowance
@@ -23,7 +22,8 @@ from bondic.core.localize import CellTails, VectorEvent
 from bondic.core.tails import EndWeights
 from bondic.errors import InvalidInput, NumericalError, VerificationError
 from bondic.methods.on_cells import GROUP_CUTS
-from bondic.proofs.cells import TEST, CellsProof
+from bondic.plan import boosting
+from bondic.proofs.cells import ALLOWED, TEST, CellsProof
 from builders import part
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
@@ -33,6 +33,14 @@ from experiments.number_worlds_actions import action_worlds
 from experiments.number_worlds_jumps import action_threshold, hours, state_threshold
 
 ROWS = 2000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain_models():
+    """Models in NumPy alone: boosting is scikit-learn's, and takes most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "installed", lambda: False)
+        yield
 
 
 @cache
@@ -188,7 +196,7 @@ def test_a_stated_allowance_is_a_statement(stated):
     assert "before the curve was shown" in values.text
     assert stated.status is Status.INTERVAL
     assert stated.guarantee == "finite-sample"
-    assert all(claim[ALLOWANCE].mid > 0 for claim in stated.claims)
+    assert all(claim[ALLOWED].mid > 0 for claim in stated.claims)
     later = stated.curve.stated(Allowance(0.02, 0.3), first=False)
     after = next(i for i in later.assumptions(stated.curve.rows, rejected=False) if i.name == "values")
     assert "after the curve was shown" in after.text
@@ -402,14 +410,21 @@ def forgeries(proof):
     yield "a model of later rows", replace(proof, cells=replace(cells, value=np.clip(cells.value + 0.01, 0.0, 2.0)))
     yield "next values", replace(proof, cells=replace(cells, next_value=cells.next_value * 0.99))
     yield "the start's value", replace(proof, cells=replace(cells, start_value=cells.start_value * 0.99))
-    moved = np.where(rng.random(cells.group.size) < 0.1, 0, cells.group)
-    yield "groups after looking", replace(proof, cells=replace(cells, group=moved))
+    moved, slot = rng.random(cells.group.size) < 0.1, cells.forecasts.cell[cells.label] % 2
+    changes = {"group": np.where(moved, 0, cells.group), "label": np.where(moved, slot, cells.label)}
+    yield "groups after looking", replace(proof, cells=replace(cells, **changes))
     yield "next groups", replace(proof, cells=replace(cells, next_group=cells.next_group[::-1].copy()))
     yield "starts in other groups", replace(proof, cells=replace(cells, start_group=0 * cells.start_group))
+    plain = cells.forecasts.cell[cells.label]  # the first labels are the cells
+    yield "labels after looking", replace(proof, cells=replace(cells, label=np.where(moved, plain, cells.label)))
+    nearer = replace(cells.forecasts, offset=cells.forecasts.offset * 1.01)
+    yield "forecasts", replace(proof, cells=replace(cells, forecasts=nearer))
+    spread = replace(cells.forecasts, following=cells.forecasts.following * 0.99)
+    yield "forecasts of what follows", replace(proof, cells=replace(cells, forecasts=spread))
     yield "halves", replace(proof, cells=replace(cells, half=1 - cells.half))
 
 
-@pytest.mark.parametrize("kind", range(10))
+@pytest.mark.parametrize("kind", range(13))
 def test_forged_plans_are_refused_by_a_replay(threshold, stated, kind):
     world, problem = threshold
     name, proof = list(forgeries(stated.proof))[kind]
@@ -440,11 +455,11 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     assert isinstance(cells, GroupCells)
     for changes in (
         {"group": cells.group + 100}, {"next_group": cells.next_group - 1}, {"half": cells.half + 1},
-        {"value": cells.value[1:]}, {"next_value": cells.next_value * math.nan}, {"count": 0},
+        {"value": cells.value[1:]}, {"label": cells.label[1:]}, {"next_value": cells.next_value * math.nan}, {"count": 0},
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
             replace(cells, **changes)
-    later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half")}
+    later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half", "label")}
     short = replace(stated.proof, cells=replace(cells, **later))
     with pytest.raises(InvalidInput, match="rows"):
         short.claims(rows)
@@ -509,7 +524,8 @@ def test_groups_model_and_weights_do_not_see_later_rows(make):
         assert again.events.vector.rates == honest.events.vector.rates
         assert np.array_equal(again.events.cells.rates, honest.events.cells.rates)
         kept = stops[block] - stops[0]
-        for name in ("group", "value", "half", "next_value"):
+        assert same(again.cells.forecasts, honest.cells.forecasts)
+        for name in ("group", "value", "half", "next_value", "label"):
             assert np.array_equal(getattr(again.cells, name)[:kept], getattr(honest.cells, name)[:kept])
         assert np.array_equal(again.cells.start_value, honest.cells.start_value)
         for end, tail in honest.events.tails.items():

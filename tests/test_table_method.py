@@ -461,6 +461,22 @@ def test_damaged_numbers_are_refused(world, honest):
             bondic.verify(type(honest.certificate)(body, honest.certificate.arrays), log)
 
 
+def test_a_certificate_without_rows_has_no_pair_of_few_rows(world):
+    """The reference at a pair with one row is its outcome; weights after a short pilot know what followed single rows."""
+    mdp, log, problem = world
+    with pytest.raises(InvalidInput, match=r"fewer than 5 rows.*longer pilot"):
+        bondic.estimate_interval(problem, method=bondic.Table(pilot=20)).without_rows(problem)
+    longer = bondic.estimate_interval(problem, method=bondic.Table(pilot=500))
+    bare = longer.without_rows(problem)
+    checked = bondic.verify(bare.certificate, log, bondic.TablePolicy(mdp.target), replay=True)
+    assert (checked.low, checked.high) == pytest.approx((longer.low, longer.high), abs=1e-9)
+    pairs = np.asarray(log.observations)[:, 0] * 2 + np.asarray(log.actions)
+    once = np.flatnonzero((pairs == 0) & (np.arange(pairs.size) >= 500))[1:]  # one certified row of a pair
+    rare = problem_of(mdp, part(log, np.setdiff1d(np.arange(pairs.size), once), drop=("episode_ids", "timesteps")))
+    with pytest.raises(InvalidInput, match="fewer than 5 rows"):
+        bondic.estimate_interval(rare, method=bondic.Table(pilot=500)).without_rows(rare)
+
+
 # --- states ---------------------------------------------------------------------------------------------
 
 
