@@ -52,6 +52,10 @@ class CurvePoint:
     def length(self) -> float:
         return self.high - self.low
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
     def within(self, pair: tuple[float, float]) -> bool:
         """Whether its allowance is no larger, in both numbers: where it gives the value range, `pair` gives no more."""
         return self.averages <= pair[0] and self.single <= pair[1]

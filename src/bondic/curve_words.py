@@ -90,7 +90,7 @@ def line_grid(curve: AllowanceCurve, stated: Allowance | None = None) -> Grid:
 
 def wide_grid(curve: AllowanceCurve) -> Grid:
     """Averages in rows, single values in columns: both alike first, then larger single values."""
-    header = ("averages", "single rows alike", *(f"single ± {number(single)}" for single in curve.singles))
+    header = ("averages", "single alike", *(f"single ± {number(single)}" for single in curve.singles))
     rows = []
     for points in curve.table():
         cells = [point_words(point) for point in points]
