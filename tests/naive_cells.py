@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import mpmath as mp
 
+from bondic.core.localize import _ROUNDS, _SETTLED, _STEPS, _TOGETHER  # choices: any give a bound
+
 mp.mp.dps = 50
-ROUNDS, STEPS, SETTLED = 20, 500, mp.mpf(1) / 1000
+SETTLED, STILL = mp.mpf(_SETTLED), mp.mpf(1) / 10**6
 
 
 def exact(values):
@@ -20,11 +22,18 @@ def curvature(u):
 
 
 @dataclass
-class NaiveRows:
-    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e; and what is forecast to follow them.
+class NaiveForecasts:
+    """The label of every row, and of every label its cell, o and κ."""
 
-    `forecasts` is the label of every row, and of every label its cell, a number and weights on atoms; None: labels are cells.
-    """
+    label: list
+    cell: list
+    offset: list
+    following: list  # of lists
+
+
+@dataclass
+class NaiveRows:
+    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e; forecasts, or labels that are cells."""
 
     rows: list
     atoms: list  # of lists
@@ -33,7 +42,7 @@ class NaiveRows:
     low: object
     high: object
     blocks: int
-    forecasts: tuple | None = None
+    forecasts: NaiveForecasts | None = None
     residual: list = field(init=False)
 
     def __post_init__(self):
@@ -57,18 +66,30 @@ class NaiveRows:
         self.inverse = mp.inverse(mp.eye(self.J) - self.gamma * (A * P))
         self.K = self.inverse * A
         self.largest = max(max(abs(self.low - b), abs(self.high - b)) for b in self.reference)
-
-        self.own = self.forecasts is None
         self.label, self.label_cell = [row[1] for row in self.rows], list(range(self.p))
-        self.kappa, self.deviation = self.P, self.residual
-        if not self.own:
-            self.label, self.label_cell, offset, self.kappa = self.forecasts
-            ahead, self.deviation = self.of_atoms(self.reference), []
-            for label, (_, _, outcome, following) in zip(self.label, self.rows, strict=True):
-                expected = offset[label] + self.gamma * sum(
-                    k * b for k, b in zip(self.kappa[label], ahead, strict=True)
-                )
-                self.deviation.append(expected - outcome - self.gamma * sum(m * ahead[j] for j, m in following))
+        self.deviation, self.kappa, self.own = self.residual, self.P, self.forecasts is None
+        if self.forecasts is not None:
+            self.label, self.label_cell, self.kappa = (
+                self.forecasts.label,
+                self.forecasts.cell,
+                self.forecasts.following,
+            )
+            self.deviation = self._foreseen()
+
+    def _foreseen(self):
+        """D_i = o_ℓ + γ sum_j κ_ℓj b_j - o_i - γ sum_j π_ij b_j."""
+        at_atoms, found = self.of_atoms(self.reference), []
+        for label, (_, _, outcome, ahead) in zip(self.label, self.rows, strict=True):
+            apart = list(self.kappa[label])
+            for atom, mass in ahead:
+                apart[atom] -= mass
+            following = sum((a * b for a, b in zip(apart, at_atoms, strict=True)), mp.mpf(0))
+            found.append(self.forecasts.offset[label] - outcome + self.gamma * following)
+        return found
+
+    def each(self):
+        """Label, D_i and next atoms of every row."""
+        return zip(self.label, self.deviation, (row[3] for row in self.rows), strict=True)
 
     def of_atoms(self, values):
         return [sum(a * v for a, v in zip(row, values, strict=True)) for row in self.atoms]
@@ -82,10 +103,10 @@ class NaiveRows:
     def moved(self, f):
         """x_i(f) of every row."""
         ahead, found = self.of_atoms(f), []
-        for label, (_, cell, _, following) in zip(self.label, self.rows, strict=True):
-            expected = self.gamma * sum(k * b for k, b in zip(self.kappa[label], ahead, strict=True))
-            here = f[cell] if self.own else expected
-            found.append(here - self.gamma * sum(m * ahead[j] for j, m in following))
+        for label, _, nxt in self.each():
+            foreseen = self.gamma * sum(k * a for k, a in zip(self.kappa[label], ahead, strict=True))
+            first = f[label] if self.own else foreseen
+            found.append(first - self.gamma * sum(m * ahead[j] for j, m in nxt))
         return found
 
     def slack(self, averages):
@@ -112,51 +133,52 @@ class NaiveSet:
     inside: list
 
     def __post_init__(self):
-        self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(self.of.p)]
+        rows, p, J = self.of, self.of.p, self.of.J
+        self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(p)]
+        self.foreseen = [[sum(row[j] * rows.K[j, c] for j in range(J)) for c in range(p)] for row in rows.kappa]
 
     def support(self, d):
         w = self.of.direction(d)
         inside = mp.sqrt(sum((a * b) ** 2 for a, b in zip(w, self.inv, strict=True)))
         return self.radius * inside + sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
 
-    def weights_of(self, label, atom):
-        """(p,) the weights of <F, κ> - F_j on t; atom None: the end."""
-        rows = self.of
-        here = [sum(rows.kappa[label][k] * rows.K[k, d] for k in range(rows.J)) for d in range(rows.p)]
-        return here if atom is None else [a - rows.K[atom, d] for d, a in enumerate(here)]
-
     def beyond(self, label, atom):
-        """|<F, κ> - F_j| over t''; without t' it is a difference of values, and no larger than their range."""
-        found = sum(abs(w) * b for w, b in zip(self.weights_of(label, atom), self.slack, strict=True))
+        """|<F, κ> - F_j| over t'', atom None: the end."""
+        found = sum((abs(x) * s for x, s in zip(self.apart(label, atom), self.slack, strict=True)), mp.mpf(0))
         if any(self.inside):
             return found
-        return min(found, (sum(abs(k) for k in self.of.kappa[label]) + (atom is not None)) * self.of.largest)
+        size = sum(abs(k) for k in self.of.kappa[label]) + (atom is not None)
+        return min(found, size * self.of.largest)  # values are within their range
+
+    def apart(self, label, atom):
+        """The row of weights of <F, κ> - F_j on t."""
+        return [x - (self.of.K[atom, c] if atom is not None else 0) for c, x in enumerate(self.foreseen[label])]
 
     def difference(self, label, atom):
-        """The same on t'."""
-        return [w * a for w, a in zip(self.weights_of(label, atom), self.inv, strict=True)]
+        """The row of weights of <F, κ> - F_j on t'."""
+        return [x * scale for x, scale in zip(self.apart(label, atom), self.inv, strict=True)]
 
     def next_differences(self):
         found = [mp.mpf(0)] * len(self.of.kappa)
-        for cell, (_, _, _, ahead) in zip(self.of.label, self.of.rows, strict=True):
+        for label, _, ahead in self.of.each():
             after = [atom for atom, _ in ahead]
             if sum((m for _, m in ahead), mp.mpf(0)) < 1 - mp.mpf(10) ** -12:
                 after.append(None)
             for atom in after:
-                inside = mp.sqrt(sum(x * x for x in self.difference(cell, atom)))
-                found[cell] = max(found[cell], self.radius * inside + self.beyond(cell, atom))
+                inside = mp.sqrt(sum(x * x for x in self.difference(label, atom)))
+                found[label] = max(found[label], self.radius * inside + self.beyond(label, atom))
         return found
 
     def joint(self, weights):
         """Weights of rows, added up over labels, and over labels with atoms; None is the end."""
         total, pairs = [mp.mpf(0)] * len(self.of.kappa), {}
-        for w, cell, (_, _, _, ahead) in zip(weights, self.of.label, self.of.rows, strict=True):
-            total[cell] += w
+        for w, (label, _, ahead) in zip(weights, self.of.each(), strict=True):
+            total[label] += w
             rest = w
             for atom, m in ahead:
-                pairs[cell, atom] = pairs.get((cell, atom), mp.mpf(0)) + w * m
+                pairs[label, atom] = pairs.get((label, atom), mp.mpf(0)) + w * m
                 rest -= w * m
-            pairs[cell, None] = pairs.get((cell, None), mp.mpf(0)) + rest
+            pairs[label, None] = pairs.get((label, None), mp.mpf(0)) + rest
         return total, pairs
 
     def parts(self, weights):
@@ -178,49 +200,53 @@ class NaiveSet:
         return own + self.of.gamma**2 * top + 2 * self.of.gamma * mixed
 
     def root_energy(self, weights):
-        """Of every row: the root for t' plus that for t'', which is that for t plus γ times that for <F, κ> - F_j."""
-        total, pairs = self.joint(weights)
-        outside = mp.sqrt(sum(total[c] * self.slack[c] ** 2 for c in range(self.of.p))) if self.of.own else mp.mpf(0)
-        further = sum(w * self.beyond(cell, atom) ** 2 for (cell, atom), w in pairs.items())
+        """Of every row: the root for t' plus that for t''."""
         inside = self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
-        return inside + outside + self.of.gamma * mp.sqrt(max(further, 0))
+        return inside + self.root_outside(weights)
+
+    def root_outside(self, weights):
+        """That for t'': γ times that for <F, κ> - F_j, and without forecasts that for t beside it."""
+        total, pairs = self.joint(weights)
+        own = sum(total[c] * self.slack[c] ** 2 for c in range(self.of.p)) if self.of.own else mp.mpf(0)
+        further = sum(w * self.beyond(label, atom) ** 2 for (label, atom), w in pairs.items())
+        return mp.sqrt(own) + self.of.gamma * mp.sqrt(max(further, 0))
 
     def cell_roots(self):
-        """sqrt( sum x_i^2 ) over the rows of every cell; inf where some cells are inside."""
-        rows = self.of
+        """sqrt( sum x_i^2 ) over the rows of every cell, where nothing is inside."""
         if any(self.inside):
-            return [mp.inf] * rows.p
-        _, pairs = self.joint([mp.mpf(1)] * len(rows.rows))
-        found = [mp.mpf(0)] * rows.p
-        for (label, atom), w in pairs.items():
-            found[rows.label_cell[label]] += w * self.beyond(label, atom) ** 2
-        own = self.slack if rows.own else [mp.mpf(0)] * rows.p
-        return [
-            rows.gamma * mp.sqrt(max(f, 0)) + mp.sqrt(n) * t for f, n, t in zip(found, rows.count, own, strict=True)
-        ]
+            return [mp.inf] * self.of.p
+        return [self.root_outside([mp.mpf(row[1] == c) for row in self.of.rows]) for c in range(self.of.p)]
+
+    def growth(self, weights, linear):
+        """Support and root of the energy: what ϱ multiplies, and what stands beside it."""
+        w, rest = self.of.direction(linear), self.root_outside(weights)
+        beside = sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
+        if not any(self.inside):
+            return mp.mpf(0), beside, mp.mpf(0), rest
+        slope = mp.sqrt(sum((a * b) ** 2 for a, b in zip(w, self.inv, strict=True)))
+        return slope, beside, mp.sqrt(self.largest(weights)), rest
 
     def cells(self):
         return [self.radius * a + b for a, b in zip(self.inv, self.slack, strict=True)]
 
 
 def row_energy(rows, weights, single):
-    """constant, linear part and factor of the bound of sum w (D + x - γ ζ')^2."""
+    """constant, linear part and factor of the bound of sum w (D + x - γ ζ')^2; D = R without forecasts."""
     square = sum(w * r * r for w, r in zip(weights, rows.deviation, strict=True))
     ahead = rows.of_atoms(single)
     further = mp.mpf(0)
     linear = [mp.mpf(0)] * rows.p
-    for w, r, label, (_, cell, _, nxt) in zip(weights, rows.deviation, rows.label, rows.rows, strict=True):
-        onto = [mp.mpf(0)] * rows.J
+    for w, (label, r, nxt) in zip(weights, rows.each(), strict=True):
+        if rows.own:
+            linear[label] += w * r
+        else:
+            for c in range(rows.p):
+                onto = sum(k * row[c] for k, row in zip(rows.kappa[label], rows.atoms, strict=True))
+                linear[c] += rows.gamma * w * r * onto
         for atom, m in nxt:
             further += rows.gamma**2 * w * m * ahead[atom] ** 2
-            onto[atom] -= m
-        if rows.own:
-            linear[cell] += w * r
-        else:
-            onto = [a + b for a, b in zip(onto, rows.kappa[label], strict=True)]
-        for atom in range(rows.J):
             for c in range(rows.p):
-                linear[c] += rows.gamma * w * r * onto[atom] * rows.atoms[atom][c]
+                linear[c] -= rows.gamma * w * r * m * rows.atoms[atom][c]
     theta = mp.sqrt(further / square) if square > 0 else mp.mpf(1 if further > 0 else 0)
     rest = (1 + 1 / theta) * further if theta > 0 else mp.mpf(0)
     return (1 + theta) * square + rest, [2 * (1 + theta) * x for x in linear], 1 + theta
@@ -239,19 +265,16 @@ class NaiveEvents:
 
 def own_bounds(rows, events, row_reach, width, roots, single):
     """ε_c: a bound of |mean Z_i| over the rows of every cell."""
-    found, further = [mp.inf] * rows.p, rows.gamma * max(rows.of_atoms(single), default=mp.mpf(0))
+    found, ahead = [mp.inf] * rows.p, max(rows.of_atoms(single), default=mp.mpf(0))
     for c in range(rows.p):
-        own = [
-            (abs(r), row_reach[label])
-            for r, label, row in zip(rows.deviation, rows.label, rows.rows, strict=True)
-            if row[1] == c
-        ]
+        own = [(abs(r), row_reach[label]) for label, r, _ in rows.each() if rows.label_cell[label] == c]
         if not own:
             continue
         energy = len(own) * width**2
         if roots[c] != mp.inf:
-            energy = min(energy, (mp.sqrt(sum(r * r for r, _ in own)) + roots[c] + mp.sqrt(len(own)) * further) ** 2)
-        largest = max(min(width, r + reach) for r, reach in own)
+            root = mp.sqrt(sum(r * r for r, _ in own)) + roots[c] + mp.sqrt(len(own)) * rows.gamma * ahead
+            energy = min(energy, root**2)
+        largest = min(width, max(r + reach for r, reach in own))
         for rates in events.cell_rates:
             if rates[c] > 0:
                 cost = curvature(rates[c] * largest) * rates[c] * energy
@@ -264,12 +287,24 @@ def sets_of(rows, scale, radius, tau, own):
     everything = rows.largest * (1 + rows.gamma)
     alone = [min(own[c] + tau[c], everything) if rows.learned[c] else tau[c] for c in range(rows.p)]
     found = {}
-    for times in (0, 1, 4, 16, 64, mp.mpf(10) ** 300):
+    for times in exact(_TOGETHER):
         inside = tuple(rows.learned[c] and radius <= times * min(own[c], everything) * scale[c] for c in range(rows.p))
         if inside not in found:
             slack = [tau[c] if inside[c] else alone[c] for c in range(rows.p)]
             found[inside] = NaiveSet(rows, scale, radius if any(inside) else mp.mpf(0), slack, inside)
     return list(found.values())
+
+
+def radius_of(rows, events, row_reach, width):
+    """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy )."""
+    found = []
+    for rate in events.rates:
+        worst = mp.mpf(0)
+        for label, r, _ in rows.each():
+            size = min(width, abs(r) + row_reach[label])
+            worst = max(worst, rate * events.shape[rows.label_cell[label]] * size)
+        found.append((events.log_term / rate, curvature(worst) * rate))
+    return lambda energy: min(a + b * energy for a, b in found)
 
 
 def naive_locate(rows, events, width, averages, single):
@@ -280,43 +315,27 @@ def naive_locate(rows, events, width, averages, single):
     found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
     row_reach, sets, ahead = [mp.inf] * len(rows.kappa), [], max(rows.of_atoms(single), default=mp.mpf(0))
     roots = [mp.inf] * rows.p
-    for _ in range(ROUNDS):
-        before, known, costs = found, own, []
-        for rate in events.rates:
-            worst = mp.mpf(0)
-            for r, label, (_, cell, _, _) in zip(rows.deviation, rows.label, rows.rows, strict=True):
-                worst = max(worst, rate * events.shape[cell] * min(width, abs(r) + row_reach[label]))
-            costs.append(curvature(worst))
-
-        def radius_at(energy, costs=costs):
-            return min(events.log_term / r + g * r * energy for r, g in zip(events.rates, costs, strict=True))
-
+    for _ in range(_ROUNDS):
+        before, known, radius_at = found, own, radius_of(rows, events, row_reach, width)
         radius = min(radius, radius_at(found))
         now = own_bounds(rows, events, row_reach, width, roots, single)
         own = [min(a, b) for a, b in zip(own, now, strict=True)]
-        growths = []
-        for one in sets_of(rows, scale, radius, tau, own):
-            ball = NaiveSet(rows, scale, mp.mpf(any(one.inside)), [mp.mpf(0)] * rows.p, one.inside)
-            rest = replace(one, radius=mp.mpf(0))
-            growths.append(
-                (ball.support(linear), rest.support(linear), ball.root_energy(weights), rest.root_energy(weights))
-            )
-        for _ in range(STEPS):
+        growths = [one.growth(weights, linear) for one in sets_of(rows, scale, radius, tau, own)]
+        for _ in range(_STEPS):  # the radius alone, with the cells inside as they are
             last = radius
             for a, b, c, d in growths:
                 found = min(found, constant + radius * a + b + factor * (radius * c + d) ** 2)
             radius = min(radius, radius_at(found))
-            if radius >= last * (1 - mp.mpf(10) ** -6):
+            if radius >= last * (1 - STILL):
                 break
         sets = sets_of(rows, scale, radius, tau, own)
         for one in sets:
-            here = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
-            steps = zip(here, one.next_differences(), row_reach, strict=True)
+            cells = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
+            steps = zip(cells, one.next_differences(), row_reach, strict=True)
             row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
-        roots = [min(a, *rest) for a, *rest in zip(roots, *(one.cell_roots() for one in sets), strict=True)]
-        settled = all(a >= b * (1 - SETTLED) for a, b in zip(own, known, strict=True) if b != mp.inf or a == mp.inf)
-        settled = settled and not any(a < b for a, b in zip(own, known, strict=True) if b == mp.inf)
-        if found >= before * (1 - SETTLED) and settled:
+            roots = [min(a, b) for a, b in zip(roots, one.cell_roots(), strict=True)]
+        moved = any(a < b * (1 - SETTLED) for a, b in zip(own, known, strict=True))
+        if found >= before * (1 - SETTLED) and not moved:
             break
     return sets, row_reach, found
 
@@ -326,7 +345,7 @@ def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
     sets, row_reach = located
     averages, single = allowance
     worst = {}
-    for r, label, (block, cell, _, _) in zip(rows.deviation, rows.label, rows.rows, strict=True):
+    for (label, r, _), (block, cell, _, _) in zip(rows.each(), rows.rows, strict=True):
         side = -r if tail[block][cell] > 0 else r
         worst[block, label] = max(worst.get((block, label), -mp.inf), side + row_reach[label])
     weights, value, allowed, balance = [], mp.mpf(0), mp.mpf(0), [sign * rate * x for x in psi]

@@ -274,3 +274,30 @@ def test_the_page_of_a_sequential_interval_has_no_sliders_and_no_errors(browser,
     assert browser.run(wide) > 20
     assert "enlarged" in browser.run("document.getElementById('terms').textContent")
     assert "could gain" not in browser.run("document.body.textContent")
+
+
+def test_the_sliders_of_allowances_show_points_of_the_curve(browser, tmp_path):
+    mdp, log, policy, initial = synthetic(1200, gamma=0.5)
+    problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
+    unstated = bondic.estimate_interval(problem, method=bondic.Groups())
+    stated = unstated.with_allowance((unstated.curve.averages[2], unstated.curve.singles[0]))
+    browser.errors.clear()
+    for found in (unstated, stated):
+        file = tmp_path / "report.html"
+        file.write_text(report_page(found, problem, title="groups"), encoding="utf-8")
+        browser.window(390, 800, phone=True)
+        browser.open(file)
+        assert browser.run("document.documentElement.scrollWidth") <= 390
+        shown = "[document.getElementById('allow-low'), document.getElementById('allow-high')].map(e => Number(e.dataset.value))"
+        assert browser.run(shown) == list(found.at(found.allowance or 0.0).ends)
+        rows = browser.run("JSON.parse(document.getElementById('bondic-data').textContent).curve.rows.length")
+        assert rows == len(found.curve.averages)
+        for row, average in enumerate(found.curve.averages):
+            browser.type_into("allow-averages", row)
+            for column, single in enumerate((average, *found.curve.singles)):
+                browser.type_into("allow-single", column)
+                assert browser.run(shown) == list(found.at((average, max(average, single))).ends)
+        line = [point for point in found.curve.line() if point.status is bondic.Status.INTERVAL]
+        browser.type_into("allow-threshold", line[1].low - 1e-9)
+        assert float(browser.run("document.getElementById('allow-break').dataset.value")) == line[1].averages
+        assert browser.errors == []

@@ -54,6 +54,14 @@ class CurvePoint:
     def length(self) -> float:
         return self.high - self.low
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def within(self, pair: tuple[float, float]) -> bool:
+        """Whether its allowance is no larger, in both numbers: where it gives the value range, `pair` gives no more."""
+        return self.averages <= pair[0] and self.single <= pair[1]
+
 
 @dataclass(frozen=True, eq=False)
 class AllowanceCurve:
@@ -84,7 +92,10 @@ class AllowanceCurve:
 
     def _at(self, pair: tuple[float, float]) -> CurvePoint:
         if pair not in self._found:
-            found, _ = self._conclude(pair)
+            if any(point.status is Status.TRIVIAL and point.within(pair) for point in self._found.values()):
+                found = Conclusion(self.value_range.low, self.value_range.high, Status.TRIVIAL)
+            else:
+                found, _ = self._conclude(pair)
             self._found[pair] = CurvePoint(*pair, found.low, found.high, found.status)
         return self._found[pair]
 

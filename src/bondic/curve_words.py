@@ -14,6 +14,7 @@ from bondic.rendering import bound_text, counted, interval_text, number, sentenc
 from bondic.view import CurveView, Grid
 
 TITLE = "What an allowance would buy"
+_DECISION = "Up to which allowance a decision holds: --require-above X (curve.breaks(above=X) in Python)"
 _APART = "apart from what the model says of each"
 
 
@@ -48,7 +49,12 @@ def curve_view(curve: AllowanceCurve, stated: Allowance | None, *, first: bool, 
         f"({_APART}), the value of the policy lies in its interval. {holds}"
     )
     return CurveView(
-        TITLE, head, line_grid(curve, stated), tuple(map(mark_words, curve.all_marks())), _advice(curve, stated, first)
+        TITLE,
+        head,
+        line_grid(curve, stated),
+        tuple(map(mark_words, curve.all_marks())),
+        _advice(curve, stated, first),
+        _DECISION,
     )
 
 
@@ -59,10 +65,7 @@ def _advice(curve: AllowanceCurve, stated: Allowance | None, first: bool) -> str
             "Take A from what you know about these rows, not from this table"
         )
     when = "before" if first else "after"
-    return (
-        f"{sentence(alike(curve, stated))} ({_APART}): stated by you {when} the curve was shown. No log can prove it. "
-        "--require-above X prints up to which allowance the value is at least X"
-    )
+    return f"{sentence(alike(curve, stated))} ({_APART}): stated by you {when} the curve was shown. No log can prove it"
 
 
 def mark_words(mark: Mark) -> str:
@@ -87,7 +90,7 @@ def line_grid(curve: AllowanceCurve, stated: Allowance | None = None) -> Grid:
 
 def wide_grid(curve: AllowanceCurve) -> Grid:
     """Averages in rows, single values in columns: both alike first, then larger single values."""
-    header = ("averages", "single rows alike", *(f"single ± {number(single)}" for single in curve.singles))
+    header = ("averages", "single alike", *(f"single ± {number(single)}" for single in curve.singles))
     rows = []
     for points in curve.table():
         cells = [point_words(point) for point in points]

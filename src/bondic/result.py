@@ -224,7 +224,8 @@ class Result(Shortcuts):
         return self.curve is not None and isinstance(self.proof, CellsProof)
 
     @property
-    def _unstated(self) -> bool:
+    def unstated(self) -> bool:
+        """Whether there are groups of states, and nothing is stated about how alike they are."""
         return self._on_groups and self.allowance is None
 
     def _curve(self) -> AllowanceCurve:
@@ -353,7 +354,7 @@ class Result(Shortcuts):
         """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
         method = self.choices.get("method")
         rule = () if method is None else (f"method chosen by a fixed rule that saw no certified row: {method}",)
-        if method is not None and self._unstated:
+        if method is not None and self.unstated:
             rule = (method.removeprefix(f"{GROUPS}, as "),)
         return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
 
@@ -414,7 +415,7 @@ class Result(Shortcuts):
     def _lines(self, *, split: bool) -> Iterator[str]:
         yield self.estimate_words
         (ranges, imply), limits = self.ranges, self.value_range
-        if not self._unstated:  # there it is the interval
+        if not self.unstated:  # there it is the interval
             yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
         used = self.effective_sample_size > 0
         carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""

@@ -132,7 +132,8 @@ class CurveView:
     head: str  # what it is about
     grid: Grid
     marks: tuple[str, ...]  # a line each
-    advice: str  # what to do, without its full stop
+    advice: str  # what to do, or what was stated; without its full stop
+    decision: str  # how a reader finds out where a decision breaks
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def _curve(curve: CurveView | None) -> str:
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in curve.marks)
     return (
         f"<h3>{escape(curve.title)}</h3><p>{escape(curve.head)}</p>{html_table(curve.grid.header, curve.grid.rows)}"
-        f"<ul>{marks}</ul><p>{escape(curve.advice)}.</p>"
+        f"<ul>{marks}</ul><p>{escape(curve.advice)}. {escape(curve.decision)}.</p>"
     )
 
 

@@ -11,5 +11,5 @@ from bondic.view import NextStep
 def state_allowance(situation: Situation) -> Iterator[NextStep]:
     """The sentence under the curve."""
     shown = situation.result.view().curve
-    if situation.unstated and shown is not None:
+    if situation.result.unstated and shown is not None:
         yield NextStep("allowance", shown.advice, "yours")

@@ -34,7 +34,7 @@ def largest_part(situation: Situation, only: str | None = None, share: float = 0
 
     Where the ends use no row there is no part to name.
     """
-    if situation.unstated:
+    if situation.result.unstated:
         return
     sizes = {name: size for name, size in situation.spreads.items() if name != START}
     if not situation.uses_log:

@@ -34,7 +34,7 @@ _MORE = 1.5
 
 def rows_needed(situation: Situation) -> Iterator[NextStep]:
     """For half the length; for half the value range where the answer is no shorter than that."""
-    if situation.unstated:
+    if situation.result.unstated:
         return
     if situation.result.method == PROPENSITIES or situation.verdict == "trivial":
         yield from _by_guess(situation)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from bondic.advice.facts import LogFacts, count_facts
 from bondic.claims import Status
 from bondic.classes.ball import Ball
-from bondic.curve import METHOD as GROUPS
 from bondic.methods.setting import NOTHING
 from bondic.result import Result
 from bondic.rows import Rows
@@ -78,11 +77,6 @@ class Situation:
     def nothing(self) -> str:
         """Why the answer is the value range, from no row; "" where it is not."""
         return self.result.choices.get(NOTHING, "")
-
-    @property
-    def unstated(self) -> bool:
-        """Whether there are groups, and nothing was stated about how alike they are."""
-        return self.result.curve is not None and self.result.method == GROUPS and self.result.allowance is None
 
     @property
     def names(self) -> bool | None:

@@ -167,10 +167,8 @@ class GroupCells(Cells):
     def __post_init__(self) -> None:
         codes = (self.group, self.next_group, self.start_group)
         fine = self.count > 0 and all(np.all((one >= 0) & (one < self.count)) for one in codes)
-        fine = (
-            fine
-            and self.group.shape == self.value.shape == self.next_value.shape == self.half.shape == self.label.shape
-        )
+        columns = (self.value, self.next_value, self.half, self.label)
+        fine = fine and self.group.ndim == 1 and all(one.shape == self.group.shape for one in columns)
         fine = fine and bool(np.all((self.half == 0) | (self.half == 1)))
         if not (fine and all(np.all(np.isfinite(one)) for one in (self.value, self.next_value, self.start_value))):
             raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bondic.core.tally import CellRows, CellShape, Tally, tally
 from bondic.errors import InvalidInput
+from bondic.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -47,6 +48,15 @@ class ForecastTally:
     rows: Tally
     cell: IntArray  # (Λ,)
     following: FloatArray  # (Λ, J)
+    reference: FloatArray  # (p,) b
+
+    def check(self, tally: Tally) -> None:
+        """Refuse a tally of other rows, or at another reference."""
+        count = np.zeros(tally.count.shape[::-1])
+        np.add.at(count, self.cell, self.rows.count.T)
+        same = np.allclose(count.T, tally.count, rtol=self.rows.relative, atol=0.0) and self.rows.gamma == tally.gamma
+        if not (same and np.array_equal(self.reference, tally.reference)):
+            raise InvalidInput("Forecasts are tallied for other rows, or at another reference.")
 
 
 def forecast_tally(
@@ -64,13 +74,15 @@ def forecast_tally(
     at_atoms = shape.atoms @ reference
     own = CellShape(shape.blocks, np.zeros((atoms, count)))
     expected = forecasts.offset + gamma * (forecasts.following @ at_atoms)
-    found = tally(_labelled(parts, labels, forecasts), own, gamma, expected, at_atoms)
-    size = float(np.abs(forecasts.following).sum(axis=1).max(initial=0.0)) * float(np.abs(at_atoms).max(initial=0.0))
-    error = found.error + found.relative * (size + float(np.abs(expected).max(initial=0.0)))
-    return ForecastTally(replace(found, error=error), forecasts.cell, forecasts.following)
+    found = tally(_by_label(parts, labels, forecasts), own, gamma, expected, at_atoms)
+    # b_j is a sum over cells, and κ multiplies its error
+    largest = float(np.abs(reference).max(initial=0.0)) * (1 + 8 * cells * U)
+    size = (1.0 + float(np.abs(forecasts.following).sum(axis=1).max(initial=0.0))) * largest
+    error = found.error + (found.relative + 8 * cells * U) * (size + float(np.abs(expected).max(initial=0.0)))
+    return ForecastTally(replace(found, error=error), forecasts.cell, forecasts.following, reference)
 
 
-def _labelled(parts: Iterable[CellRows], labels: IntArray, forecasts: Forecasts) -> Iterable[CellRows]:
+def _by_label(parts: Iterable[CellRows], labels: IntArray, forecasts: Forecasts) -> Iterable[CellRows]:
     first = 0
     for part in parts:
         own = labels[first : first + part.cell.size]

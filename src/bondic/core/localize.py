@@ -41,9 +41,9 @@ from bondic.rounding import inflate
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_ROUNDS, _STEPS = 20, 500
-_TOGETHER = (0.0, 1.0, 4.0, 16.0, 64.0, 1e300)
-_SETTLED = 1e-3
+_ROUNDS, _STEPS = 16, 200
+_TOGETHER = (0.0, 1.0, 8.0, 1e300)
+_SETTLED = 3e-3
 """Relative change of the energy at which iterating stops: any number of rounds gives a bound."""
 
 
@@ -134,7 +134,7 @@ class RowEnergy:
     def of(system: System, weights: FloatArray, allowance: CellAllowance) -> RowEnergy:
         """`weights`: (B, Λ), one for all rows of a block and label."""
         rows, atoms, gamma = system.rows, system.tally.shape.atoms, system.tally.gamma
-        grow = 1 + rows.relative
+        grow = 1 + system.relative
         mass = float((weights * rows.count).sum()) * grow
         square = (math.sqrt(float((weights * rows.square).sum()) * grow) + rows.error * math.sqrt(mass)) ** 2
         single = rows.over_atoms(weights, rows.mass) @ (atoms @ allowance.single) ** 2
@@ -146,7 +146,7 @@ class RowEnergy:
         own = system.forecasts is None
         linear = total - gamma * (onto @ atoms) if own else gamma * ((total @ system.expected - onto) @ atoms)
         size = 1 + gamma * (1 + float(np.abs(system.expected).sum(axis=1).max(initial=0.0)))
-        lost = size * (rows.relative * float((weights * rows.size).sum()) + rows.error * mass)
+        lost = size * (system.relative * float((weights * rows.size).sum()) + rows.error * mass)
         factor = 1 + theta
         return RowEnergy(
             inflate((factor * square + rest) * (1 + 1e-14)),
@@ -252,7 +252,7 @@ def _own_bounds(
     sqrt( sum Δ_i^2 ) <= sqrt( sum R_i^2 ) + sqrt( sum x_i^2 ) + γ sqrt( sum β'_i^2 ), and the range bounds every row.
     """
     rows, counts, cell = system.rows, system.counts, system.label_cell
-    grow, gamma = 1 + rows.relative, system.tally.gamma
+    grow, gamma = 1 + system.relative, system.tally.gamma
     square = np.bincount(cell, rows.square.sum(axis=0), minlength=counts.size)
     single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
     root = (np.sqrt(square) + roots + np.sqrt(counts) * (gamma * single + rows.error)) * grow
@@ -288,7 +288,7 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
 def _row_reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
     """(Λ,) |x_i(f) - γ ζ'_i| <= |t_c| (without forecasts) + γ |<F, κ> - F_j| + γ max β_∞."""
     system = feasible.system
-    gamma, grow = system.tally.gamma, 1 + system.tally.relative
+    gamma, grow = system.tally.gamma, 1 + system.relative
     single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
     own = feasible.cells() if system.forecasts is None else 0.0
     return np.asarray((own + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))

@@ -49,6 +49,15 @@ class System:
     high: FloatArray
     forecasts: ForecastTally | None = None
 
+    def __post_init__(self) -> None:
+        if self.forecasts is not None:
+            self.forecasts.check(self.tally)
+
+    @cached_property
+    def relative(self) -> float:
+        """Of sums over rows, entries, labels or cells."""
+        return max(self.tally.relative, self.rows.relative)
+
     @property
     def rows(self) -> Tally:
         """The rows by labels: deviations in place of residuals."""
@@ -191,12 +200,8 @@ class Feasible:
             before = np.abs(following) @ apart
             end = before + np.abs(mass) * common
             found[label, atom] = before[label] + np.abs(1 - mass[label]) * common + apart[atom]
-        grow = 1 + 8 * max(self.system.rows.relative, self.system.tally.relative)
-        rounding = (
-            8
-            * self.system.tally.relative
-            * float(np.abs(weights).sum(axis=1).max(initial=0.0) * self.slack.max(initial=0.0))
-        )
+        grow, most = 1 + 8 * self.system.relative, float(np.abs(weights).sum(axis=1).max(initial=0.0))
+        rounding = 8 * self.system.relative * most * float(self.slack.max(initial=0.0))
         found, end = (found + rounding * (1 + size[:, None])) * grow, (end + rounding * (1 + size)) * grow
         if not self.inside.any():
             most = self.system.largest * (1 + 1e-12) + off
@@ -205,38 +210,37 @@ class Feasible:
 
     def next_differences(self) -> FloatArray:
         """(Λ,): for every label a bound of |<F, κ> - F_k| over E and over all atoms k that follow it, the end included."""
-        rows, following = self.system.rows, self.system.expected
+        rows, following, relative = self.system.rows, self.system.expected, self.system.relative
         weights, off = self.system.atom_weights
         scaled = weights * self._inverse_scale
         gram = scaled @ scaled.T
         mixed = following @ gram  # (Λ, J)
         own = np.einsum("cj,cj->c", mixed, following)
         size = np.abs(following).sum(axis=1) + 1.0
-        lost = 8 * rows.relative * float(np.abs(gram).max(initial=0.0)) * size**2
+        lost = 8 * relative * float(np.abs(gram).max(initial=0.0)) * size**2
         _, label, atom = rows.at
         square = own[label] - 2 * mixed[label, atom] + gram[atom, atom]
         outside, at_end = self._outside
-        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost[label]) + outside[label, atom]
+        single = self.radius * np.sqrt(np.maximum(square, 0.0) + lost[label]) + outside[label, atom]
         end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + at_end
         found = np.where(rows.ends, end, 0.0)
-        np.maximum.at(found, label, reach)
-        return np.asarray((found + size * off) * (1 + 16 * rows.relative))
+        np.maximum.at(found, label, single)
+        return np.asarray((found + size * off) * (1 + 16 * relative))
 
     def cell_roots(self) -> FloatArray:
         """(p,) sqrt( sum over the rows of a cell of x_i(f)^2 ) over a set without t'; inf for other sets."""
-        system, rows = self.system, self.system.rows
+        system = self.system
         if self.inside.any():
             return np.full(system.counts.size, math.inf)
-        joint = rows.over_pairs(np.ones_like(rows.count), rows.mass)
-        ends = np.maximum(rows.count.sum(axis=0) * (1 + rows.relative) - joint.sum(axis=1), 0.0)
+        form = Energy.of(system, np.ones_like(system.rows.count))
         outside, at_end = self._outside
-        squares = (joint * outside**2).sum(axis=1) + ends * at_end**2
+        squares = (form.joint * outside**2).sum(axis=1) + form.ends * at_end**2
         ahead = np.sqrt(np.bincount(system.label_cell, squares, minlength=system.counts.size))
         _, off = system.atom_weights
         size = float(np.abs(system.expected).sum(axis=1).max(initial=0.0)) + 1.0
         own = self.slack if system.forecasts is None else 0.0
         found = system.tally.gamma * ahead + np.sqrt(system.counts) * (own + size * off)
-        return np.asarray(found * (1 + 64 * rows.relative))
+        return np.asarray(found * (1 + 64 * system.relative))
 
     def growth(self, energy: Energy, direction: Direction) -> tuple[float, float, float, float]:
         """Of `support` and `root_energy`: what ϱ multiplies, and what stands beside it, for each of them."""
@@ -253,7 +257,7 @@ class Feasible:
         sum is at most one over labels and atoms, `Energy`. Its root is at most that for t' plus that for t''.
         """
         weights, off = self.system.atom_weights
-        gamma, relative = self.system.tally.gamma, max(self.system.tally.relative, self.system.rows.relative)
+        gamma, relative = self.system.tally.gamma, self.system.relative
         inside = 0.0
         if self.radius > 0:
             inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
@@ -272,6 +276,7 @@ class Energy:
     following: FloatArray  # (Λ, J) κ
     joint: FloatArray  # (Λ, J) sum of w π
     cells: FloatArray  # (Λ,) sum of w
+    ends: FloatArray  # (Λ,) sum of w (1 - sum_j π): weight of rows that nothing follows
     own: bool = True  # whether labels are cells, and t_c is a part of x_i
 
     @staticmethod
@@ -280,17 +285,15 @@ class Energy:
         rows = system.rows
         grow = 1 + rows.relative
         cells = (weights * rows.count).sum(axis=0) * grow
-        return Energy(system.expected, rows.over_pairs(weights, rows.mass) * grow, cells, system.forecasts is None)
+        joint = rows.over_pairs(weights, rows.mass) * grow
+        # a difference: a block with small weights, where rows end, is lost in the rounding of the others
+        ends = np.maximum(cells - joint.sum(axis=1), 0.0) + np.where(rows.ends, 8 * system.relative * cells, 0.0)
+        return Energy(system.expected, joint, cells, ends, system.forecasts is None)
 
     @property
     def pairs(self) -> FloatArray:
         """(J,) weight of rows that an atom follows."""
         return np.asarray(self.joint.sum(axis=0))
-
-    @property
-    def ends(self) -> FloatArray:
-        """(p,) weight of rows that nothing follows, at least 0."""
-        return np.asarray(np.maximum(self.cells - self.joint.sum(axis=1), 0.0))
 
     def largest(self, inverse_scale: FloatArray, weights: FloatArray, gamma: float, relative: float) -> float:
         """The largest sum_cj w_cj (t_c + γ ((P F)_c - F_j))^2 over |a t| <= 1, F = K t, rounded up.

@@ -197,7 +197,7 @@ class Default:
                 "(--no-rows) out, or what was stated on groups."
             )
         if self._groups_stated:
-            return _Choice(self._groups(), "groups, as something was stated about them")
+            return _Choice(self._groups(), "groups, as an allowance, a model or groups were stated")
         if (unproved := self._numbers(problem)) is not None:
             return unproved
         why = self._asked_for() or self._too_short(problem)

@@ -40,7 +40,7 @@ _PLAIN = {
 
 def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logged: LoggedValue | None = None) -> str:
     """The interval in one sentence and one picture, and under it what a stated radius means for it, and where that is varied."""
-    kind, words = _STATUS[result.status]
+    kind, words = ("warn", "nothing is stated") if result.unstated else _STATUS[result.status]
     badges = [badge(kind, words), *_held(result), badge("", f"{100 * (1 - result.alpha):g}% confidence")]
     advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
     rejected = result.status is Status.REJECTED
@@ -88,6 +88,8 @@ def _held(result: Result) -> list[str]:
     if result.status is Status.TRIVIAL:
         return [badge("", f"follows from {result.ranges[0]} alone")]
     badges = [badge(*_GUARANTEE[result.guarantee])]
+    if result.allowance is not None:
+        badges.append(badge("info", "if rows are as alike as you state"))
     if result.is_assumption_free:
         badges.append(badge("good", "no assumption about the value function"))
     return badges
@@ -141,6 +143,10 @@ def _reading(result: Result) -> str:
             f"<strong>The log contradicts the assumptions taken together, so no number is given beyond what {ranges} "
             f"{imply}. Do not widen anything until it is known which assumption failed.</strong>"
         )
+    if result.unstated:
+        return "What a statement on how alike rows are would give is below."
+    if result.status is Status.TRIVIAL and result.allowance is not None:
+        return "With the allowance that you state the log adds nothing. See below what smaller ones would give."
     if result.status is Status.TRIVIAL:
         return f"The log is too short, or too far from the policy, to say more than {ranges} alone."
     if result.guarantee in ("asymptotic", "none"):
@@ -158,7 +164,7 @@ def assumptions(result: Result) -> str:
     """What must be true, in plain words, and what was checked."""
     items = []
     for item in result.assumptions:
-        title = _title(item, result.is_assumption_free)
+        title = _title(item, result)
         state = badge(_STATES[item.state], STATE_WORDS[item.state])
         items.append(f"<li><b>{esc(title)}</b>{state}<p>{esc(item.text)}</p></li>")
     rejection, tested = result.rejection, []
@@ -177,11 +183,13 @@ def assumptions(result: Result) -> str:
     )
 
 
-def _title(item: Assumption, free: bool) -> str:
+def _title(item: Assumption, result: Result) -> str:
     """An assumption in plain words; what a baseline chose is not called stated."""
+    if item.name == "values" and result.allowance is not None:
+        return "Rows in a group are as alike as you state"
     if item.name == "values" and item.state == "chosen":
         return "The value function lies in the class that the baseline chose"
-    if item.name == "values" and free:
+    if item.name == "values" and result.is_assumption_free:
         return "Nothing is assumed about the value function"
     if item.name == "values" and item.state == "rejected":
         return "The value function lies in the class"

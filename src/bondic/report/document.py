@@ -23,7 +23,10 @@ def document(title: str, body: str, data: dict[str, Any] | None = None) -> str:
     """The frame of every page: style, theme button, and data for the script, which is left out where there are none."""
     heading = escape(title)
     folder = files("bondic.report")
-    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, *scripts = (
+        folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "allowance.js")
+    )
+    script = "".join(f"<script>{text}</script>" for text in (scripts if "curve" in (data or {}) else scripts[:1]))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -31,6 +34,6 @@ def document(title: str, body: str, data: dict[str, Any] | None = None) -> str:
         f'<meta name="referrer" content="no-referrer"><title>{heading}</title><style>{style}</style></head><body><main>'
         f'<header class="top"><h1>{heading}</h1><button id="theme" type="button" aria-label="light or dark">◐</button></header>'
         f"{body}<footer>bondic {escape(__version__)}. Nothing on this page is loaded from elsewhere.</footer></main>"
-        f'<script type="application/json" id="bondic-data">{script_json(data or {})}</script><script>{script}</script>'
+        f'<script type="application/json" id="bondic-data">{script_json(data or {})}</script>{script}'
         "</body></html>\n"
     )

@@ -162,7 +162,7 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
             _grid(curve.grid),
             [f"* {_cell(mark)}" for mark in curve.marks],
         ]
-        blocks += [[f"{_cell(curve.advice)}."]]
+        blocks += [[f"{_cell(curve.advice)}. {_cell(curve.decision)}."]]
     if view.steps:
         blocks += [["What to do next:"], [f"* {_cell(str(step))}" for step in view.steps]]
     blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]

@@ -15,6 +15,7 @@ from bondic.methods.sensitivity import result_frontier
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
 from bondic.report import sections
+from bondic.report.allowance import allowance_data, allowance_section
 from bondic.report.answer import answer, assumptions
 from bondic.report.document import document
 from bondic.report.exports import split_notes
@@ -58,20 +59,22 @@ def report_page(
     if frontier is None and isinstance(proof, DualProof):
         frontier = result_frontier(result, problem)
     numbers = {} if frontier is None else frontier.to_dict()
+    curve = allowance_data(result)
     doubts, others = split_notes(notes)
     steps = result.steps or next_steps(result, problem, no_rows=no_rows)
     body = [
         answer(result, doubts, "" if frontier is None else _ELSEWHERE, logged_value(problem, result.alpha)),
-        sections.next_steps(steps),
+        allowance_section(result),
+        sections.next_steps([step for step in steps if step.kind != "allowance"]),  # that one is said with the curve
         sections.contributions(result),
         "" if frontier is None else _what_if(result, frontier, numbers),
         assumptions(result),
-        "" if proof is None else _support(result, proof, certified, columns, no_rows),
+        "" if proof is None or result.unstated else _support(result, proof, certified, columns, no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
         sections.no_proof(result) if proof is None else _verification(result, proof, command),
-        glossary(),
+        glossary(groups=result.curve is not None),
     ]
-    return document(title, "".join(body), numbers)
+    return document(title, "".join(body), {**numbers, "curve": curve} if curve else numbers)
 
 
 def _verification(result: Result, proof: Proof, command: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bondic.claims import Status
+from bondic.curve import AllowanceCurve
 from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
 from bondic.result import Result
@@ -35,7 +36,12 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def terms_figure(result: Result) -> Any:
-    """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure."""
+    """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure.
+
+    The curve of allowances where there is no such end, as nothing was stated.
+    """
+    if result.unstated and result.curve is not None:
+        return curve_figure(result.curve)
     figure, axes = _figure(7.0, 2.6)
     if result.status is not Status.REJECTED:
         axes.axvspan(result.low, result.high, color=_COLORS[0], alpha=0.12, label="interval")
@@ -60,6 +66,21 @@ def terms_figure(result: Result) -> Any:
     axes.set_xlabel("value of the policy")
     if axes.get_legend_handles_labels()[0]:  # a rejection may leave nothing to name
         axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
+    return figure
+
+
+def curve_figure(curve: AllowanceCurve) -> Any:
+    """A bar from low to high for every allowance, both numbers alike; a matplotlib Figure."""
+    figure, axes = _figure(6.0, 3.4)
+    line, limits = curve.line(), curve.value_range
+    for place, point in enumerate(line):
+        if point.status is not Status.REJECTED:
+            color = _COLORS[4] if point.status is Status.TRIVIAL else _COLORS[0]
+            axes.bar(place, point.length, bottom=point.low, width=0.8, color=color, alpha=0.35, edgecolor=color)
+    axes.set_xticks(range(len(line)), [f"{point.averages:g}" for point in line])
+    axes.set_ylim(limits.low, limits.high)
+    axes.set_xlabel("allowance ±, in units of the value")
+    axes.set_ylabel("value of the policy")
     return figure
 
 

@@ -51,7 +51,12 @@ def _allowances(curve: CurveView) -> RenderableType:
         marks.add_row(Text(" -"), Text(f"{sentence(mark)}."))
     grid = replace(curve.grid, title="")
     return Group(
-        Text(curve.title, style="bold"), Text(curve.head), _table(grid), marks, Text(f"{curve.advice}.", style="bold")
+        Text(curve.title, style="bold"),
+        Text(curve.head),
+        _table(grid),
+        marks,
+        Text(f"{curve.advice}.", style="bold"),
+        Text(f"{curve.decision}."),
     )
 
 

@@ -14,6 +14,8 @@ _WORDS = {
     "weights ω": "how much each row counts. Rows that look like what the new policy would do count more.",
     "doubly robust value": "an estimate that combines a model of the value with weighted rewards. It is right if either is.",
     "value function, q*": "the value from a given situation and first action on. It is unknown.",
+    "group, model, allowance": "situations that are treated alike; a guess, from earlier rows, of what each is worth; and how "
+    "far rows of a group may be from alike, beyond that guess. Bad groups or a bad model need a larger allowance.",
     "class Q, radius": "Q is the set of functions that is assumed to contain q*. A larger radius allows larger and rougher "
     "functions.",
     "block, plan": "rows are used in blocks. What is done with a block is planned from earlier rows, so it is not fitted to it.",
@@ -23,7 +25,9 @@ _WORDS = {
 }
 
 
-def glossary() -> str:
-    """A section that is closed until somebody opens it."""
-    items = "".join(f"<li><b>{esc(word)}</b><p>{esc(meaning)}</p></li>" for word, meaning in _WORDS.items())
+def glossary(*, groups: bool = False) -> str:
+    """A section that is closed until somebody opens it; of classes and groups only what the page is about."""
+    other = "class Q, radius" if groups else "group, model, allowance"
+    told = {word: meaning for word, meaning in _WORDS.items() if word != other}
+    items = "".join(f"<li><b>{esc(word)}</b><p>{esc(meaning)}</p></li>" for word, meaning in told.items())
     return f'<section id="words"><details><summary>Words on this page</summary><ul class="items">{items}</ul></details></section>'
