@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import mpmath as mp
 
 mp.mp.dps = 50
-ROUNDS, STEPS = 20, 500
-SETTLED, STILL = mp.mpf(1) / 1000, mp.mpf(1) / 10**6
+ROUNDS, STEPS = 16, 200
+SETTLED, STILL = mp.mpf(3) / 1000, mp.mpf(1) / 10**6
 
 
 def exact(values):
@@ -286,7 +286,7 @@ def sets_of(rows, scale, radius, tau, own):
     everything = rows.largest * (1 + rows.gamma)
     alone = [min(own[c] + tau[c], everything) if rows.learned[c] else tau[c] for c in range(rows.p)]
     found = {}
-    for times in (0, 1, 4, 16, 64, mp.mpf(10) ** 300):
+    for times in (0, 1, 8, mp.mpf(10) ** 300):
         inside = tuple(rows.learned[c] and radius <= times * min(own[c], everything) * scale[c] for c in range(rows.p))
         if inside not in found:
             slack = [tau[c] if inside[c] else alone[c] for c in range(rows.p)]
