@@ -93,10 +93,8 @@ def main() -> None:
         curve = time.perf_counter() - began
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         whole = spent + curve
-        print(
-            f"| {rows} | {spent:.1f} | {curve:.1f} | {whole / read:.0f} | {whole / fit:.1f} | {points[0].length:.3g} | {memory:.2f} |",
-            flush=True,
-        )
+        ratios = f"{whole / read:.0f} | {whole / fit:.1f}"
+        print(f"| {rows} | {spent:.1f} | {curve:.1f} | {ratios} | {points[0].length:.3g} | {memory:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

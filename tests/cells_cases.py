@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bondic.core.allowance import CellAllowance
+from bondic.core.forecasts import Forecasts, forecast_tally
 from bondic.core.localize import CellTails, Events, ValueLimits, VectorEvent
 from bondic.core.system import System
 from bondic.core.tails import EndWeights, StartMean
@@ -105,6 +106,12 @@ class TrueRows:
     action: np.ndarray
     reward: np.ndarray
     ahead: np.ndarray  # (n, S, A) masses of the next pairs, 0 after an end
+    labels: np.ndarray | None = None  # (n,) with `forecasts`: what is expected to follow, on atoms that are cells
+    forecasts: Forecasts | None = None
+
+    @property
+    def label(self):
+        return self.cell if self.labels is None else self.labels
 
     @property
     def cell(self):
@@ -122,10 +129,13 @@ class TrueRows:
 
     @property
     def deviations(self):
-        """Δ_i = Y_i - clip(q̂(x_i) + e(c_i))."""
-        truth, center = self.world.truth, self.world.model + self.world.errors[0][self.world.cells]
-        outcome = self.reward + self.world.gamma * self.mean_ahead(truth)
-        return outcome - np.clip(center, 0.0, self.world.high)[self.state, self.action]
+        """Δ_i = Y_i - clip(q̂(x_i) + e(c_i)), or with o_ℓ + γ <e, κ_ℓ> in place of e(c_i)."""
+        world, error = self.world, self.world.errors[0]
+        outcome = self.reward + world.gamma * self.mean_ahead(world.truth)
+        expected = error[self.cell]
+        if self.forecasts is not None:
+            expected = (self.forecasts.offset + world.gamma * self.forecasts.following @ error)[self.labels]
+        return outcome - np.clip(world.model[self.state, self.action] + expected, 0.0, world.high)
 
     @property
     def outcome(self):
@@ -241,6 +251,32 @@ def tail_surplus(log, tail):
     return float(weights @ log.noise - loss(-weights * log.deviations).sum())
 
 
+def with_forecasts(rng, log):
+    """Labels by state and coins thrown before the rows; forecasts from this very log, from nowhere, of any sign and sum."""
+    world, kind = log.world, rng.integers(3)
+    pairs = log.state * world.size[1] + log.action
+    labels, count = 2 * pairs + rng.integers(2, size=pairs.size), 2 * world.reward.size
+    cell = np.repeat(world.cells.ravel(), 2)
+    onto = np.zeros((pairs.size, world.count))
+    np.add.at(onto, (slice(None), world.cells.ravel()), log.ahead.reshape(pairs.size, -1))
+    following, each = np.zeros((count, world.count)), np.maximum(np.bincount(labels, minlength=count), 1)
+    np.add.at(following, labels, onto)
+    following, offset = following / each[:, None], np.bincount(labels, log.outcome, minlength=count) / each
+    if kind > 0:
+        offset = offset + rng.normal(size=count) * 0.2 * world.high
+        following = following * rng.uniform(0.5, 1.2, size=(count, 1))
+    if kind > 1:
+        following = rng.normal(size=(count, world.count)) * 0.5
+    return replace(log, labels=labels, forecasts=Forecasts(cell, offset, following))
+
+
+def forecasts_of(log, blocks, reference):
+    if log.forecasts is None:
+        return None
+    shape = shape_of(log.world, blocks)
+    return forecast_tally([log.as_rows()], log.labels, log.forecasts, shape, log.world.gamma, reference)
+
+
 def random_tail(rng, log, found: Tally, sign):
     """Weights that balance this very log; or bet on its very noise; or have one sign; or are arbitrary, many at the cap."""
     world, blocks = log.world, found.shape.blocks
@@ -307,9 +343,13 @@ def true_coordinates(log, system: System):
 
 
 def row_terms(log, reference):
-    """R_i, x_i(f) and ζ'_i of every row, from the definitions."""
+    """R_i (or D_i), x_i(f) and ζ'_i of every row, from the definitions."""
     world, own = log.world, log.world.cells
-    residual = reference[log.cell] - world.gamma * log.mean_ahead(reference[own]) - log.outcome
-    error = world.errors[0] - reference
-    moved = error[log.cell] - world.gamma * log.mean_ahead(error[own])
+    error, known = world.errors[0] - reference, log.forecasts
+    here, there = reference[log.cell], error[log.cell]
+    if known is not None:
+        here = (known.offset + world.gamma * known.following @ reference)[log.labels]
+        there = (world.gamma * known.following @ error)[log.labels]
+    residual = here - world.gamma * log.mean_ahead(reference[own]) - log.outcome
+    moved = there - world.gamma * log.mean_ahead(error[own])
     return residual, moved, log.mean_ahead(world.errors[1])

@@ -16,9 +16,7 @@ KINDS = ("true", "seen", "noisy", "random", "none", "far")
 class ForeseenRows(TrueRows):
     """Rows whose center is Ŷ_i = clip( q̂(x_i) + o_ℓ + γ <e, κ_ℓ> )."""
 
-    label: np.ndarray  # (n,)
-    forecasts: Forecasts
-    by_states: bool  # whether atoms are states with the policy's actions there
+    by_states: bool = False  # whether atoms are states with the policy's actions there
 
     @property
     def atoms(self):
@@ -71,7 +69,7 @@ def foresee(rng, log: TrueRows, by_states, kind) -> ForeseenRows:
         following = following + 0.3 * noise * rng.normal(size=following.shape)
         given = Forecasts(cell, offset[pair] + noise * rng.normal(size=cell.size), following)
     fields = {name: getattr(log, name) for name in ("world", "block", "state", "action", "reward", "ahead")}
-    return ForeseenRows(**fields, label=label, forecasts=given, by_states=by_states)
+    return ForeseenRows(**fields, labels=label, forecasts=given, by_states=by_states)
 
 
 def _expected(world, by_states, atoms):

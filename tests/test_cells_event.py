@@ -18,6 +18,7 @@ from bondic.plan.cells import reference_of
 from bondic.rounding import Enclosure
 from cells_cases import (
     cell_surplus,
+    forecasts_of,
     just_so,
     limits_of,
     only_together,
@@ -33,6 +34,7 @@ from cells_cases import (
     true_allowance,
     true_coordinates,
     vector_surplus,
+    with_forecasts,
 )
 
 GAMMAS = (0.0, 0.3, 0.9, 0.99)
@@ -64,7 +66,7 @@ def check_cells(located, events, log, limits):
 def check_energy(located, log, weights, terms):
     """The energy of the deviations, the form in x alone, and its parts over E."""
     residual, moved, ahead = terms
-    row = weights[log.block, log.cell]
+    row = weights[log.block, log.label]
     energy = located.energy(weights)
     f, _ = true_coordinates(log, located.system)
     form = float(row @ moved**2)
@@ -100,6 +102,8 @@ def run_case(seed, sharp):
     blocks, rows = int(rng.integers(1, 4)), int(np.exp(rng.uniform(np.log(20), np.log(3000))))
     log = random_log(rng, world, rows, blocks, draws=3 if kind == "draws" else 0)
     by_states, limits = kind == "table", limits_of(world)
+    if not by_states and rng.random() < 0.5:
+        log = with_forecasts(rng, log)
     vector, single = random_event(rng, world), random_cell_tails(rng, log)
     events = just_so(log, vector, single, LEAST_LOG) if sharp else Events(vector, 0.2, single, 0.2)
     if max(vector_surplus(log, vector)) > vector.log_term(events.vector_probability):
@@ -111,7 +115,8 @@ def run_case(seed, sharp):
         first = tally_of(log, blocks, np.zeros(world.count), by_states)
         reference = reference_of(first, first.count.sum(axis=0) > 0, limits.low, limits.high)
     found = tally_of(log, blocks, reference, by_states)
-    located = locate(found, events, limits, true_allowance(log, constant=bool(rng.random() < 0.5)))
+    known = forecasts_of(log, blocks, reference)
+    located = locate(found, events, limits, true_allowance(log, constant=bool(rng.random() < 0.5)), known)
     terms = row_terms(log, reference)
     checks = check_membership(located, log) + check_cells(located, events, log, limits)
     checks += check_energy(
@@ -122,9 +127,9 @@ def run_case(seed, sharp):
     )
     assert float(vector.shape[log.cell] ** 2 @ log.deviations**2) <= located.energy_bound * (1 + 1e-10)
     deviation = np.abs(terms[1] - world.gamma * terms[2])
-    assert np.all(deviation <= located.row_reach[log.cell] * (1 + 1e-12) + 1e-12)
+    assert np.all(deviation <= located.row_reach[log.label] * (1 + 1e-12) + 1e-12)
     assert np.all(
-        np.abs(log.deviations) <= np.minimum(world.high, np.abs(terms[0]) + located.row_reach[log.cell]) + 1e-9
+        np.abs(log.deviations) <= np.minimum(world.high, np.abs(terms[0]) + located.row_reach[log.label]) + 1e-9
     )
     checks += 2 * rows
     short = 0

@@ -18,6 +18,7 @@ from bondic.noise.betting import loss
 from bondic.plan.cells import reference_of
 from cells_cases import (
     World,
+    forecasts_of,
     just_so,
     limits_of,
     random_cell_tails,
@@ -26,8 +27,8 @@ from cells_cases import (
     random_world,
     starts_of,
     tally_of,
+    with_forecasts,
 )
-from forecast_cases import KINDS, ForeseenRows, foresee
 
 LEAST_LOG = 1e-3
 
@@ -69,7 +70,7 @@ def half_surplus(log, event, halves):
 
 
 def bound_of(log, events, reference, blocks):
-    known = log.tally(blocks, reference) if isinstance(log, ForeseenRows) else None
+    known = forecasts_of(log, blocks, reference)
     return CellBound(
         tally_of(log, blocks, reference), events, {}, {}, starts_of(log.world), limits_of(log.world), known
     )
@@ -89,7 +90,7 @@ def run_case(seed):
     world = replace(world, model=world.model * (seed % 2))
     blocks = int(rng.integers(1, 4))
     log = random_log(rng, world, int(np.exp(rng.uniform(np.log(50), np.log(8000)))), blocks, draws=3 * (seed % 5 == 0))
-    log = foresee(rng, log, False, KINDS[seed % len(KINDS)]) if seed % 7 > 3 else log
+    log = with_forecasts(rng, log) if seed % 7 > 3 else log
     halves = rng.integers(2, size=world.size[0])
     vector = random_event(rng, world)
     events = just_so(log, vector, random_cell_tails(rng, log), LEAST_LOG)

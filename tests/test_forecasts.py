@@ -12,6 +12,7 @@ import pytest
 
 import bondic
 from bondic.core import localize, tails
+from bondic.core import system as system_module
 from bondic.core.allowance import CellAllowance
 from bondic.core.forecasts import Forecasts, forecast_tally
 from bondic.core.localize import RowEnergy, ValueLimits, locate
@@ -126,9 +127,26 @@ def test_differences_and_energies_are_their_formulas(seed):
             assert radius * growth[2] + growth[3] <= now.root_energy(form) * (1 + 1e-5) + 1e-9
 
 
+def test_differences_piece_by_piece_and_through_a_reference_atom(monkeypatch):
+    """Pieces change nothing, and a reference atom costs at most length."""
+    for seed in SEEDS:
+        case, _, _ = make_foreseen(seed)
+        for feasible, _ in case.feasible():
+            exactly = feasible._outside
+            for name, value in (("_PIECE", 3), ("_MOST_NUMBERS", 0)):
+                with monkeypatch.context() as patch:
+                    patch.setattr(system_module, name, value)
+                    other = replace(feasible)._outside
+                for one, more in zip(exactly, other, strict=True):
+                    assert np.all(more >= one * (1 - 1e-14))
+                    assert name == "_MOST_NUMBERS" or np.allclose(one, more, rtol=1e-13, atol=0.0)
+
+
+@pytest.mark.parametrize("most", [50_000_000, 0])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_inside_the_sets_exceeds_the_bounds(seed):
+def test_nothing_inside_the_sets_exceeds_the_bounds(seed, most, monkeypatch):
     """At points of the sets: energies of x_i, and what forecasts miss of every atom that follows."""
+    monkeypatch.setattr(system_module, "_MOST_NUMBERS", most)
     case, label, given = make_foreseen(seed)
     system, p, atoms = case.system, case.cells, case.shape.atoms
     inverse = np.linalg.inv(np.eye(p) - case.gamma * system.following @ atoms)
@@ -139,7 +157,7 @@ def test_nothing_inside_the_sets_exceeds_the_bounds(seed):
         weights, _ = weights_of(case, label, given.cell.size)
         row = weights[case.rows.block, label]
         bound, differences = feasible.root_energy(Energy.of(system, weights)), feasible.next_differences()
-        inside = feasible._inverse_scale
+        inside, roots = feasible._inverse_scale, feasible.cell_roots()
         first = np.linalg.svd((matrix @ inverse) * inside * np.sqrt(row)[:, None])[2][0]
         for k in range(60):
             ball = first if k < 20 else case.rng.normal(size=p)
@@ -147,7 +165,9 @@ def test_nothing_inside_the_sets_exceeds_the_bounds(seed):
             f = inverse @ (feasible.radius * ball / np.linalg.norm(ball) * inside + box)
             if not feasible.inside.any():
                 f = f * min(1.0, system.largest / float(np.abs(f).max()))
-            assert math.sqrt(float(row @ (matrix @ f) ** 2)) <= bound
+            moved = matrix @ f
+            assert math.sqrt(float(row @ moved**2)) <= bound
+            assert np.all(np.sqrt(np.bincount(case.rows.cell, moved**2, minlength=p)) <= roots)
             each = atoms @ f
             missed = np.abs((given.following @ each)[label[case.rows.owner]] - each[case.rows.atom])
             assert np.all(missed <= differences[label[case.rows.owner]] + 1e-10)
