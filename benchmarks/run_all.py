@@ -13,6 +13,7 @@ SCRIPTS = (
     ["environments.py"],
     ["engines.py", "--quick"],
     ["estimate.py", "--rows", "100000"],
+    ["groups.py", "--rows", "10000", "100000"],
     ["streaming.py", "--rows", "1000000"],
     ["many_actions.py", "--actions", "34", "300"],
     ["tool.py"],

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bondic.core.allowance import CellAllowance
-from bondic.core.localize import ValueLimits, VectorEvent
+from bondic.core.forecasts import Forecasts, forecast_tally
+from bondic.core.localize import CellTails, Events, ValueLimits, VectorEvent
 from bondic.core.system import System
-from bondic.core.tails import Starts, Tail
-from bondic.core.tally import CellRows, Shape, Tally, tally
+from bondic.core.tails import EndWeights, StartMean
+from bondic.core.tally import CellRows, CellShape, Tally, tally
 from bondic.noise.betting import loss
 from bondic.plan.cells import CellModel
 from bondic.rounding import Enclosure
@@ -105,6 +106,12 @@ class TrueRows:
     action: np.ndarray
     reward: np.ndarray
     ahead: np.ndarray  # (n, S, A) masses of the next pairs, 0 after an end
+    labels: np.ndarray | None = None  # (n,) with `forecasts`: what is expected to follow, on atoms that are cells
+    forecasts: Forecasts | None = None
+
+    @property
+    def label(self):
+        return self.cell if self.labels is None else self.labels
 
     @property
     def cell(self):
@@ -122,10 +129,13 @@ class TrueRows:
 
     @property
     def deviations(self):
-        """Δ_i = Y_i - clip(q̂(x_i) + e(c_i))."""
-        truth, center = self.world.truth, self.world.model + self.world.errors[0][self.world.cells]
-        outcome = self.reward + self.world.gamma * self.mean_ahead(truth)
-        return outcome - np.clip(center, 0.0, self.world.high)[self.state, self.action]
+        """Δ_i = Y_i - clip(q̂(x_i) + e(c_i)), or with o_ℓ + γ <e, κ_ℓ> in place of e(c_i)."""
+        world, error = self.world, self.world.errors[0]
+        outcome = self.reward + world.gamma * self.mean_ahead(world.truth)
+        expected = error[self.cell]
+        if self.forecasts is not None:
+            expected = (self.forecasts.offset + world.gamma * self.forecasts.following @ error)[self.labels]
+        return outcome - np.clip(world.model[self.state, self.action] + expected, 0.0, world.high)
 
     @property
     def outcome(self):
@@ -166,10 +176,10 @@ def random_log(rng, world, rows, blocks, draws=0):
 
 def shape_of(world, blocks, by_states=False):
     if not by_states:
-        return Shape(blocks, np.eye(world.count))
+        return CellShape(blocks, np.eye(world.count))
     atoms = np.zeros((world.size[0], world.count))
     np.add.at(atoms, (np.arange(world.size[0])[:, None], world.cells), world.policy)
-    return Shape(blocks, atoms)
+    return CellShape(blocks, atoms)
 
 
 def limits_of(world):
@@ -180,7 +190,7 @@ def limits_of(world):
 def starts_of(world):
     weights = world.starts[:, None] * world.policy
     cells = np.bincount(world.cells.ravel(), weights.ravel(), minlength=world.count)
-    return Starts(Enclosure(float((weights * world.model).sum()), 1e-13), cells, 1e-14)
+    return StartMean(Enclosure(float((weights * world.model).sum()), 1e-13), cells, 1e-14)
 
 
 def true_allowance(log, constant=True):
@@ -226,10 +236,45 @@ def vector_surplus(log, event):
     return found
 
 
+def cell_surplus(log, tails):
+    """The largest r |sum Z| - sum g(-r |Δ|) of single cells: what log(2m/δ) has to exceed."""
+    found, sums = 0.0, np.bincount(log.cell, log.noise, minlength=log.world.count)
+    for rates in tails.rates:
+        cost = np.bincount(log.cell, loss(-rates[log.cell] * np.abs(log.deviations)), minlength=log.world.count)
+        found = max(found, float(np.where(rates > 0, rates * np.abs(sums) - cost, 0.0).max()))
+    return found
+
+
 def tail_surplus(log, tail):
     """sum v Z - sum g(-v Δ): what log(1/δ) has to exceed."""
     weights = tail.weights[log.block, log.cell]
     return float(weights @ log.noise - loss(-weights * log.deviations).sum())
+
+
+def with_forecasts(rng, log):
+    """Labels by state and coins thrown before the rows; forecasts from this very log, from nowhere, of any sign and sum."""
+    world, kind = log.world, rng.integers(3)
+    pairs = log.state * world.size[1] + log.action
+    labels, count = 2 * pairs + rng.integers(2, size=pairs.size), 2 * world.reward.size
+    cell = np.repeat(world.cells.ravel(), 2)
+    onto = np.zeros((pairs.size, world.count))
+    np.add.at(onto, (slice(None), world.cells.ravel()), log.ahead.reshape(pairs.size, -1))
+    following, each = np.zeros((count, world.count)), np.maximum(np.bincount(labels, minlength=count), 1)
+    np.add.at(following, labels, onto)
+    following, offset = following / each[:, None], np.bincount(labels, log.outcome, minlength=count) / each
+    if kind > 0:
+        offset = offset + rng.normal(size=count) * 0.2 * world.high
+        following = following * rng.uniform(0.5, 1.2, size=(count, 1))
+    if kind > 1:
+        following = rng.normal(size=(count, world.count)) * 0.5
+    return replace(log, labels=labels, forecasts=Forecasts(cell, offset, following))
+
+
+def forecasts_of(log, blocks, reference):
+    if log.forecasts is None:
+        return None
+    shape = shape_of(log.world, blocks)
+    return forecast_tally([log.as_rows()], log.labels, log.forecasts, shape, log.world.gamma, reference)
 
 
 def random_tail(rng, log, found: Tally, sign):
@@ -241,14 +286,14 @@ def random_tail(rng, log, found: Tally, sign):
         zero = replace(found, total=found.total * 0.0)
         visits = CellModel.of(zero).visits(starts_of(world).cells[None])[0]
         balanced = np.clip(sign * rate * visits / np.maximum(found.count.sum(axis=0), 1.0), -cap, cap)
-        return Tail(np.tile(balanced, (blocks, 1)), rate)
+        return EndWeights(np.tile(balanced, (blocks, 1)), rate)
     if kind == 1:
         place = log.block * world.count + log.cell
         sums, squares = (np.bincount(place, log.noise**power, minlength=blocks * world.count) for power in (1, 2))
-        return Tail(np.clip(sums / np.maximum(squares, 1e-9), -cap, cap).reshape(blocks, -1), rate)
+        return EndWeights(np.clip(sums / np.maximum(squares, 1e-9), -cap, cap).reshape(blocks, -1), rate)
     if kind == 2:
-        return Tail(sign * rng.random((blocks, world.count)) * cap, rate)
-    return Tail(np.clip(rng.normal(size=(blocks, world.count)) * 2, -1, 1) * cap, rate)
+        return EndWeights(sign * rng.random((blocks, world.count)) * cap, rate)
+    return EndWeights(np.clip(rng.normal(size=(blocks, world.count)) * 2, -1, 1) * cap, rate)
 
 
 def random_event(rng, world):
@@ -256,6 +301,34 @@ def random_event(rng, world):
     cap = 0.995 * (1 - 1e-12) / world.high / shape.max()
     rates = [cap * float(x) for x in rng.choice([1.0, 0.5, 0.2, 0.05], size=int(rng.integers(1, 4)), replace=False)]
     return VectorEvent(shape, tuple(rates))
+
+
+def random_cell_tails(rng, log):
+    """Rates at the cap; arbitrary ones; those that bet on this very log's noise; many cells without any."""
+    world, cap = log.world, 0.995 * (1 - 1e-12) / log.world.high
+    squares = np.bincount(log.cell, log.noise**2, minlength=world.count)
+    sums = np.abs(np.bincount(log.cell, log.noise, minlength=world.count))
+    rates = [np.full(world.count, cap), cap * np.exp(rng.uniform(-6, 0, size=world.count))]
+    rates.append(np.minimum(sums / np.maximum(squares, 1e-9), cap))
+    chosen = rng.choice(3, size=int(rng.integers(1, 4)), replace=False)
+    return CellTails(np.stack([rates[k] for k in chosen]) * (rng.random(world.count) < rng.choice([0.3, 1.0])))
+
+
+def just_so(log, vector, tails, least):
+    """Events with the largest probabilities at which they hold on this log."""
+    of_vector, of_cells = max(*vector_surplus(log, vector), least), max(cell_surplus(log, tails), least)
+    count = max(int((tails.rates > 0).sum()), 1)
+    return Events(
+        vector,
+        2 * len(vector.rates) * float(np.exp(-of_vector)) * (1 - 1e-12),
+        tails,
+        2 * count * float(np.exp(-of_cells)) * (1 - 1e-12),
+    )
+
+
+def only_together(vector, probability):
+    """A vector event, and no event of a single cell."""
+    return Events(vector, probability, CellTails(np.zeros((1, vector.shape.size))), 0.5)
 
 
 def tally_of(log, blocks, reference, by_states=False) -> Tally:
@@ -270,9 +343,13 @@ def true_coordinates(log, system: System):
 
 
 def row_terms(log, reference):
-    """R_i, x_i(f) and ζ'_i of every row, from the definitions."""
+    """R_i (or D_i), x_i(f) and ζ'_i of every row, from the definitions."""
     world, own = log.world, log.world.cells
-    residual = reference[log.cell] - world.gamma * log.mean_ahead(reference[own]) - log.outcome
-    error = world.errors[0] - reference
-    moved = error[log.cell] - world.gamma * log.mean_ahead(error[own])
+    error, known = world.errors[0] - reference, log.forecasts
+    here, there = reference[log.cell], error[log.cell]
+    if known is not None:
+        here = (known.offset + world.gamma * known.following @ reference)[log.labels]
+        there = (world.gamma * known.following @ error)[log.labels]
+    residual = here - world.gamma * log.mean_ahead(reference[own]) - log.outcome
+    moved = there - world.gamma * log.mean_ahead(error[own])
     return residual, moved, log.mean_ahead(world.errors[1])

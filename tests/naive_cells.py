@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import mpmath as mp
 
 mp.mp.dps = 50
-ROUNDS, REFINEMENTS = 200, 3
+ROUNDS, STEPS = 16, 200
+SETTLED, STILL = mp.mpf(3) / 1000, mp.mpf(1) / 10**6
 
 
 def exact(values):
@@ -20,17 +21,27 @@ def curvature(u):
 
 
 @dataclass
+class NaiveForecasts:
+    """The label of every row, and of every label its cell, o and κ."""
+
+    label: list
+    cell: list
+    offset: list
+    following: list  # of lists
+
+
+@dataclass
 class NaiveRows:
-    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, learned cells, bounds of e."""
+    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e; forecasts, or labels that are cells."""
 
     rows: list
     atoms: list  # of lists
     gamma: object
     reference: list
-    learned: list
     low: object
     high: object
     blocks: int
+    forecasts: NaiveForecasts | None = None
     residual: list = field(init=False)
 
     def __post_init__(self):
@@ -44,6 +55,7 @@ class NaiveRows:
                     following += mass * self.atoms[atom][c] * self.reference[c]
             self.residual.append(self.reference[cell] - self.gamma * following - outcome)
         self.count = [sum(row[1] == c for row in self.rows) for c in range(self.p)]
+        self.learned = [count > 0 for count in self.count]
         self.P = [[mp.mpf(0)] * self.J for _ in range(self.p)]
         for _, cell, _, ahead in self.rows:
             if self.learned[cell]:
@@ -52,6 +64,31 @@ class NaiveRows:
         A, P = mp.matrix(self.atoms), mp.matrix(self.P)
         self.inverse = mp.inverse(mp.eye(self.J) - self.gamma * (A * P))
         self.K = self.inverse * A
+        self.largest = max(max(abs(self.low - b), abs(self.high - b)) for b in self.reference)
+        self.label, self.label_cell = [row[1] for row in self.rows], list(range(self.p))
+        self.deviation, self.kappa, self.own = self.residual, self.P, self.forecasts is None
+        if self.forecasts is not None:
+            self.label, self.label_cell, self.kappa = (
+                self.forecasts.label,
+                self.forecasts.cell,
+                self.forecasts.following,
+            )
+            self.deviation = self._foreseen()
+
+    def _foreseen(self):
+        """D_i = o_ℓ + γ sum_j κ_ℓj b_j - o_i - γ sum_j π_ij b_j."""
+        at_atoms, found = self.of_atoms(self.reference), []
+        for label, (_, _, outcome, ahead) in zip(self.label, self.rows, strict=True):
+            apart = list(self.kappa[label])
+            for atom, mass in ahead:
+                apart[atom] -= mass
+            following = sum((a * b for a, b in zip(apart, at_atoms, strict=True)), mp.mpf(0))
+            found.append(self.forecasts.offset[label] - outcome + self.gamma * following)
+        return found
+
+    def each(self):
+        """Label, D_i and next atoms of every row."""
+        return zip(self.label, self.deviation, (row[3] for row in self.rows), strict=True)
 
     def of_atoms(self, values):
         return [sum(a * v for a, v in zip(row, values, strict=True)) for row in self.atoms]
@@ -64,8 +101,12 @@ class NaiveRows:
 
     def moved(self, f):
         """x_i(f) of every row."""
-        ahead = self.of_atoms(f)
-        return [f[cell] - self.gamma * sum(m * ahead[j] for j, m in nxt) for _, cell, _, nxt in self.rows]
+        ahead, found = self.of_atoms(f), []
+        for label, _, nxt in self.each():
+            foreseen = self.gamma * sum(k * a for k, a in zip(self.kappa[label], ahead, strict=True))
+            first = f[label] if self.own else foreseen
+            found.append(first - self.gamma * sum(m * ahead[j] for j, m in nxt))
+        return found
 
     def slack(self, averages):
         """τ of (17)."""
@@ -82,86 +123,125 @@ class NaiveRows:
 
 @dataclass
 class NaiveSet:
-    """E = { t' + t'' }."""
+    """E = { t' + t'' }: t' on the cells `inside` in an ellipsoid, t'' in a box."""
 
     of: NaiveRows
     scale: list
     radius: object
     slack: list
+    inside: list
 
     def __post_init__(self):
         rows, p, J = self.of, self.of.p, self.of.J
-        self.inv = [1 / self.scale[c] if rows.learned[c] else mp.mpf(0) for c in range(p)]
-        mean = [sum(rows.K[j, c] for j in range(J)) / J for c in range(p)]
-        self.apart = [sum(abs(rows.K[j, c] - mean[c]) * self.slack[c] for c in range(p)) for j in range(J)]
-        self.common = sum(abs(mean[c]) * self.slack[c] for c in range(p))
-        self.mass = [sum(rows.P[c]) for c in range(p)]
-        self.mean = [sum(rows.P[c][j] * self.apart[j] for j in range(J)) for c in range(p)]
+        self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(p)]
+        self.foreseen = [[sum(row[j] * rows.K[j, c] for j in range(J)) for c in range(p)] for row in rows.kappa]
 
     def support(self, d):
         w = self.of.direction(d)
         inside = mp.sqrt(sum((a * b) ** 2 for a, b in zip(w, self.inv, strict=True)))
         return self.radius * inside + sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
 
-    def beyond(self, c, atom):
-        """|(P F)_c - F_j| over t'', atom None: the end."""
-        if atom is None:
-            return self.mean[c] + self.mass[c] * self.common
-        return self.mean[c] + self.apart[atom] + abs(1 - self.mass[c]) * self.common
+    def beyond(self, label, atom):
+        """|<F, κ> - F_j| over t'', atom None: the end."""
+        found = sum((abs(x) * s for x, s in zip(self.apart(label, atom), self.slack, strict=True)), mp.mpf(0))
+        if any(self.inside):
+            return found
+        size = sum(abs(k) for k in self.of.kappa[label]) + (atom is not None)
+        return min(found, size * self.of.largest)  # values are within their range
 
-    def difference(self, c, atom):
-        """The row of weights of (P F)_c - F_j on t'."""
-        rows = self.of
-        return [
-            (sum(rows.P[c][k] * rows.K[k, d] for k in range(rows.J)) - (rows.K[atom, d] if atom is not None else 0))
-            * self.inv[d]
-            for d in range(rows.p)
-        ]
+    def apart(self, label, atom):
+        """The row of weights of <F, κ> - F_j on t."""
+        return [x - (self.of.K[atom, c] if atom is not None else 0) for c, x in enumerate(self.foreseen[label])]
+
+    def difference(self, label, atom):
+        """The row of weights of <F, κ> - F_j on t'."""
+        return [x * scale for x, scale in zip(self.apart(label, atom), self.inv, strict=True)]
 
     def next_differences(self):
-        found = [mp.mpf(0)] * self.of.p
-        for _, cell, _, ahead in self.of.rows:
+        found = [mp.mpf(0)] * len(self.of.kappa)
+        for label, _, ahead in self.of.each():
             after = [atom for atom, _ in ahead]
             if sum((m for _, m in ahead), mp.mpf(0)) < 1 - mp.mpf(10) ** -12:
                 after.append(None)
             for atom in after:
-                inside = mp.sqrt(sum(x * x for x in self.difference(cell, atom)))
-                found[cell] = max(found[cell], self.radius * inside + self.beyond(cell, atom))
+                inside = mp.sqrt(sum(x * x for x in self.difference(label, atom)))
+                found[label] = max(found[label], self.radius * inside + self.beyond(label, atom))
         return found
 
-    def root_energy(self, weights):
-        """weights[i] of every row; root for t plus γ times the root for P F - F_j."""
-        rows, p = self.of, self.of.p
-        total, pairs = [mp.mpf(0)] * p, {}
-        for w, (_, cell, _, ahead) in zip(weights, rows.rows, strict=True):
-            total[cell] += w
+    def joint(self, weights):
+        """Weights of rows, added up over labels, and over labels with atoms; None is the end."""
+        total, pairs = [mp.mpf(0)] * len(self.of.kappa), {}
+        for w, (label, _, ahead) in zip(weights, self.of.each(), strict=True):
+            total[label] += w
             rest = w
             for atom, m in ahead:
-                pairs[cell, atom] = pairs.get((cell, atom), mp.mpf(0)) + w * m
+                pairs[label, atom] = pairs.get((label, atom), mp.mpf(0)) + w * m
                 rest -= w * m
-            pairs[cell, None] = pairs.get((cell, None), mp.mpf(0)) + rest
-        own = self.radius * max(mp.sqrt(total[c]) * self.inv[c] for c in range(p))
-        own += mp.sqrt(sum(total[c] * self.slack[c] ** 2 for c in range(p)))
-        form, outside = mp.zeros(p, p), mp.mpf(0)
-        for (cell, atom), w in pairs.items():
-            y = mp.matrix(self.difference(cell, atom))
+            pairs[label, None] = pairs.get((label, None), mp.mpf(0)) + rest
+        return total, pairs
+
+    def parts(self, weights):
+        """max w_c / a_c^2, the largest eigenvalue, and the Frobenius norm of the mixed part, at radius 1."""
+        p = self.of.p
+        total, pairs = self.joint(weights)
+        own = max(total[c] * self.inv[c] ** 2 for c in range(p)) if self.of.own else mp.mpf(0)
+        form, mixed = mp.zeros(p, p), mp.zeros(p, p)
+        for (label, atom), w in pairs.items():
+            y = mp.matrix(self.difference(label, atom))
             form += w * (y * y.T)
-            outside += w * self.beyond(cell, atom) ** 2
+            for d in range(p if self.of.own else 0):  # t_c times ((P F)_c - F_j), each with its weight
+                mixed[label, d] += w * self.inv[label] * y[d]
         top = max(mp.eigsy(form, eigvals_only=True))
-        return own + rows.gamma * (self.radius * mp.sqrt(max(top, 0)) + mp.sqrt(max(outside, 0)))
+        return own, max(top, 0), mp.sqrt(sum(x * x for x in mixed))
+
+    def largest(self, weights):
+        own, top, mixed = self.parts(weights)
+        return own + self.of.gamma**2 * top + 2 * self.of.gamma * mixed
+
+    def root_energy(self, weights):
+        """Of every row: the root for t' plus that for t''."""
+        inside = self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
+        return inside + self.root_outside(weights)
+
+    def root_outside(self, weights):
+        """That for t'': γ times that for <F, κ> - F_j, and without forecasts that for t beside it."""
+        total, pairs = self.joint(weights)
+        own = sum(total[c] * self.slack[c] ** 2 for c in range(self.of.p)) if self.of.own else mp.mpf(0)
+        further = sum(w * self.beyond(label, atom) ** 2 for (label, atom), w in pairs.items())
+        return mp.sqrt(own) + self.of.gamma * mp.sqrt(max(further, 0))
+
+    def cell_roots(self):
+        """sqrt( sum x_i^2 ) over the rows of every cell, where nothing is inside."""
+        if any(self.inside):
+            return [mp.inf] * self.of.p
+        return [self.root_outside([mp.mpf(row[1] == c) for row in self.of.rows]) for c in range(self.of.p)]
+
+    def growth(self, weights, linear):
+        """Support and root of the energy: what ϱ multiplies, and what stands beside it."""
+        w, rest = self.of.direction(linear), self.root_outside(weights)
+        beside = sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
+        if not any(self.inside):
+            return mp.mpf(0), beside, mp.mpf(0), rest
+        slope = mp.sqrt(sum((a * b) ** 2 for a, b in zip(w, self.inv, strict=True)))
+        return slope, beside, mp.sqrt(self.largest(weights)), rest
 
     def cells(self):
         return [self.radius * a + b for a, b in zip(self.inv, self.slack, strict=True)]
 
 
 def row_energy(rows, weights, single):
-    """constant, linear part and factor of the bound of sum w (R + x - γ ζ')^2."""
-    square = sum(w * r * r for w, r in zip(weights, rows.residual, strict=True))
+    """constant, linear part and factor of the bound of sum w (D + x - γ ζ')^2; D = R without forecasts."""
+    square = sum(w * r * r for w, r in zip(weights, rows.deviation, strict=True))
     ahead = rows.of_atoms(single)
     further = mp.mpf(0)
     linear = [mp.mpf(0)] * rows.p
-    for w, r, (_, cell, _, nxt) in zip(weights, rows.residual, rows.rows, strict=True):
-        linear[cell] += w * r
+    for w, (label, r, nxt) in zip(weights, rows.each(), strict=True):
+        if rows.own:
+            linear[label] += w * r
+        else:
+            for c in range(rows.p):
+                onto = sum(k * row[c] for k, row in zip(rows.kappa[label], rows.atoms, strict=True))
+                linear[c] += rows.gamma * w * r * onto
         for atom, m in nxt:
             further += rows.gamma**2 * w * m * ahead[atom] ** 2
             for c in range(rows.p):
@@ -171,47 +251,107 @@ def row_energy(rows, weights, single):
     return (1 + theta) * square + rest, [2 * (1 + theta) * x for x in linear], 1 + theta
 
 
-def naive_locate(rows, shape, rates, log_term, width, averages, single):
-    """(ϱ, τ, reach) by the fixed point."""
-    scale, slack = [s * n for s, n in zip(shape, rows.count, strict=True)], rows.slack(averages)
-    weights = [shape[cell] ** 2 for _, cell, _, _ in rows.rows]
+@dataclass
+class NaiveEvents:
+    """Shape and rates of the vector event, rates of single cells, and the logarithms of both."""
+
+    shape: list
+    rates: list
+    log_term: object
+    cell_rates: list  # of lists
+    cell_log_term: object
+
+
+def own_bounds(rows, events, row_reach, width, roots, single):
+    """ε_c: a bound of |mean Z_i| over the rows of every cell."""
+    found, ahead = [mp.inf] * rows.p, max(rows.of_atoms(single), default=mp.mpf(0))
+    for c in range(rows.p):
+        own = [(abs(r), row_reach[label]) for label, r, _ in rows.each() if rows.label_cell[label] == c]
+        if not own:
+            continue
+        energy = len(own) * width**2
+        if roots[c] != mp.inf:
+            root = mp.sqrt(sum(r * r for r, _ in own)) + roots[c] + mp.sqrt(len(own)) * rows.gamma * ahead
+            energy = min(energy, root**2)
+        largest = min(width, max(r + reach for r, reach in own))
+        for rates in events.cell_rates:
+            if rates[c] > 0:
+                cost = curvature(rates[c] * largest) * rates[c] * energy
+                found[c] = min(found[c], (events.cell_log_term / rates[c] + cost) / len(own))
+    return found
+
+
+def sets_of(rows, scale, radius, tau, own):
+    """From cells one by one to all together: those inside about which the vector event says more, up to a factor."""
+    everything = rows.largest * (1 + rows.gamma)
+    alone = [min(own[c] + tau[c], everything) if rows.learned[c] else tau[c] for c in range(rows.p)]
+    found = {}
+    for times in (0, 1, 8, mp.mpf(10) ** 300):
+        inside = tuple(rows.learned[c] and radius <= times * min(own[c], everything) * scale[c] for c in range(rows.p))
+        if inside not in found:
+            slack = [tau[c] if inside[c] else alone[c] for c in range(rows.p)]
+            found[inside] = NaiveSet(rows, scale, radius if any(inside) else mp.mpf(0), slack, inside)
+    return list(found.values())
+
+
+def radius_of(rows, events, row_reach, width):
+    """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy )."""
+    found = []
+    for rate in events.rates:
+        worst = mp.mpf(0)
+        for label, r, _ in rows.each():
+            size = min(width, abs(r) + row_reach[label])
+            worst = max(worst, rate * events.shape[rows.label_cell[label]] * size)
+        found.append((events.log_term / rate, curvature(worst) * rate))
+    return lambda energy: min(a + b * energy for a, b in found)
+
+
+def naive_locate(rows, events, width, averages, single):
+    """The sets, what they leave of single rows, and the energy, by the fixed point."""
+    scale, tau = [s * n for s, n in zip(events.shape, rows.count, strict=True)], rows.slack(averages)
+    weights = [events.shape[cell] ** 2 for _, cell, _, _ in rows.rows]
     constant, linear, factor = row_energy(rows, weights, single)
-    crude = sum(weights) * width**2
-    one = NaiveSet(rows, scale, mp.mpf(1), [mp.mpf(0)] * rows.p)
-    rest = NaiveSet(rows, scale, mp.mpf(0), slack)
-    parts = (one.support(linear), rest.support(linear), one.root_energy(weights), rest.root_energy(weights))
-    reach, radius, found = [mp.inf] * rows.p, mp.inf, crude
-    for _ in range(REFINEMENTS):
-        prices = []
-        for rate in rates:
-            worst = mp.mpf(0)
-            for r, (_, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
-                worst = max(worst, rate * shape[cell] * min(width, abs(r) + reach[cell]))
-            prices.append(curvature(worst))
-        for _ in range(ROUNDS):
-            radius = min(radius, *(log_term / r + g * r * found for r, g in zip(rates, prices, strict=True)))
-            root = radius * parts[2] + parts[3]
-            found = min(found, constant + radius * parts[0] + parts[1] + factor * root**2)
-        now = NaiveSet(rows, scale, radius, slack)
-        ahead = max(rows.of_atoms(single), default=mp.mpf(0))
-        steps = zip(now.cells(), now.next_differences(), reach, strict=True)
-        reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
-    return radius, slack, reach
+    found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
+    row_reach, sets, ahead = [mp.inf] * len(rows.kappa), [], max(rows.of_atoms(single), default=mp.mpf(0))
+    roots = [mp.inf] * rows.p
+    for _ in range(ROUNDS):
+        before, known, radius_at = found, own, radius_of(rows, events, row_reach, width)
+        radius = min(radius, radius_at(found))
+        now = own_bounds(rows, events, row_reach, width, roots, single)
+        own = [min(a, b) for a, b in zip(own, now, strict=True)]
+        growths = [one.growth(weights, linear) for one in sets_of(rows, scale, radius, tau, own)]
+        for _ in range(STEPS):  # the radius alone, with the cells inside as they are
+            last = radius
+            for a, b, c, d in growths:
+                found = min(found, constant + radius * a + b + factor * (radius * c + d) ** 2)
+            radius = min(radius, radius_at(found))
+            if radius >= last * (1 - STILL):
+                break
+        sets = sets_of(rows, scale, radius, tau, own)
+        for one in sets:
+            cells = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
+            steps = zip(cells, one.next_differences(), row_reach, strict=True)
+            row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
+            roots = [min(a, b) for a, b in zip(roots, one.cell_roots(), strict=True)]
+        moved = any(a < b * (1 - SETTLED) for a, b in zip(own, known, strict=True))
+        if found >= before * (1 - SETTLED) and not moved:
+            break
+    return sets, row_reach, found
 
 
 def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
-    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (set, reach)."""
-    feasible, reach = located
+    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (sets, row_reach)."""
+    sets, row_reach = located
     averages, single = allowance
     worst = {}
-    for r, (block, cell, _, _) in zip(rows.residual, rows.rows, strict=True):
+    for (label, r, _), (block, cell, _, _) in zip(rows.each(), rows.rows, strict=True):
         side = -r if tail[block][cell] > 0 else r
-        worst[block, cell] = max(worst.get((block, cell), -mp.inf), side + reach[cell])
+        worst[block, label] = max(worst.get((block, label), -mp.inf), side + row_reach[label])
     weights, value, allowed, balance = [], mp.mpf(0), mp.mpf(0), [sign * rate * x for x in psi]
     ahead = rows.of_atoms(averages)
-    for r, (block, cell, _, nxt) in zip(rows.residual, rows.rows, strict=True):
+    for r, label, (block, cell, _, nxt) in zip(rows.residual, rows.label, rows.rows, strict=True):
         v = tail[block][cell]
-        most = min(max(worst[block, cell], mp.mpf(0)), width)
+        most = min(max(worst[block, label], mp.mpf(0)), width)
         weights.append(v * v * curvature(abs(v) * most))
         value -= v * r
         allowed += abs(v) * (averages[cell] + rows.gamma * sum(m * ahead[j] for j, m in nxt))
@@ -221,8 +361,8 @@ def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
                 balance[c] += rows.gamma * v * m * rows.atoms[atom][c]
     constant, linear, factor = row_energy(rows, weights, single)
     both = [a + b for a, b in zip(balance, linear, strict=True)]
-    bias = feasible.support(both) + factor * feasible.root_energy(weights) ** 2
+    bias = min(one.support(both) + factor * one.root_energy(weights) ** 2 for one in sets)
     start = sum(a * b for a, b in zip(psi, averages, strict=True))
     base = sign * sum(a * b for a, b in zip(psi, rows.reference, strict=True))
     weighed = base + (value + log_term + constant + bias + allowed) / rate + start
-    return weighed, base + feasible.support(psi) + start
+    return weighed, base + min(one.support(psi) for one in sets) + start

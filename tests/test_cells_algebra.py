@@ -7,15 +7,25 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from bondic.core import tails
+from bondic.core import localize, tails
 from bondic.core.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
-from bondic.core.localize import Located, RowEnergy, ValueLimits, VectorEvent, learned_cells, locate, make_system
+from bondic.core.localize import CellTails, Events, Located, RowEnergy, ValueLimits, VectorEvent, locate
 from bondic.core.system import Energy, Feasible, System
-from bondic.core.tails import Starts, Tail, end_terms
-from bondic.core.tally import CellRows, Shape, tally
+from bondic.core.tails import EndWeights, StartMean, end_terms
+from bondic.core.tally import CellRows, CellShape, tally
 from bondic.errors import InvalidInput, NumericalError
 from bondic.rounding import Enclosure, as_enclosure
-from naive_cells import NaiveRows, NaiveSet, exact, naive_end, naive_locate, row_energy
+from naive_cells import (
+    NaiveEvents,
+    NaiveRows,
+    NaiveSet,
+    exact,
+    naive_end,
+    naive_locate,
+    own_bounds,
+    row_energy,
+    sets_of,
+)
 
 SEEDS = range(16)
 WIDTH, LOW, HIGH = 2.0, -1.5, 1.75
@@ -24,15 +34,14 @@ WIDTH, LOW, HIGH = 2.0, -1.5, 1.75
 @dataclass(frozen=True)
 class Case:
     rng: np.random.Generator
-    shape: Shape
+    shape: CellShape
     rows: CellRows
     gamma: float
     reference: np.ndarray
-    learned: np.ndarray
     system: System
     naive: NaiveRows
     allowance: CellAllowance
-    event: VectorEvent
+    events: Events
 
     @property
     def cells(self):
@@ -44,10 +53,21 @@ class Case:
         return found, exact(found[self.rows.block, self.rows.cell])
 
     def feasible(self, radius=3.0):
-        scale = np.maximum(self.system.counts, 1.0) * self.event.shape
-        slack = self.rng.random(self.cells) * 0.2
-        found = Feasible(self.system, scale, radius, slack)
-        return found, NaiveSet(self.naive, exact(scale), mp.mpf(radius), exact(slack))
+        """Sets with all cells with rows inside, with some of them, and with none."""
+        learned = self.system.learned
+        some = learned & (self.rng.random(self.cells) < 0.5)
+        scale = np.maximum(self.system.counts, 1.0) * self.events.vector.shape
+        for inside in (learned, some, np.zeros_like(learned)):
+            slack = self.rng.random(self.cells) * self.rng.choice([0.2, 2.0])
+            size = radius if inside.any() else 0.0
+            found = Feasible(self.system, inside, scale, size, slack)
+            yield found, NaiveSet(self.naive, exact(scale), mp.mpf(size), exact(slack), inside.tolist())
+
+    def naive_events(self):
+        vector, cells = self.events.vector, self.events.cells
+        term = mp.log(2 * len(vector.rates) / mp.mpf(self.events.vector_probability))
+        own = mp.log(2 * int((cells.rates > 0).sum()) / mp.mpf(self.events.cells_probability))
+        return NaiveEvents(exact(vector.shape), exact(vector.rates), term, [exact(one) for one in cells.rates], own)
 
 
 def make_case(seed, cells=None, n=None) -> Case:
@@ -69,8 +89,7 @@ def make_case(seed, cells=None, n=None) -> Case:
         np.sort(rng.integers(blocks, size=n)), cell, rng.normal(size=n) * 0.4, np.array(owner, dtype=np.int64),
         np.array(atom, dtype=np.int64), np.array(mass, dtype=float), 1.0,
     )  # fmt: skip
-    reference, shape = rng.normal(size=p) * 0.5, Shape(blocks, atoms)
-    learned = (rng.random(p) < 0.75) & (np.bincount(cell, minlength=p) > 0)
+    reference, shape = rng.normal(size=p) * 0.5, CellShape(blocks, atoms)
     found = tally([rows], shape, gamma, reference)
     ahead = [[] for _ in range(n)]
     for i, j, m in zip(owner, atom, mass, strict=True):
@@ -81,15 +100,16 @@ def make_case(seed, cells=None, n=None) -> Case:
         [exact(row) for row in atoms],
         gamma,
         exact(reference),
-        learned.tolist(),
         mp.mpf(LOW),
         mp.mpf(HIGH),
         blocks,
     )
-    system = System(found, learned, LOW - reference, HIGH - reference)
+    system = System(found, LOW - reference, HIGH - reference)
     allowance = CellAllowance(rng.random(p) * 0.05, rng.random(p) * 0.3)
-    event = VectorEvent(np.clip(np.exp(rng.normal(size=p) * 0.3), 0.4, 2.4), (0.2, 0.05))
-    return Case(rng, shape, rows, gamma, reference, learned, system, naive, allowance, event)
+    vector = VectorEvent(np.clip(np.exp(rng.normal(size=p) * 0.3), 0.4, 2.4), (0.2, 0.05))
+    rates = np.exp(rng.uniform(-3.0, -0.8, size=(2, p))) * (rng.random((2, p)) < 0.7)  # some cells have no event
+    events = Events(vector, 0.3, CellTails(rates), float(rng.choice([0.5, 0.9])))
+    return Case(rng, shape, rows, gamma, reference, system, naive, allowance, events)
 
 
 def above(computed, true, relative=1e-9):
@@ -183,26 +203,44 @@ def test_directions_and_atoms_are_the_functions_of_f_that_they_claim(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_supports_differences_and_energies_are_their_formulas(seed):
     case = make_case(seed)
-    feasible, naive = case.feasible()
-    for _ in range(3):
-        d = case.rng.normal(size=case.cells)
-        above(feasible.support(case.system.direction(d)), naive.support(exact(d)))
-        above(feasible.supports(d[None])[0], naive.support(exact(d)))
-        weights, each = case.weights()
-        # the common part of all atoms cancels in the differences; what is charged for that is a root of rounding errors
-        above(feasible.root_energy(Energy.of(case.system, weights)), naive.root_energy(each), 1e-5)
-    for computed, true in zip(feasible.next_differences(), naive.next_differences(), strict=True):
-        above(computed, true, 1e-5)
-    for computed, true in zip(feasible.cells(), naive.cells(), strict=True):
-        above(computed, true)
+    for feasible, naive in case.feasible():
+        for _ in range(2):
+            d = case.rng.normal(size=case.cells)
+            above(feasible.support(case.system.direction(d)), naive.support(exact(d)))
+            above(feasible.supports(d[None])[0], naive.support(exact(d)))
+            weights, each = case.weights()
+            # the common part of all atoms cancels in the differences; what is charged for that is a root of rounding errors
+            above(feasible.root_energy(Energy.of(case.system, weights)), naive.root_energy(each), 1e-5)
+        for computed, true in zip(feasible.next_differences(), naive.next_differences(), strict=True):
+            above(computed, true, 1e-5)
+        for computed, true in zip(feasible.cells(), naive.cells(), strict=True):
+            above(computed, true)
+        for computed, true in zip(feasible.cell_roots(), naive.cell_roots(), strict=True):
+            assert (computed == np.inf) if true == mp.inf else above(computed, true, 1e-5) is None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_inside_the_set_exceeds_the_bounds(seed):
-    """At points of E: supports are attained; the root of the energy holds, and is at most three times the best point found."""
+def test_the_largest_energy_is_its_three_parts(seed):
+    """Weights that differ by block, that do not, and that are 0 on most cells."""
     case = make_case(seed)
+    system = case.system
+    matrix, _ = system.atom_weights
+    for feasible, naive in case.feasible():
+        for kind in range(3):
+            weights, _ = case.weights()
+            weights = (weights, np.broadcast_to(weights[:1], weights.shape), weights * (weights > 0.7))[kind]
+            computed = Energy.of(system, weights).largest(
+                feasible._inverse_scale, matrix, case.gamma, system.tally.relative
+            )
+            each = exact(weights[case.rows.block, case.rows.cell])
+            above(computed, naive.largest(each), 1e-8)
+            if kind == 1:  # all rows of a cell have one weight: nothing mixed is left
+                assert naive.parts(each)[2] < mp.mpf(10) ** -40
+
+
+def exceeds_nothing(case, feasible):
+    """At points of the set: supports are attained, the root of the energy and next differences hold. The largest energy found."""
     system, p = case.system, case.cells
-    feasible, _ = case.feasible(radius=float(case.rng.choice([0.1, 3.0])))
     inverse = np.linalg.inv(np.eye(p) - case.gamma * system.following @ case.shape.atoms)
     weights, each = case.weights()
     form, row = Energy.of(system, weights), np.array([float(w) for w in each])
@@ -213,16 +251,22 @@ def test_nothing_inside_the_set_exceeds_the_bounds(seed):
     differences = feasible.next_differences()
     scaled = (matrix @ inverse) * inside * np.sqrt(row)[:, None]
     first = np.linalg.svd(scaled)[2][0]
-    for k in range(200):
-        ball = first if k < 60 else case.rng.normal(size=p)
+    for k in range(120):
+        ball = first if k < 40 else case.rng.normal(size=p)
         box = case.rng.choice([-1.0, 1.0], size=p) * feasible.slack
         t = feasible.radius * ball / np.linalg.norm(ball) * inside + box
         f = inverse @ t
+        if not feasible.inside.any():  # caps are of functions within their range: scale back into it
+            f = f * min(1.0, system.largest / float(np.abs(f).max()))
+            t = f - case.gamma * system.following @ (case.shape.atoms @ f)
+            assert np.all(np.abs(t) <= feasible.slack + 1e-12)
         moved = matrix @ f
         best = max(best, math.sqrt(float(row @ moved**2)))
         following = system.following @ (case.shape.atoms @ f)
         each_next = np.abs(following[case.rows.cell][case.rows.owner] - (case.shape.atoms @ f)[case.rows.atom])
         assert np.all(each_next <= differences[case.rows.cell[case.rows.owner]] + 1e-10)
+        ends = ahead.sum(axis=1) < 1 - 1e-9
+        assert np.all(np.abs(following[case.rows.cell[ends]]) <= differences[case.rows.cell[ends]] + 1e-10)
         d = case.rng.normal(size=p)
         support = feasible.support(system.direction(d))
         assert abs(float(f @ d)) <= support + 1e-10
@@ -230,7 +274,17 @@ def test_nothing_inside_the_set_exceeds_the_bounds(seed):
         along = w * inside
         top = feasible.radius * along / max(float(np.linalg.norm(along)), 1e-300) * inside + np.sign(w) * feasible.slack
         assert float((inverse @ top) @ d) == pytest.approx(support, rel=1e-8)
-    assert best <= bound <= 3 * best
+    assert best <= bound
+    return bound / best
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_inside_the_sets_exceeds_the_bounds(seed):
+    case = make_case(seed)
+    for feasible, _ in case.feasible(radius=float(case.rng.choice([0.1, 3.0]))):
+        times = exceeds_nothing(case, feasible)
+        if float(feasible.slack.max()) < 0.3:
+            assert times <= 4
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -267,39 +321,73 @@ def test_the_energy_of_one_direction_of_the_remainder_is_attained():
     n, gamma = 10, 0.5
     at = np.zeros(n, dtype=np.int64)
     rows = CellRows(at, at, np.full(n, -0.3), np.arange(n), at, np.ones(n), 1.0)
-    found = tally([rows], Shape(1, np.ones((1, 1))), gamma, np.zeros(1))
-    system = System(found, np.ones(1, dtype=bool), -np.ones(1), np.ones(1))
+    found = tally([rows], CellShape(1, np.ones((1, 1))), gamma, np.zeros(1))
+    system = System(found, -np.ones(1), np.ones(1))
     energy = RowEnergy.of(system, np.ones((1, 1)), CellAllowance(np.zeros(1), np.full(1, 0.8)))
     assert energy.constant == pytest.approx(n * (0.3 + 0.5 * 0.8) ** 2, rel=1e-9)
     assert energy.constant >= n * (0.3 + 0.5 * 0.8) ** 2
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_set_and_the_ends_assembled_from_scratch(seed):
-    """ϱ, τ, the reach of rows, and both bounds of both ends."""
+def test_bounds_of_single_cells_are_their_formula(seed):
+    case, limits = make_case(seed), ValueLimits(WIDTH, LOW, HIGH)
+    single = exact(case.allowance.single)
+    for row_reach in (np.full(case.cells, np.inf), case.rng.random(case.cells) * 3, case.rng.random(case.cells) * 0.01):
+        roots = row_reach * np.sqrt(case.system.counts + 1)
+        computed = localize._own_bounds(case.events, case.system, row_reach, limits, roots, case.allowance)
+        true = own_bounds(case.naive, case.naive_events(), exact(row_reach), mp.mpf(WIDTH), exact(roots), single)
+        for one, other in zip(computed, true, strict=True):
+            if other == mp.inf:
+                assert one == np.inf
+            else:
+                above(one, other)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sets_from_cells_one_by_one_to_all_together(seed):
+    """Whatever radius, τ and ε are: the same cells inside, and the others with what their own events say of them."""
     case = make_case(seed)
-    limits, probability = ValueLimits(WIDTH, LOW, HIGH), 0.3
-    located = locate(case.system, case.event, probability, limits, case.allowance)
+    scale = case.system.counts * case.events.vector.shape
+    tau = np.where(case.system.learned, case.rng.random(case.cells) * 0.1, 2.0)
+    for radius in (0.0, 0.3, 3.0, 30.0):
+        own = np.where(case.rng.random(case.cells) < 0.2, np.inf, case.rng.random(case.cells) * 0.5)
+        computed = localize._sets(case.system, scale, radius, tau, own)
+        true = sets_of(case.naive, exact(scale), mp.mpf(radius), exact(tau), exact(own))
+        assert [tuple(one.inside.tolist()) for one in computed] == [one.inside for one in true]
+        for one, other in zip(computed, true, strict=True):
+            assert one.radius == float(other.radius)
+            assert np.all(one.slack[one.inside] == tau[one.inside])
+            for a, b in zip(one.slack, other.slack, strict=True):
+                above(a, b * (1 - mp.mpf(10) ** -15))
+        assert not computed[0].inside.any() or radius == 0
+        assert np.array_equal(computed[-1].inside, case.system.learned)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_sets_and_the_ends_assembled_from_scratch(seed):
+    """ϱ, τ, ε, what the sets leave of rows, the energy, and both bounds of both ends."""
+    case = make_case(seed)
+    located = locate(case.system.tally, case.events, ValueLimits(WIDTH, LOW, HIGH), case.allowance)
     averages, single = exact(case.allowance.averages), exact(case.allowance.single)
-    shape, rates = exact(case.event.shape), exact(case.event.rates)
-    term = mp.log(2 * len(rates) / mp.mpf(probability))
-    radius, slack, reach = naive_locate(case.naive, shape, rates, term, mp.mpf(WIDTH), averages, single)
-    above(located.feasible.radius, radius)
-    for computed, true in zip(located.feasible.slack, slack, strict=True):
-        above(computed, true)
-    for computed, true in zip(located.reach, reach, strict=True):
+    sets, row_reach, energy = naive_locate(case.naive, case.naive_events(), mp.mpf(WIDTH), averages, single)
+    assert [tuple(one.inside.tolist()) for one in located.sets] == [one.inside for one in sets]
+    above(located.energy_bound, energy, 1e-5)
+    for one, other in zip(located.sets, sets, strict=True):
+        above(one.radius, other.radius, 1e-6)
+        for computed, true in zip(one.slack, other.slack, strict=True):
+            above(computed, true, 1e-6)
+    for computed, true in zip(located.row_reach, row_reach, strict=True):
         above(computed, true, 1e-5)
-    scale = exact(np.asarray(located.feasible.scale))
-    known = (NaiveSet(case.naive, scale, radius, slack), exact(located.reach))
+    known = (sets, exact(located.row_reach))
     psi = case.rng.dirichlet(np.ones(case.cells))
     for sign in (1.0, -1.0):
-        tail = Tail(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)
+        tail = EndWeights(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)
         bets = [exact(row) for row in tail.weights]
         weighed, plain = naive_end(
             case.naive, known, exact(psi), bets, mp.mpf(4), mp.mpf(sign), mp.log(10 / mp.mpf(1)), mp.mpf(WIDTH),
             (averages, single),
         )  # fmt: skip
-        starts = Starts(Enclosure(0.0), psi, 0.0)
+        starts = StartMean(Enclosure(0.0), psi, 0.0)
         end = end_terms(located, starts, tail, sign, 0.1)
         upper = sign * end.value.mid + end.value.rad + end.spread
         assert end.uses_weights == (weighed < plain)
@@ -319,10 +407,10 @@ def test_a_larger_probability_of_ends_never_hides_a_row():
     at, mass = np.zeros(n, dtype=np.int64), np.ones(n)
     mass[17] = 1 - 1e-6
     rows = CellRows(at, at, np.zeros(n), np.arange(n), at, mass, 1.0)
-    found = tally([rows], Shape(1, np.ones((1, 1))), 0.5, np.zeros(1))
+    found = tally([rows], CellShape(1, np.ones((1, 1))), 0.5, np.zeros(1))
     assert found.ends[0]
     mass[17] = 1 - 1e-16
-    assert not tally([rows], Shape(1, np.ones((1, 1))), 0.5, np.zeros(1)).ends[0]
+    assert not tally([rows], CellShape(1, np.ones((1, 1))), 0.5, np.zeros(1)).ends[0]
 
 
 def rows_of(cells, gamma, atoms, **changes):
@@ -331,7 +419,7 @@ def rows_of(cells, gamma, atoms, **changes):
         "block": np.zeros(n, dtype=np.int64), "cell": np.arange(n) % cells, "outcome": np.full(n, 0.25),
         "owner": np.arange(n), "atom": np.zeros(n, dtype=np.int64), "mass": np.ones(n), "size": 1.0,
     } | changes  # fmt: skip
-    return tally([CellRows(**parts)], Shape(1, atoms), gamma, np.zeros(cells))
+    return tally([CellRows(**parts)], CellShape(1, atoms), gamma, np.zeros(cells))
 
 
 NONE = {"owner": np.zeros(0, dtype=np.int64), "atom": np.zeros(0, dtype=np.int64), "mass": np.zeros(0)}
@@ -349,12 +437,10 @@ NONE = {"owner": np.zeros(0, dtype=np.int64), "atom": np.zeros(0, dtype=np.int64
 )
 def test_edges_have_finite_ends(cells, gamma, atoms, changes):
     found, limits = rows_of(cells, gamma, atoms, **changes), ValueLimits(1.0, 0.0, 1.0)
-    event = VectorEvent(np.ones(cells), (0.5,))
-    located = locate(
-        make_system(found, event, 0.9, limits), event, 0.9, limits, CellAllowance.constant(Allowance(0.1), cells)
-    )
-    starts = Starts(Enclosure(0.0), np.full(cells, 1 / cells), 1e-15)
-    end = end_terms(located, starts, Tail(np.full((1, cells), 0.5), 6.0), 1.0, 0.1)
+    events = Events(VectorEvent(np.ones(cells), (0.5,)), 0.9, CellTails(np.full((1, cells), 0.5)), 0.9)
+    located = locate(found, events, limits, CellAllowance.constant(Allowance(0.1), cells))
+    starts = StartMean(Enclosure(0.0), np.full(cells, 1 / cells), 1e-15)
+    end = end_terms(located, starts, EndWeights(np.full((1, cells), 0.5), 6.0), 1.0, 0.1)
     assert math.isfinite(end.spread)
     assert end.value.mid + end.spread >= 0.25
 
@@ -371,7 +457,7 @@ def test_unfit_numbers_are_refused():
             rows_of(1, 0.5, one, **changes)
     for atoms in (one * math.nan, one * -1, one * 1.001):
         with pytest.raises(InvalidInput, match="probability on cells"):
-            Shape(1, atoms)
+            CellShape(1, atoms)
     for gamma in (-0.1, 1.1, math.nan):
         with pytest.raises(InvalidInput, match="discount"):
             rows_of(1, gamma, one)
@@ -381,20 +467,27 @@ def test_unfit_numbers_are_refused():
         with pytest.raises(InvalidInput):
             Allowance(0.1, bad)
     with pytest.raises(InvalidInput):
-        Starts(Enclosure(0.0), np.array([-0.1, 1.1]), 0.0)
+        StartMean(Enclosure(0.0), np.array([-0.1, 1.1]), 0.0)
 
 
 def test_bets_beyond_the_range_are_refused():
     found, limits = rows_of(1, 0.5, np.ones((1, 1))), ValueLimits(1.0, 0.0, 1.0)
-    event, nothing = VectorEvent(np.ones(1), (0.5,)), CellAllowance.constant(NOTHING_ALLOWED, 1)
-    system = make_system(found, event, 0.1, limits)
-    with pytest.raises(InvalidInput, match="rate"):
-        locate(system, VectorEvent(np.ones(1), (1.0,)), 0.1, limits, nothing)
-    located = locate(system, event, 0.1, limits, nothing)
-    starts = Starts(Enclosure(0.0), np.ones(1), 0.0)
+    nothing = CellAllowance.constant(NOTHING_ALLOWED, 1)
+
+    def found_at(vector, single):
+        events = Events(VectorEvent(np.ones(1), (vector,)), 0.1, CellTails(np.full((1, 1), single)), 0.1)
+        return locate(found, events, limits, nothing)
+
+    for rates in ((1.0, 0.5), (0.5, 1.0)):
+        with pytest.raises(InvalidInput, match="rate"):
+            found_at(*rates)
+    for rates in (np.full((1, 1), -0.1), np.full((1, 1), math.nan), np.ones(1)):
+        with pytest.raises(InvalidInput, match="at least 0"):
+            CellTails(rates)
+    located = found_at(0.5, 0.0)  # no cell has an event of its own
+    starts = StartMean(Enclosure(0.0), np.ones(1), 0.0)
     with pytest.raises(NumericalError, match="bet"):
-        end_terms(located, starts, Tail(np.ones((1, 1)), 6.0), 1.0, 0.1)
+        end_terms(located, starts, EndWeights(np.ones((1, 1)), 6.0), 1.0, 0.1)
     with pytest.raises(InvalidInput, match="blocks or cells"):
-        end_terms(located, starts, Tail(np.full((2, 1), 0.1), 6.0), 1.0, 0.1)
+        end_terms(located, starts, EndWeights(np.full((2, 1), 0.1), 6.0), 1.0, 0.1)
     assert isinstance(located, Located)
-    assert not learned_cells(np.zeros(1), event, 0.1, limits).any()

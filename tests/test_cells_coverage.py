@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bondic.core.allowance import Allowance, CellAllowance
-from bondic.core.localize import VectorEvent, locate, make_system
-from bondic.core.tails import Tail, end_terms
+from bondic.core.localize import CellTails, Events, VectorEvent, locate
+from bondic.core.tails import EndWeights, end_terms
 from bondic.noise.betting import LARGEST_BET, loss, tail_term
 from bondic.plan.cells import reference_of
 from cells_cases import World, limits_of, random_log, starts_of, tally_of
@@ -133,6 +133,43 @@ def test_controls_of_the_vector_event_fail(rng):
     assert np.mean(2 * BET * np.abs(40 * chance - jumped) > one.log_term(delta) + price) > 1.8 * delta
 
 
+def cell_failures(outcome, chance, tails, delta, center=0.0, part=1.0):
+    """Share of logs on which the event of some cell fails at one of its rates at least, on either side."""
+    failed = np.zeros(outcome.shape[0], dtype=bool)
+    for rates in tails.rates:
+        sums = rates * np.abs((chance - outcome).sum(axis=2))
+        cost = loss(-(rates[:, None] * np.abs(outcome - center))).sum(axis=2)
+        failed |= np.any((rates > 0) & (sums > part * tails.log_term(delta) + cost), axis=1)
+    return float(failed.mean())
+
+
+@pytest.mark.parametrize("delta", [0.1, 0.5])
+def test_events_of_single_cells_fail_at_most_as_often_as_they_may(rng, delta):
+    """Every cell sharp on its own: without a jump in its 40 rows; half of δ is for the other side."""
+    for cells, rates in ((1, (BET,)), (6, (BET,)), (6, (BET, 0.3, 0.05))):
+        tails = CellTails(np.tile(np.array(rates)[:, None], (1, cells)))
+        chance = sharp_chance(delta / (2 * cells * len(rates)), 40)
+        found = cell_failures(jumps(rng, cells, 40, chance), chance, tails, delta)
+        assert found <= allowed(delta)
+        if len(rates) == 1:
+            assert found >= 0.35 * delta
+    silent = CellTails(np.array([[BET, 0.0, 0.0]]))  # cells without an event share nothing of δ
+    chance = sharp_chance(delta / 2, 40)
+    assert cell_failures(jumps(rng, 3, 40, chance), chance, silent, delta) >= 0.35 * delta
+
+
+def test_controls_of_events_of_single_cells_fail(rng):
+    delta, cells = 0.1, 12
+    tails, one = CellTails(np.full((1, cells), BET)), CellTails(np.full((1, 1), BET))
+    chance = sharp_chance((delta / (2 * cells)) ** 0.5, 40)
+    assert cell_failures(jumps(rng, cells, 40, chance), chance, tails, delta, part=0.5) > 3 * delta
+    # the logarithm of one cell for twelve of them
+    chance = sharp_chance(delta / 2, 40)
+    outcome = jumps(rng, cells, 40, chance)
+    share = one.log_term(delta) / tails.log_term(delta)
+    assert cell_failures(outcome, chance, tails, delta, part=share) > 3 * delta
+
+
 def one_step_world(chance):
     """One state, one action, one step; reward 1 with a small chance."""
     moves = np.zeros((1, 1, 2))
@@ -144,17 +181,20 @@ def one_step_world(chance):
 def lower_and_upper(log, vector, tail_probability, part=1.0):
     """Both ends of a log of one cell, from the code as it is; `part` of the logarithms."""
     world, limits = log.world, limits_of(log.world)
-    event = VectorEvent(np.ones(1), (BET, 0.2, 0.05))
+    together, alone = VectorEvent(np.ones(1), (BET, 0.2, 0.05)), CellTails(np.array([[BET], [0.2], [0.05]]))
     first = tally_of(log, 1, np.zeros(1))
-    system = make_system(first, event, vector, limits)
-    found = tally_of(log, 1, reference_of(first, system.learned, 0.0, 1.0))
+    found = tally_of(log, 1, reference_of(first, np.ones(1, dtype=bool), 0.0, 1.0))
     nothing = CellAllowance.constant(Allowance(0.0), 1)
-    located = locate(make_system(found, event, vector, limits), event, vector, limits, nothing)
+    located = locate(found, Events(together, vector / 2, alone, vector / 2), limits, nothing)
     ends = []
     for sign in (-1.0, 1.0):
         bet = BET * 0.999
         end = end_terms(
-            located, starts_of(world), Tail(np.full((1, 1), sign * bet), bet * log.state.size), sign, tail_probability
+            located,
+            starts_of(world),
+            EndWeights(np.full((1, 1), sign * bet), bet * log.state.size),
+            sign,
+            tail_probability,
         )
         ends.append(end.value.mid + sign * (end.spread - (1 - part) * end.log))
     return ends

@@ -10,14 +10,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core import tails
-from bondic.core.localize import VectorEvent, locate, make_system
+from bondic.core import localize, tails
+from bondic.core.localize import Events, VectorEvent, locate
 from bondic.core.system import System
-from bondic.core.tails import Tail, end_terms
+from bondic.core.tails import EndWeights, end_terms
 from bondic.plan.cells import reference_of
 from bondic.rounding import Enclosure
 from cells_cases import (
+    cell_surplus,
+    forecasts_of,
+    just_so,
     limits_of,
+    only_together,
+    random_cell_tails,
     random_event,
     random_log,
     random_tail,
@@ -29,6 +34,7 @@ from cells_cases import (
     true_allowance,
     true_coordinates,
     vector_surplus,
+    with_forecasts,
 )
 
 GAMMAS = (0.0, 0.3, 0.9, 0.99)
@@ -36,28 +42,43 @@ LEAST_LOG = 1e-3
 
 
 def check_membership(located, log):
-    """t = t' + t'' with |(a t')| <= ϱ on learned cells and |t''| <= τ."""
+    """In every set t = t' + t'' with |(a t')| <= ϱ on the cells inside and |t''| <= τ."""
     _, t = true_coordinates(log, located.system)
-    over, learned = np.maximum(np.abs(t) - located.feasible.slack, 0.0), located.system.learned
     rounding = 1e-12 * log.world.high
-    assert np.all(over[~learned] <= rounding)
-    assert np.linalg.norm((located.feasible.scale * over)[learned]) <= located.feasible.radius * (1 + 1e-9) + rounding
+    for one in located.sets:
+        over = np.maximum(np.abs(t) - one.slack, 0.0)
+        assert np.all(over[~one.inside] <= rounding)
+        assert np.linalg.norm((one.scale * over)[one.inside]) <= one.radius * (1 + 1e-9) + rounding
+        assert not np.any(one.inside & ~located.system.learned)
+    return len(located.sets)
+
+
+def check_cells(located, events, log, limits):
+    """|mean Z| <= ε of every cell, at what the sets leave of its rows."""
+    counts = np.bincount(log.cell, minlength=log.world.count)
+    noise = np.abs(np.bincount(log.cell, log.noise, minlength=log.world.count)) / np.maximum(counts, 1)
+    roots = np.minimum.reduce([one.cell_roots() for one in located.sets])
+    bound = localize._own_bounds(events, located.system, located.row_reach, limits, roots, located.allowance)
+    assert np.all(noise <= bound * (1 + 1e-12) + 1e-12)
+    return int(np.count_nonzero(np.isfinite(bound)))
 
 
 def check_energy(located, log, weights, terms):
     """The energy of the deviations, the form in x alone, and its parts over E."""
     residual, moved, ahead = terms
-    row = weights[log.block, log.cell]
+    row = weights[log.block, log.label]
     energy = located.energy(weights)
     f, _ = true_coordinates(log, located.system)
     form = float(row @ moved**2)
     true = float(row @ (residual + moved - log.world.gamma * ahead) ** 2)
     tiny = 1e-10 * (1 + true)
     assert true <= energy.constant + float(f @ energy.linear) + energy.factor * form + tiny
-    assert form <= located.feasible.root_energy(energy.form) ** 2 + tiny
     direction = located.system.direction(energy.linear, energy.linear_error)
-    assert abs(float(f @ energy.linear)) <= located.feasible.support(direction) + tiny
-    return 3
+    for one in located.sets:
+        assert form <= one.root_energy(energy.form) ** 2 + tiny
+        assert abs(float(f @ energy.linear)) <= one.support(direction) + tiny
+    assert float(f @ energy.linear) + energy.factor * form <= located.excess(energy, direction) + tiny
+    return 2 + 2 * len(located.sets)
 
 
 def check_ends(located, world, tail, sign, probability):
@@ -71,8 +92,8 @@ def check_ends(located, world, tail, sign, probability):
     return int(sign * end.value.mid + end.spread < max(sign, 0.0) * world.high)
 
 
-def run_case(seed, just_so):
-    """One world, one log: returns the number of checks, and whether ends beat the value range."""
+def run_case(seed, sharp):
+    """One world, one log: returns the number of checks, of ends that beat the value range, and of sets."""
     rng = np.random.default_rng([seed, 26])
     gamma, kind = GAMMAS[seed % 4], ("table", "cells", "groups", "draws")[(seed // 4) % 4]
     world = random_world(rng, gamma, groups=None if kind == "table" else int(rng.integers(1, 4)))
@@ -80,50 +101,57 @@ def run_case(seed, just_so):
         world = random_world(rng, gamma)
     blocks, rows = int(rng.integers(1, 4)), int(np.exp(rng.uniform(np.log(20), np.log(3000))))
     log = random_log(rng, world, rows, blocks, draws=3 if kind == "draws" else 0)
-    by_states = kind == "table"
-    event, limits = random_event(rng, world), limits_of(world)
-    surplus = max(vector_surplus(log, event))
-    term = max(surplus, LEAST_LOG) if just_so else math.log(2 * len(event.rates) / 0.2)
-    vector = 2 * len(event.rates) * math.exp(-term) * (1 - 1e-12)
-    if surplus > term:
-        return 0, 0
+    by_states, limits = kind == "table", limits_of(world)
+    if not by_states and rng.random() < 0.5:
+        log = with_forecasts(rng, log)
+    vector, single = random_event(rng, world), random_cell_tails(rng, log)
+    events = just_so(log, vector, single, LEAST_LOG) if sharp else Events(vector, 0.2, single, 0.2)
+    if max(vector_surplus(log, vector)) > vector.log_term(events.vector_probability):
+        return 0, 0, 0
+    if cell_surplus(log, single) > single.log_term(events.cells_probability):
+        return 0, 0, 0
     reference = rng.normal(size=world.count) * world.high
     if rng.random() < 0.7:
         first = tally_of(log, blocks, np.zeros(world.count), by_states)
-        learned = make_system(first, event, vector, limits).learned
-        reference = reference_of(first, learned, limits.low, limits.high)
+        reference = reference_of(first, first.count.sum(axis=0) > 0, limits.low, limits.high)
     found = tally_of(log, blocks, reference, by_states)
-    system = make_system(found, event, vector, limits)
-    if rng.random() < 0.3:  # which cells have an equation is anybody's choice
-        some = (rng.random(world.count) < 0.6) & (system.counts > 0)
-        system = System(found, some, system.low, system.high)
-    located = locate(system, event, vector, limits, true_allowance(log, constant=bool(rng.random() < 0.5)))
+    known = forecasts_of(log, blocks, reference)
+    located = locate(found, events, limits, true_allowance(log, constant=bool(rng.random() < 0.5)), known)
     terms = row_terms(log, reference)
-    check_membership(located, log)
-    checks = 1 + check_energy(located, log, np.broadcast_to(event.shape**2, found.count.shape), terms)
+    checks = check_membership(located, log) + check_cells(located, events, log, limits)
+    checks += check_energy(
+        located,
+        log,
+        np.broadcast_to(vector.shape[located.system.label_cell] ** 2, located.system.rows.count.shape),
+        terms,
+    )
+    assert float(vector.shape[log.cell] ** 2 @ log.deviations**2) <= located.energy_bound * (1 + 1e-10)
     deviation = np.abs(terms[1] - world.gamma * terms[2])
-    assert np.all(deviation <= located.reach[log.cell] * (1 + 1e-12) + 1e-12)
-    assert np.all(np.abs(log.deviations) <= np.minimum(world.high, np.abs(terms[0]) + located.reach[log.cell]) + 1e-9)
+    assert np.all(deviation <= located.row_reach[log.label] * (1 + 1e-12) + 1e-12)
+    assert np.all(
+        np.abs(log.deviations) <= np.minimum(world.high, np.abs(terms[0]) + located.row_reach[log.label]) + 1e-9
+    )
     checks += 2 * rows
     short = 0
     for sign in (1.0, -1.0):
         tail = random_tail(rng, log, found, sign)
         need = tail_surplus(log, tail)
-        cost = max(need, LEAST_LOG) if just_so else math.log(10)
+        cost = max(need, LEAST_LOG) if sharp else math.log(10)
         if need > cost:
             continue
-        checks += 2 + check_energy(located, log, rng.random(found.count.shape), terms)
+        checks += 2 + check_energy(located, log, rng.random(located.system.rows.count.shape), terms)
         short += check_ends(located, world, tail, sign, math.exp(-cost) * (1 - 1e-12))
-    return checks, short
+    return checks, short, len(located.sets)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_all_claims_hold_on_the_event(part):
     """Tables, cells as atoms with fractional masses, groups with models, drawn next actions; γ from 0 to .99."""
-    found = np.array([run_case(seed, just_so=seed % 3 > 0) for seed in range(part * 120, (part + 1) * 120)])
+    found = np.array([run_case(seed, sharp=seed % 3 > 0) for seed in range(part * 120, (part + 1) * 120)])
     assert np.count_nonzero(found[:, 0]) >= 100
     assert found[:, 0].sum() > 50_000
     assert found[:, 1].sum() >= 15, "ends that say less than the range cannot be wrong"
+    assert np.count_nonzero(found[:, 2] >= 3) >= 30, "several sets are mixtures of both kinds of events"
 
 
 def sharp_case(seed):
@@ -137,14 +165,13 @@ def sharp_case(seed):
     first = tally_of(log, 2, np.zeros(world.count), by_states=True)
     everything = np.ones(world.count, dtype=bool)
     found = tally_of(log, 2, reference_of(first, everything, 0.0, world.high), by_states=True)
-    system = System(found, everything, limits.low - found.reference, limits.high - found.reference)
-    located = locate(system, event, vector, limits, true_allowance(log))
-    own = System(first, everything, first.reference, first.reference).direction(starts_of(world).cells).weights
+    located = locate(found, only_together(event, vector), limits, true_allowance(log))
+    own = System(first, first.reference, first.reference).direction(starts_of(world).cells).weights
     per_row = own / found.count.sum(axis=0)
     weights = per_row[log.cell]
     scale = float(weights @ log.noise) / float(weights**2 @ log.noise**2)
     sign, rate = math.copysign(1.0, scale), abs(scale)
-    tail = Tail(np.tile(scale * per_row, (2, 1)), rate)
+    tail = EndWeights(np.tile(scale * per_row, (2, 1)), rate)
     need = tail_surplus(log, tail)
     end = end_terms(located, starts_of(world), tail, sign, math.exp(-need) * (1 - 1e-12))
     assert end.uses_weights

@@ -130,8 +130,11 @@ def test_a_streamed_log_is_held_within_its_budget():
         assert isinstance(chosen, kind), why
 
 
-def test_numbers_without_a_statement_are_answered_with_the_value_range_at_once(monkeypatch):
-    """Nothing is fitted, nothing is searched, and one sentence says why."""
+UNSTATED = "states are numbers: without a statement on how values vary nothing can be proved"
+
+
+def test_numbers_without_a_statement_are_answered_with_the_value_range(monkeypatch):
+    """No class is fitted, one sentence says why; where a pilot can be set aside, the curve of groups stands beside it."""
     for name in ("paper_ball", "default_value_kernel"):
         monkeypatch.setattr(f"bondic.tuning.sequential_class.{name}", lambda *_: pytest.fail("nothing is fitted"))
         monkeypatch.setattr(f"bondic.methods.setting.{name}", lambda *_: pytest.fail("nothing is fitted"))
@@ -142,14 +145,22 @@ def test_numbers_without_a_statement_are_answered_with_the_value_range_at_once(m
         found = b.estimate_interval(asked, method=method)
         assert found.status is Status.TRIVIAL
         assert tuple(found.interval) == (found.value_range.low, found.value_range.high)
-        assert found.rows == (0, rows)
         assert found.guarantee == "finite-sample"
-        for words in (found.choices["method"], found.choices["nothing is said"]):
-            assert "states are numbers: without a statement on how values vary nothing can be proved" in words
-            assert "from rows that never repeat; state radius= (--radius) or ball=" in words
+        assert UNSTATED in found.choices["method"]
         assert "states are numbers" in found.choices["states"]
         assert b.verify(found.certificate, asked.log, asked.policy).status == "TRIVIAL"
-        assert "state radius=" in " ".join(step.text for step in found.next_steps())
+        with_groups = rows == 1500 and method == b.Default()
+        assert (found.curve is not None) == with_groups == (found.method == "groups")
+        assert found.rows == ((300, 1500) if with_groups else (0, rows))
+        if not with_groups:
+            assert UNSTATED in found.choices["nothing is said"]
+        if method.no_rows:
+            found.without_rows(asked)
+
+
+def test_a_statement_on_groups_does_not_go_with_withheld_rows():
+    with pytest.raises(b.InvalidInput, match=r"held row by row.*leave no_rows"):
+        b.estimate_interval(numbers(1500), method=b.Default(allowance=0.1, no_rows=True))
 
 
 def test_a_continuous_action_is_no_table_either():
@@ -158,7 +169,8 @@ def test_a_continuous_action_is_no_table_either():
     log = b.Transitions(states, rng.normal(size=(400, 1)), rng.random(400), np.roll(states, 1, axis=0), never)
     policy = b.GaussianPolicy(lambda s: np.zeros((len(s), 1)), 1.0)
     found = b.evaluate_policy(log, policy, gamma=0.5, reward_range=(0, 1), initial=b.InitialStates.exact([[0.0]]))
-    assert "actions are numbers: without a statement" in found.choices["nothing is said"]
+    assert "actions are numbers: without a statement" in found.choices["method"]
+    assert found.method == "groups"
 
 
 def test_a_stated_class_needs_a_pilot_that_promises_something(monkeypatch):

@@ -141,6 +141,23 @@ class TestTableByDefault(ProofCase):
         return table(None)
 
 
+class TestTableOnCells(ProofCase):
+    replayed = ("plan",)
+
+    @classmethod
+    def ask(cls):
+        return table(bondic.Table(pilot=100), 1500)
+
+
+class TestStatedAllowance(ProofCase):
+    replayed = ("plan",)
+    withheld = "row by row"
+
+    @classmethod
+    def ask(cls):
+        return asked(*world(1200), bondic.Groups(allowance=(0.01, 0.1), count=2))
+
+
 class TestStatedBall(ProofCase):
     """Q around a center, with initial states that are a sample."""
 
@@ -193,6 +210,8 @@ CASES = (
         "TestTableWithoutCoordinates",
         "TestTableWithCoordinates",
         "TestTableByDefault",
+        "TestTableOnCells",
+        "TestStatedAllowance",
         "TestStatedBall",
     ),
     *("TestOwnStarts", "TestRuleOfThePaper"),

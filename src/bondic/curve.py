@@ -7,8 +7,9 @@ are as alike as an allowance says, the value lies in its interval, with probabil
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from bondic.claims import Claim, Conclusion, Status, conclude
 from bondic.core.allowance import Allowance
@@ -16,6 +17,7 @@ from bondic.core.cells import CellBound
 from bondic.errors import InvalidInput
 from bondic.proofs.cells import CellsProof, with_allowance
 from bondic.proofs.sequential import claims_of
+from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.terms import ValueRange, range_of
 
@@ -65,11 +67,12 @@ class CurvePoint:
 class AllowanceCurve:
     """Allowance -> interval; see the head of this file. `at` any allowance, without a rerun."""
 
-    proof: CellsProof
+    proof: CellsProof  # without an allowance
     rows: Rows  # the certified ones
     groups: tuple[str, ...]  # every group in words
     marks: tuple[Mark, ...]  # without the certified one
     model: str  # what the center is, in words
+    fitted: Any = field(repr=False, default=None)  # model and groups, which can be asked anywhere
 
     @cached_property
     def bound(self) -> CellBound:
@@ -115,12 +118,13 @@ class AllowanceCurve:
 
     @cached_property
     def ruled_out(self) -> float:
-        """β_min: with probability at least 1 - alpha, together with all intervals, no smaller allowance is true."""
+        """β_min: with probability at least 1 - alpha, together with all intervals, halves of groups differ by at least this."""
         return self.proof.ruled_out(self.rows, self.bound)
 
     def all_marks(self) -> tuple[Mark, ...]:
         """The certified mark first."""
-        text = "the log rules out any smaller allowance" if self.ruled_out > 0 else "the log rules out no allowance"
+        text = f"the log shows that halves of groups differ by {three(self.ruled_out)} or more"
+        text = text if self.ruled_out > 0 else "the log rules out no allowance"
         return (Mark("ruled out", self.ruled_out, text, True), *self.marks)
 
     @cached_property

@@ -65,7 +65,7 @@ def largest_eigenvalue(matrix: FloatArray) -> tuple[float, FloatArray, FloatArra
     # the product with the eigenvalues is rounded once more; sizes of both factors bound the error of their product
     error = norm(matrix - scaled @ vectors.T) + product_error(size + 2, norm(scaled), length) + U * norm(matrix)
     skew = norm(vectors.T @ vectors - np.eye(size)) + product_error(size, length, length) + 4 * U * size
-    top = max(float(values[-1]), 0.0)
+    top = float(values.max(initial=0.0))
     return inflate(top * (1 + skew) + error), values, vectors
 
 

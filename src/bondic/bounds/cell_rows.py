@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.forecasts import Forecasts, ForecastTally, forecast_tally
 from bondic.core.localize import ValueLimits
-from bondic.core.tails import Starts
-from bondic.core.tally import CellRows
+from bondic.core.tails import StartMean
+from bondic.core.tally import CellRows, CellShape
 from bondic.errors import InvalidInput, NumericalError
 from bondic.registry import kind, register
 from bondic.rounding import U, certified_dot
@@ -51,6 +52,13 @@ class Cells(ABC):
     def size(self, slots: int) -> int:
         """p."""
 
+    def forecast(
+        self, rows: Rows, stops: Sequence[int], shape: CellShape, reference: FloatArray
+    ) -> ForecastTally | None:
+        """The rows by labels, where what follows them is forecast; None where it is not."""
+        del rows, stops, shape, reference
+        return None
+
     def first(self, rows: Rows) -> Cells:
         """The same for a stretch of rows that begins where these cells do."""
         del rows
@@ -76,12 +84,12 @@ class Cells(ABC):
     @abstractmethod
     def limits(self, rows: Rows) -> ValueLimits: ...
 
-    def starts(self, rows: Rows) -> Starts:
+    def starts(self, rows: Rows) -> StartMean:
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
         weights = rows.initial_states.weights
         error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U
-        return Starts(certified_dot(weights, values), self.start_mean(rows.initial, weights), error)
+        return StartMean(certified_dot(weights, values), self.start_mean(rows.initial, weights), error)
 
 
 @register("cells", "table")
@@ -153,11 +161,14 @@ class GroupCells(Cells):
     next_value: FloatArray  # (n,) the policy's mean of q̂ at s'_i; 0 after an end
     start_value: FloatArray  # (n_0,) the same at every initial state
     half: IntArray  # (n,) 0 or 1: which half of its group a row is in, for tests of the allowance
+    label: IntArray  # (n,) finer than cells: by what is forecast to follow
+    forecasts: Forecasts  # of every label
 
     def __post_init__(self) -> None:
         codes = (self.group, self.next_group, self.start_group)
         fine = self.count > 0 and all(np.all((one >= 0) & (one < self.count)) for one in codes)
-        fine = fine and self.group.shape == self.value.shape == self.next_value.shape == self.half.shape
+        columns = (self.value, self.next_value, self.half, self.label)
+        fine = fine and self.group.ndim == 1 and all(one.shape == self.group.shape for one in columns)
         fine = fine and bool(np.all((self.half == 0) | (self.half == 1)))
         if not (fine and all(np.all(np.isfinite(one)) for one in (self.value, self.next_value, self.start_value))):
             raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")
@@ -180,6 +191,11 @@ class GroupCells(Cells):
                 batch.rewards + gamma * following - value, batch.next.rows[point], group[point] * slots + slot,
                 weights[point, slot], float(size.max(initial=0.0)),
             )  # fmt: skip
+
+    def forecast(
+        self, rows: Rows, stops: Sequence[int], shape: CellShape, reference: FloatArray
+    ) -> ForecastTally | None:
+        return forecast_tally(self.parts(rows, stops), self.label, self.forecasts, shape, rows.gamma, reference)
 
     def half_parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
         """The same rows with cells 2 c and 2 c + 1 for the halves of cell c."""
@@ -224,7 +240,7 @@ class GroupCells(Cells):
     def part(self, rows: slice, points: slice) -> GroupCells:
         return replace(
             self, group=self.group[rows], next_group=self.next_group[points], value=self.value[rows],
-            next_value=self.next_value[rows], half=self.half[rows],
+            next_value=self.next_value[rows], half=self.half[rows], label=self.label[rows],
         )  # fmt: skip
 
 

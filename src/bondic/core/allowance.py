@@ -24,7 +24,8 @@ class Allowance:
         points that follow them and for the starts, the average of q* - q̂ differs by at most β̄ from one number per
         group and action.
     single : float, default None
-        β_∞: the same for the value after every single row. None: as `averages`.
+        β_∞: the same for the value after every single row, and at every single start where these are a sample. None: as
+        `averages`.
     """
 
     averages: float

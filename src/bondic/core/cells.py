@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.core.allowance import Allowance, CellAllowance
+from bondic.core.forecasts import ForecastTally
 from bondic.core.localize import Events, Located, ValueLimits, locate
-from bondic.core.tails import EndTerms, Starts, Tail, end_terms
+from bondic.core.tails import EndTerms, EndWeights, StartMean, end_terms
 from bondic.core.tally import Tally
 
 
@@ -23,15 +24,16 @@ class CellBound:
 
     tally: Tally  # of the certified rows
     events: Events
-    tails: Mapping[float, Tail]  # by sign: 1 is the upper end, -1 the lower one
+    tails: Mapping[float, EndWeights]  # by sign: 1 is the upper end, -1 the lower one
     probabilities: Mapping[float, float]  # of the tails
-    starts: Starts
+    starts: StartMean
     limits: ValueLimits
+    forecasts: ForecastTally | None = None
 
     def locate(self, allowance: Allowance) -> Located:
         """What the rows leave of the values on cells, if (23) holds at this allowance."""
         own = CellAllowance.constant(allowance, self.tally.shape.cells)
-        return locate(self.tally, self.events, self.limits, own)
+        return locate(self.tally, self.events, self.limits, own, self.forecasts)
 
     def ends(self, located: Located) -> dict[float, EndTerms]:
         return {

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.allowance import CellAllowance
+from bondic.core.forecasts import ForecastTally
 from bondic.core.system import Direction, Energy, Feasible, System
 from bondic.core.tally import Tally
 from bondic.errors import InvalidInput
@@ -40,9 +41,9 @@ from bondic.rounding import inflate
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_ROUNDS = 60
-_TOGETHER = (0.0, 1.0, 4.0, 16.0, 64.0, 1e300)
-_SETTLED = 1e-3
+_ROUNDS, _STEPS = 16, 200
+_TOGETHER = (0.0, 1.0, 8.0, 1e300)
+_SETTLED = 3e-3
 """Relative change of the energy at which iterating stops: any number of rounds gives a bound."""
 
 
@@ -73,7 +74,7 @@ class ValueLimits:
 
 
 @dataclass(frozen=True, eq=False)
-class CellEvents:
+class CellTails:
     """Tails (15) of both signs for single cells, at several rates; fixed before the rows."""
 
     rates: FloatArray  # (K, p); 0: no event
@@ -93,7 +94,7 @@ class Located:
 
     sets: tuple[Feasible, ...]
     allowance: CellAllowance
-    reach: FloatArray  # (p,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a cell
+    row_reach: FloatArray  # (Λ,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a label
     limits: ValueLimits
     energy_bound: float  # of sum_i s_c^2 Δ_i^2
 
@@ -131,18 +132,21 @@ class RowEnergy:
 
     @staticmethod
     def of(system: System, weights: FloatArray, allowance: CellAllowance) -> RowEnergy:
-        tally, atoms = system.tally, system.tally.shape.atoms
-        grow = 1 + tally.relative
-        mass = float((weights * tally.count).sum()) * grow
-        square = (math.sqrt(float((weights * tally.square).sum()) * grow) + tally.error * math.sqrt(mass)) ** 2
-        single = tally.over_atoms(weights, tally.mass) @ (atoms @ allowance.single) ** 2
-        further = tally.gamma**2 * float(single) * grow
+        """`weights`: (B, Λ), one for all rows of a block and label."""
+        rows, atoms, gamma = system.rows, system.tally.shape.atoms, system.tally.gamma
+        grow = 1 + system.relative
+        mass = float((weights * rows.count).sum()) * grow
+        square = (math.sqrt(float((weights * rows.square).sum()) * grow) + rows.error * math.sqrt(mass)) ** 2
+        single = rows.over_atoms(weights, rows.mass) @ (atoms @ allowance.single) ** 2
+        further = gamma**2 * float(single) * grow
         theta = math.sqrt(further / square) if square > 0 else 1.0
         theta = max(theta, 1e-150) if further > 0 else 0.0
         rest = (1 + 1 / theta) * further if theta else 0.0
-        onto = tally.over_atoms(weights, tally.moment)
-        linear = (weights * tally.total).sum(axis=0) - tally.gamma * (onto @ atoms)
-        lost = (1 + tally.gamma) * (tally.relative * float((weights * tally.size).sum()) + tally.error * mass)
+        total, onto = (weights * rows.total).sum(axis=0), rows.over_atoms(weights, rows.moment)
+        own = system.forecasts is None
+        linear = total - gamma * (onto @ atoms) if own else gamma * ((total @ system.expected - onto) @ atoms)
+        size = 1 + gamma * (1 + float(np.abs(system.expected).sum(axis=1).max(initial=0.0)))
+        lost = size * (system.relative * float((weights * rows.size).sum()) + rows.error * mass)
         factor = 1 + theta
         return RowEnergy(
             inflate((factor * square + rest) * (1 + 1e-14)),
@@ -159,35 +163,51 @@ class Events:
 
     vector: VectorEvent
     vector_probability: float
-    cells: CellEvents
+    cells: CellTails
     cells_probability: float
 
 
-def locate(tally: Tally, events: Events, limits: ValueLimits, allowance: CellAllowance) -> Located:
+def locate(
+    tally: Tally,
+    events: Events,
+    limits: ValueLimits,
+    allowance: CellAllowance,
+    forecasts: ForecastTally | None = None,
+) -> Located:
     """E, by the fixed point; see the head of this file."""
     vector = events.vector
     largest = max(float(vector.shape.max(initial=0.0)) * max(vector.rates), float(events.cells.rates.max(initial=0.0)))
     if largest * limits.width > LARGEST_BET:
         raise InvalidInput("A rate of an event is too large for the value range.")
-    system = System(tally, limits.low - tally.reference, limits.high - tally.reference)
+    system = System(tally, limits.low - tally.reference, limits.high - tally.reference, forecasts)
+    rows = system.rows
     scale, tau = vector.shape * system.counts, _slack(system, allowance)
-    weights = np.broadcast_to(vector.shape**2 * (1 + 1e-15), tally.count.shape)
+    weights = np.broadcast_to(vector.shape[system.label_cell] ** 2 * (1 + 1e-15), rows.count.shape)
     energy = RowEnergy.of(system, weights, allowance)
     direction = system.direction(energy.linear, energy.linear_error)
-    found = inflate(float((weights * tally.count).sum()) * limits.width**2 * (1 + tally.relative))
-    reach, radius = np.full(system.counts.size, math.inf), math.inf
+    found = inflate(float((weights * rows.count).sum()) * limits.width**2 * (1 + rows.relative))
+    row_reach, radius = np.full(system.label_cell.size, math.inf), math.inf
     own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
+    roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
     sets: tuple[Feasible, ...] = ()
     for _ in range(_ROUNDS):
-        before = found
-        radius = min(radius, _radius(vector, events.vector_probability, tally, reach, limits, found))
-        own = np.minimum(own, _own_bounds(events, tally, reach, limits))
+        before, known = found, own
+        costs = prices(vector, system, row_reach, limits)
+        radius = min(radius, _radius(vector, events.vector_probability, costs, found))
+        own = np.minimum(own, _own_bounds(events, system, row_reach, limits, roots, allowance))
+        growths = [one.growth(energy.form, direction) for one in _sets(system, scale, radius, tau, own)]
+        for _ in range(_STEPS):
+            last = radius
+            found = min(found, *(_at(energy, growth, radius) for growth in growths))
+            radius = min(radius, _radius(vector, events.vector_probability, costs, found))
+            if radius >= last * (1 - 1e-6):
+                break
         sets = _sets(system, scale, radius, tau, own)
-        found = min(found, *(_at(one, energy, direction) for one in sets))
-        reach = np.minimum.reduce([reach, *(_reach(one, allowance) for one in sets)])
-        if found >= before * (1 - _SETTLED):
+        row_reach = np.minimum.reduce([row_reach, *(_row_reach(one, allowance) for one in sets)])
+        roots = np.minimum.reduce([roots, *(one.cell_roots() for one in sets)])
+        if found >= before * (1 - _SETTLED) and not np.any(own < known * (1 - _SETTLED)):
             break
-    return Located(sets, allowance, reach, limits, found)
+    return Located(sets, allowance, row_reach, limits, found)
 
 
 def _sets(system: System, scale: FloatArray, radius: float, tau: FloatArray, own: FloatArray) -> tuple[Feasible, ...]:
@@ -206,42 +226,51 @@ def _sets(system: System, scale: FloatArray, radius: float, tau: FloatArray, own
     return tuple(found.values())
 
 
-def _at(feasible: Feasible, energy: RowEnergy, direction: Direction) -> float:
-    """The energy over a set."""
-    root = feasible.root_energy(energy.form)
-    return inflate((energy.constant + feasible.support(direction) + energy.factor * root**2) * (1 + 1e-14))
+def _at(energy: RowEnergy, growth: tuple[float, float, float, float], radius: float) -> float:
+    """The energy over a set at ϱ."""
+    linear, root = radius * growth[0] + growth[1], radius * growth[2] + growth[3]
+    return inflate((energy.constant + linear + energy.factor * root**2) * (1 + 1e-14))
 
 
-def _radius(
-    event: VectorEvent, probability: float, tally: Tally, reach: FloatArray, limits: ValueLimits, energy: float
-) -> float:
+def _radius(event: VectorEvent, probability: float, costs: list[float], energy: float) -> float:
     """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy )."""
-    costs, log_term = prices(event, tally, reach, limits), event.log_term(probability)
+    log_term = event.log_term(probability)
     found = (log_term / rate + cost * rate * energy for rate, cost in zip(event.rates, costs, strict=True))
     return inflate(min(found) * (1 + 1e-14))
 
 
-def _own_bounds(events: Events, tally: Tally, reach: FloatArray, limits: ValueLimits) -> FloatArray:
-    """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell."""
-    counts = tally.count.sum(axis=0)
-    deviation = _deviations(tally, reach, limits)
-    root = np.sqrt(tally.square.sum(axis=0) * (1 + tally.relative)) + np.sqrt(counts) * (
-        np.minimum(reach, limits.width) + tally.error
-    )
-    energy = np.minimum(root**2, counts * limits.width**2) * (1 + 1e-14)
-    energy = np.where(np.isfinite(reach), energy, counts * limits.width**2)
-    rates = events.cells.rates
-    log_term = events.cells.log_term(events.cells_probability)
+def _own_bounds(
+    events: Events,
+    system: System,
+    row_reach: FloatArray,
+    limits: ValueLimits,
+    roots: FloatArray,
+    allowance: CellAllowance,
+) -> FloatArray:
+    """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell.
+
+    sqrt( sum Δ_i^2 ) <= sqrt( sum R_i^2 ) + sqrt( sum x_i^2 ) + γ sqrt( sum β'_i^2 ), and the range bounds every row.
+    """
+    rows, counts, cell = system.rows, system.counts, system.label_cell
+    grow, gamma = 1 + system.relative, system.tally.gamma
+    square = np.bincount(cell, rows.square.sum(axis=0), minlength=counts.size)
+    single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
+    root = (np.sqrt(square) + roots + np.sqrt(counts) * (gamma * single + rows.error)) * grow
+    energy = np.minimum(root**2 * (1 + 1e-14), counts * limits.width**2)
+    deviation = np.zeros(counts.size)
+    np.maximum.at(deviation, cell, _deviations(system, row_reach, limits))
+    rates, log_term = events.cells.rates, events.cells.log_term(events.cells_probability)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = (log_term / rates + curvature(-(rates * deviation)) * rates * energy) / counts
     found = np.where((rates > 0) & (counts > 0), found, np.inf)
     return np.asarray(found.min(axis=0, initial=np.inf) * (1 + 1e-13))
 
 
-def _deviations(tally: Tally, reach: FloatArray, limits: ValueLimits) -> FloatArray:
-    """(p,) the largest |Δ_i| of the rows of a cell."""
-    size = np.maximum(-tally.low, tally.high).max(axis=0) + tally.error
-    return np.asarray(np.minimum(np.where(tally.count.sum(axis=0) > 0, size + reach, 0.0), limits.width))
+def _deviations(system: System, row_reach: FloatArray, limits: ValueLimits) -> FloatArray:
+    """(Λ,) the largest |Δ_i| of the rows of a label."""
+    rows = system.rows
+    size = np.maximum(-rows.low, rows.high).max(axis=0) + rows.error
+    return np.asarray(np.minimum(np.where(rows.count.sum(axis=0) > 0, size + row_reach, 0.0), limits.width))
 
 
 def _slack(system: System, allowance: CellAllowance) -> FloatArray:
@@ -256,14 +285,16 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
 
 
-def _reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
-    """|x_i(f) - γ ζ'_i| <= |t_c| + γ |P F - F_j| + γ max β_∞, per cell."""
-    gamma, grow = feasible.system.tally.gamma, 1 + feasible.system.tally.relative
-    single = float((feasible.system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
-    return np.asarray((feasible.cells() + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))
+def _row_reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
+    """(Λ,) |x_i(f) - γ ζ'_i| <= |t_c| (without forecasts) + γ |<F, κ> - F_j| + γ max β_∞."""
+    system = feasible.system
+    gamma, grow = system.tally.gamma, 1 + system.relative
+    single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
+    own = feasible.cells() if system.forecasts is None else 0.0
+    return np.asarray((own + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))
 
 
-def prices(event: VectorEvent, tally: Tally, reach: FloatArray, limits: ValueLimits) -> list[float]:
+def prices(event: VectorEvent, system: System, row_reach: FloatArray, limits: ValueLimits) -> list[float]:
     """For every rate the largest g(-y)/y^2 over the rows of all cells."""
-    deviation = _deviations(tally, reach, limits)
-    return [float(curvature(-(rate * event.shape * deviation)).max(initial=0.5)) for rate in event.rates]
+    deviation = event.shape[system.label_cell] * _deviations(system, row_reach, limits)
+    return [float(curvature(-(rate * deviation)).max(initial=0.5)) for rate in event.rates]

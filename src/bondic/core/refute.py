@@ -2,10 +2,10 @@
 
 Halves h of a cell share e(c), so their equations overdetermine f. With a vector event (16) over halves, at the same rates,
 
-    for every u:   sum_h u_h (mean_h R + <f, T_h>)  <=  ϱ |(u_h / n_h)_h| + β sum_h |u_h| m_h,     m_h = 1 + γ sum_j P_hj.
+    for every u:   sum_h u_h (mean_h R + <f, T_h>)  <=  ϱ |(u_h / (s_h n_h))_h| + β sum_h |u_h| m_h,     m_h = 1 + γ sum_j P_hj.
 
 u = 1 on one half of a cell, -1 on the other, and on all cells what makes sum_h u_h T_h vanish. Then f drops out, and averages
-over halves cannot all be within β < (|sum_h u_h mean_h R| - ϱ |(u_h / n_h)|) / sum_h |u_h| m_h. The largest is reported.
+over halves cannot all be within β < (|sum_h u_h mean_h R| - ϱ |(u_h / (s_h n_h))|) / sum_h |u_h| m_h. The largest is reported.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ class _Test:
         means, rounding = total / safe, halves.error + 4 * halves.relative * (size / safe + 2 * system.largest)
         self.found = np.abs(np.einsum("kch,ch->k", contrast, means))
         self.found = self.found * (1 - 1e-12) - np.einsum("kch,ch->k", np.abs(contrast), rounding) - slack - lost
-        self.length = np.sqrt(np.einsum("kch,ch->k", contrast**2, np.where(count > 0, 1.0 / safe**2, 0.0))) * (
-            1 + 1e-12
-        )
+        scale = np.where(count > 0, bound.events.vector.shape[:, None] * safe, np.inf)  # s_h n_h
+        self.length = np.sqrt(np.einsum("kch,ch->k", contrast**2, scale**-2.0)) * (1 + 1e-12)
         inside = 1.0 + gamma * following.sum(axis=2)
         self.spread = np.einsum("kch,ch->k", np.abs(contrast), inside) * (1 + 1e-12)
 
@@ -78,7 +77,7 @@ class _Test:
         bound = self.bound
         located = bound.locate(Allowance(allowance))
         vector = bound.events.vector
-        log_term, costs = vector.log_term(probability), prices(vector, bound.tally, located.reach, bound.limits)
+        log_term, costs = vector.log_term(probability), prices(vector, located.system, located.row_reach, bound.limits)
         pairs = zip(vector.rates, costs, strict=True)
         radius = min(log_term / rate + cost * rate * located.energy_bound for rate, cost in pairs)
         return float(((self.found - radius * (1 + 1e-12) * self.length) / self.spread).max())

@@ -13,18 +13,23 @@ K P A)_j>, and the last terms are bounded through |f_c| <= `largest`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.forecasts import ForecastTally
 from bondic.core.tally import Tally
 from bondic.matrices import largest_eigenvalue, norm
 from bondic.rounding import inflate
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+_MOST_NUMBERS, _PIECE = 50_000_000, 4_000_000
+"""Pairs of labels and atoms, times cells, that are compared one by one; and how many of these at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,31 @@ class System:
     tally: Tally
     low: FloatArray  # (p,) bounds of f that hold whatever the log says
     high: FloatArray
+    forecasts: ForecastTally | None = None
+
+    def __post_init__(self) -> None:
+        if self.forecasts is not None:
+            self.forecasts.check(self.tally)
+
+    @cached_property
+    def relative(self) -> float:
+        """Of sums over rows, entries, labels or cells."""
+        return max(self.tally.relative, self.rows.relative)
+
+    @property
+    def rows(self) -> Tally:
+        """The rows by labels: deviations in place of residuals."""
+        return self.tally if self.forecasts is None else self.forecasts.rows
+
+    @cached_property
+    def label_cell(self) -> IntArray:
+        """(Λ,) the cell of every label."""
+        return np.arange(self.tally.shape.cells) if self.forecasts is None else self.forecasts.cell
+
+    @property
+    def expected(self) -> FloatArray:
+        """(Λ, J) κ."""
+        return self.following if self.forecasts is None else self.forecasts.following
 
     @cached_property
     def largest(self) -> float:
@@ -140,85 +170,130 @@ class Feasible:
 
     @cached_property
     def _beyond(self) -> tuple[FloatArray, float]:
-        """|F_j - F_0| (J,) and |F_0| over t'' alone. Without t' they are differences of values, and within their range."""
+        """|F_j - F_0| (J,) and |F_0| over t'' alone, F_0 the reference atom."""
         weights, _ = self.system.atom_weights
         grow = 1 + self.system.tally.relative
         apart = np.abs(weights - self._reference_atom) @ self.slack * grow
-        common = float(np.abs(self._reference_atom) @ self.slack) * grow
-        if self.inside.any():
-            return apart, common
-        most = self.system.largest * (1 + 1e-12)
-        return np.minimum(apart, 2 * most), min(common, most)
+        return apart, float(np.abs(self._reference_atom) @ self.slack) * grow
+
+    @cached_property
+    def _outside(self) -> tuple[FloatArray, FloatArray]:
+        """Over t'' alone: |<F, κ> - F_j| (Λ, J) where j follows the label, and |<F, κ>| (Λ,).
+
+        Exactly, |<K, κ> - K_j| τ; through a reference atom where that takes too many numbers. Without t' these are differences of
+        values, and within their range.
+        """
+        following = self.system.expected
+        weights, off = self.system.atom_weights
+        _, label, atom = self.system.rows.at
+        key = np.unique(label * weights.shape[0] + atom)
+        label, atom = np.divmod(key, max(weights.shape[0], 1))
+        mass, size = following.sum(axis=1), np.abs(following).sum(axis=1)
+        found = np.zeros(following.shape)
+        if key.size * weights.shape[1] <= _MOST_NUMBERS:
+            mean = following @ weights
+            end = np.abs(mean) @ self.slack
+            for part in np.array_split(np.arange(key.size), max(key.size * weights.shape[1] // _PIECE, 1)):
+                found[label[part], atom[part]] = np.abs(mean[label[part]] - weights[atom[part]]) @ self.slack
+        else:
+            apart, common = self._beyond
+            before = np.abs(following) @ apart
+            end = before + np.abs(mass) * common
+            found[label, atom] = before[label] + np.abs(1 - mass[label]) * common + apart[atom]
+        grow, most = 1 + 8 * self.system.relative, float(np.abs(weights).sum(axis=1).max(initial=0.0))
+        rounding = 8 * self.system.relative * most * float(self.slack.max(initial=0.0))
+        found, end = (found + rounding * (1 + size[:, None])) * grow, (end + rounding * (1 + size)) * grow
+        if not self.inside.any():
+            most = self.system.largest * (1 + 1e-12) + off
+            found, end = np.minimum(found, (1 + size[:, None]) * most), np.minimum(end, size * most)
+        return found, end
 
     def next_differences(self) -> FloatArray:
-        """(p,): for every cell a bound of |sum_j P_cj F_j - F_k| over E and over all atoms k that follow it, the end included."""
-        tally, following = self.system.tally, self.system.following
+        """(Λ,): for every label a bound of |<F, κ> - F_k| over E and over all atoms k that follow it, the end included."""
+        rows, following, relative = self.system.rows, self.system.expected, self.system.relative
         weights, off = self.system.atom_weights
         scaled = weights * self._inverse_scale
         gram = scaled @ scaled.T
-        mixed = following @ gram  # (p, J)
+        mixed = following @ gram  # (Λ, J)
         own = np.einsum("cj,cj->c", mixed, following)
-        lost = 8 * tally.relative * float(np.abs(gram).max(initial=0.0))
-        _, cell, atom = tally.at
-        square = own[cell] - 2 * mixed[cell, atom] + gram[atom, atom]
-        apart, common = self._beyond
-        mass = following.sum(axis=1)
-        mean = following @ apart
-        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost) + mean[cell] + apart[atom]
-        reach = reach + np.abs(1.0 - mass[cell]) * common
-        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + mass * common
-        found = np.where(tally.ends, end, 0.0)
-        np.maximum.at(found, cell, reach)
-        return np.asarray((found + 2 * off) * (1 + 16 * tally.relative))
+        size = np.abs(following).sum(axis=1) + 1.0
+        lost = 8 * relative * float(np.abs(gram).max(initial=0.0)) * size**2
+        _, label, atom = rows.at
+        square = own[label] - 2 * mixed[label, atom] + gram[atom, atom]
+        outside, at_end = self._outside
+        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost[label]) + outside[label, atom]
+        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + at_end
+        found = np.where(rows.ends, end, 0.0)
+        np.maximum.at(found, label, reach)
+        return np.asarray((found + size * off) * (1 + 16 * relative))
+
+    def cell_roots(self) -> FloatArray:
+        """(p,) sqrt( sum over the rows of a cell of x_i(f)^2 ) over a set without t'; inf for other sets."""
+        system = self.system
+        if self.inside.any():
+            return np.full(system.counts.size, math.inf)
+        form = Energy.of(system, np.ones_like(system.rows.count))
+        outside, at_end = self._outside
+        squares = (form.joint * outside**2).sum(axis=1) + form.ends * at_end**2
+        ahead = np.sqrt(np.bincount(system.label_cell, squares, minlength=system.counts.size))
+        _, off = system.atom_weights
+        size = float(np.abs(system.expected).sum(axis=1).max(initial=0.0)) + 1.0
+        own = self.slack if system.forecasts is None else 0.0
+        found = system.tally.gamma * ahead + np.sqrt(system.counts) * (own + size * off)
+        return np.asarray(found * (1 + 64 * system.relative))
+
+    def growth(self, energy: Energy, direction: Direction) -> tuple[float, float, float, float]:
+        """Of `support` and `root_energy`: what ϱ multiplies, and what stands beside it, for each of them."""
+        one, rest = replace(self, radius=1.0, slack=np.zeros_like(self.slack)), replace(self, radius=0.0)
+        pure = Direction(direction.weights, 0.0)
+        beside = rest.root_energy(energy)
+        inside = one.root_energy(energy) if self.inside.any() else 0.0
+        return one.support(pure) if self.inside.any() else 0.0, rest.support(direction), inside, beside
 
     def root_energy(self, energy: Energy) -> float:
-        """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E, x_i(f) = f(c_i) - γ sum_j π_ij F_j.
+        """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E; x_i(f) = γ (<F, κ> - sum_j π_ij F_j), with t_c without forecasts.
 
-        x_i is a mean of f_c - γ F_j = t_c + γ (P F - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's
-        inequality the sum is at most one over cells and atoms, `Energy`. Its root is at most that for t' plus that for t'', and
-        there |P F - F_j| <= (P apart)_c + |1 - sum_j P_cj| common + apart_j, and the first with sum_j P_cj common at the end.
+        x_i is a mean of t_c + γ (<F, κ> - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's inequality the
+        sum is at most one over labels and atoms, `Energy`. Its root is at most that for t' plus that for t''.
         """
         weights, off = self.system.atom_weights
-        tally = self.system.tally
-        inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, tally.gamma, tally.relative))
-        apart, common = self._beyond
-        mass, mean = self.system.following.sum(axis=1), self.system.following @ apart
-        before = mean + np.abs(1 - mass) * common
-        inner = energy.joint.sum(axis=1) @ before**2 + 2 * (before @ energy.joint @ apart) + energy.pairs @ apart**2
-        inner += energy.ends @ (mean + mass * common) ** 2
-        beyond = float(np.sqrt(inner)) + 2 * off * float(np.sqrt(energy.cells.sum()))
-        outside = float(np.sqrt(energy.cells @ self.slack**2)) + tally.gamma * beyond
-        return inflate((inside + outside) * (1 + 64 * tally.relative))
+        gamma, relative = self.system.tally.gamma, self.system.relative
+        inside = 0.0
+        if self.radius > 0:
+            inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
+        outside, at_end = self._outside
+        inner = float((energy.joint * outside**2).sum()) + float(energy.ends @ at_end**2)
+        size = float(np.abs(energy.following).sum(axis=1).max(initial=0.0)) + 1.0
+        beyond = math.sqrt(inner) + size * off * float(np.sqrt(energy.cells.sum()))
+        own = float(np.sqrt(energy.cells @ self.slack**2)) if energy.own else 0.0
+        return inflate((inside + own + gamma * beyond) * (1 + 64 * relative))
 
 
 @dataclass(frozen=True, eq=False)
 class Energy:
-    """Weights w_i >= 0 of rows, added up over cells and atoms: of the quadratic form sum_i w_i x_i(f)^2."""
+    """Weights w_i >= 0 of rows, added up over labels and atoms: of the quadratic form sum_i w_i x_i(f)^2."""
 
-    following: FloatArray  # (p, J) P
-    joint: FloatArray  # (p, J) sum of w π
-    cells: FloatArray  # (p,) sum of w
+    following: FloatArray  # (Λ, J) κ
+    joint: FloatArray  # (Λ, J) sum of w π
+    cells: FloatArray  # (Λ,) sum of w
+    ends: FloatArray  # (Λ,) sum of w (1 - sum_j π): weight of rows that nothing follows
+    own: bool = True  # whether labels are cells, and t_c is a part of x_i
 
     @staticmethod
     def of(system: System, weights: FloatArray) -> Energy:
-        """`weights`: (B, p), one for all rows of a block and cell."""
-        tally = system.tally
-        grow = 1 + tally.relative
-        cells = (weights * tally.count).sum(axis=0) * grow
-        return Energy(system.following, tally.over_pairs(weights, tally.mass) * grow, cells)
-
-    def scaled(self, factor: float) -> Energy:
-        return Energy(self.following, self.joint * factor, self.cells * factor)
+        """`weights`: (B, Λ), one for all rows of a block and label."""
+        rows = system.rows
+        grow = 1 + rows.relative
+        cells = (weights * rows.count).sum(axis=0) * grow
+        joint = rows.over_pairs(weights, rows.mass) * grow
+        # a difference: a block with small weights, where rows end, is lost in the rounding of the others
+        ends = np.maximum(cells - joint.sum(axis=1), 0.0) + np.where(rows.ends, 8 * system.relative * cells, 0.0)
+        return Energy(system.expected, joint, cells, ends, system.forecasts is None)
 
     @property
     def pairs(self) -> FloatArray:
         """(J,) weight of rows that an atom follows."""
         return np.asarray(self.joint.sum(axis=0))
-
-    @property
-    def ends(self) -> FloatArray:
-        """(p,) weight of rows that nothing follows, at least 0."""
-        return np.asarray(np.maximum(self.cells - self.joint.sum(axis=1), 0.0))
 
     def largest(self, inverse_scale: FloatArray, weights: FloatArray, gamma: float, relative: float) -> float:
         """The largest sum_cj w_cj (t_c + γ ((P F)_c - F_j))^2 over |a t| <= 1, F = K t, rounded up.
@@ -228,21 +303,23 @@ class Energy:
         matrix, which is small: it vanishes where all rows of a cell have the same weight. Y Y^T is written as L L^T + (an
         error), so that Y^T S Y and L^T S L have the same eigenvalues up to that error times |S|.
         """
-        own = float((self.cells * inverse_scale**2).max(initial=0.0))
+        own = float((self.cells * inverse_scale**2).max(initial=0.0)) if self.own else 0.0
         scaled = weights * inverse_scale
         gram = scaled @ scaled.T
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         lost = norm(gram - factor @ factor.T) + relative * (norm(np.abs(scaled)) ** 2 + norm(factor) ** 2)
         weighted = self.cells[:, None] * self.following
-        uneven = (weighted - self.joint) * inverse_scale[:, None]
-        off = relative * norm((weighted + self.joint) * inverse_scale[:, None])
-        mixed = math.sqrt(norm(uneven @ factor) ** 2 + norm(uneven) ** 2 * lost) + off * (
-            norm(factor) + math.sqrt(lost)
-        )
+        mixed = 0.0
+        if self.own:
+            uneven = (weighted - self.joint) * inverse_scale[:, None]
+            off = relative * norm((weighted + self.joint) * inverse_scale[:, None])
+            mixed = math.sqrt(norm(uneven @ factor) ** 2 + norm(uneven) ** 2 * lost)
+            mixed += off * (norm(factor) + math.sqrt(lost))
         cross = self.following.T @ self.joint
         form = self.following.T @ weighted - cross - cross.T + np.diag(self.pairs)
-        bound = self.following.T @ weighted + cross + cross.T + np.diag(self.pairs)
+        size = np.abs(self.following).T
+        bound = size @ np.abs(weighted) + size @ self.joint + self.joint.T @ size.T + np.diag(self.pairs)
         inner = factor.T @ form @ factor
         error = 4 * relative * norm(factor) ** 2 * norm(bound) + lost * norm(bound)
         top, _, _ = largest_eigenvalue(0.5 * (inner + inner.T))

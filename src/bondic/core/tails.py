@@ -30,7 +30,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
+class EndWeights:
     """The weights of one end, fixed before the rows of each block."""
 
     weights: FloatArray  # (B, p) v, about in proportion to s Λ times (the policy's visits / the log's)
@@ -42,7 +42,7 @@ class Tail:
 
 
 @dataclass(frozen=True, eq=False)
-class Starts:
+class StartMean:
     """The mean over the starts: of the center, and of the cells that the policy takes there."""
 
     center: Enclosure  # E_{d_0 π}[q̂]
@@ -70,7 +70,7 @@ class EndTerms:
         return inflate(self.log + self.noise + self.bias + self.allowance)
 
 
-def end_terms(located: Located, starts: Starts, tail: Tail, sign: float, probability: float) -> EndTerms:
+def end_terms(located: Located, starts: StartMean, tail: EndWeights, sign: float, probability: float) -> EndTerms:
     """The upper end (sign 1) or the lower one (sign -1), the shorter of both bounds."""
     base = starts.center + certified_dot(located.system.tally.reference, starts.cells)
     base = Enclosure(
@@ -90,7 +90,13 @@ def end_terms(located: Located, starts: Starts, tail: Tail, sign: float, probabi
 
 
 def _weighed(
-    located: Located, starts: Starts, tail: Tail, sign: float, probability: float, base: Enclosure, allowed: float
+    located: Located,
+    starts: StartMean,
+    tail: EndWeights,
+    sign: float,
+    probability: float,
+    base: Enclosure,
+    allowed: float,
 ) -> EndTerms:
     system, tally, weights = located.system, located.system.tally, tail.weights
     if weights.shape != tally.count.shape:
@@ -101,7 +107,8 @@ def _weighed(
     residuals = float((weights * tally.total).sum())
     size = np.abs(weights) * (tally.count * tally.error + tally.relative * tally.size)
     off = inflate(float(size.sum()) * grow)
-    energy = located.energy(weights**2 * _prices(located, weights) * (1 + 1e-15))
+    by_label = weights[:, system.label_cell]
+    energy = located.energy(by_label**2 * _prices(located, by_label) * (1 + 1e-15))
     balance, lost = _balance(tally, starts, tail, sign)
     direction = system.direction(balance + energy.linear, lost + energy.linear_error)
     # the part of the noise that is there at the reference itself is noise, what E adds to it is bias
@@ -122,15 +129,15 @@ def _weighed(
 
 
 def _prices(located: Located, weights: FloatArray) -> FloatArray:
-    """(B, p) g(-y)/y^2 at the most negative y of a block and cell: v (R + x) for every sign of v, within the range."""
-    tally = located.system.tally
-    reach = located.reach + tally.error
-    most = np.where(weights > 0, reach - tally.low, reach + tally.high)
-    deviation = np.clip(np.where(tally.count > 0, most, 0.0), 0.0, located.limits.width)
+    """(B, Λ) g(-y)/y^2 at the most negative y of a block and label: -v Δ for every sign of v, within the range."""
+    rows = located.system.rows
+    row_reach = located.row_reach + rows.error
+    most = np.where(weights > 0, row_reach - rows.low, row_reach + rows.high)
+    deviation = np.clip(np.where(rows.count > 0, most, 0.0), 0.0, located.limits.width)
     return curvature(-(np.abs(weights) * deviation))
 
 
-def _balance(tally: Tally, starts: Starts, tail: Tail, sign: float) -> tuple[FloatArray, float]:
+def _balance(tally: Tally, starts: StartMean, tail: EndWeights, sign: float) -> tuple[FloatArray, float]:
     """μ on cells, and a bound of the error of all its entries together."""
     weights = tail.weights
     own = (weights * tally.count).sum(axis=0)

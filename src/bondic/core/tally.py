@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +51,7 @@ class CellRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class CellShape:
     """How many blocks, cells and atoms there are, and what atoms are made of."""
 
     blocks: int
@@ -70,7 +71,7 @@ class Shape:
 class Tally:
     """Sums over rows; see the head of this file."""
 
-    shape: Shape
+    shape: CellShape
     gamma: float
     reference: FloatArray  # (p,) b
     count: FloatArray  # (B, p)
@@ -116,6 +117,12 @@ class Tally:
             mass=self.mass[entries], moment=self.moment[entries], terms=self.terms, error=self.error,
         )  # fmt: skip
 
+    def padded(self) -> Tally:
+        """With one more block, which is empty."""
+        extra = np.zeros((1, self.shape.cells))
+        columns: dict[str, Any] = {name: np.concatenate([getattr(self, name), extra]) for name in _COLUMNS}
+        return replace(self, shape=CellShape(self.shape.blocks + 1, self.shape.atoms), **columns)
+
     def repeated(self, times: float) -> Tally:
         """As if every row had come so often: what a longer log may look like."""
         columns = {name: getattr(self, name) * times for name in ("count", "total", "square", "size")}
@@ -125,9 +132,15 @@ class Tally:
 _COLUMNS = ("count", "total", "square", "size", "low", "high")
 
 
-def tally(parts: Iterable[CellRows], shape: Shape, gamma: float, reference: FloatArray) -> Tally:
-    """Add up all rows, part by part in their order."""
-    adding = _Adding(shape, gamma, reference)
+def tally(
+    parts: Iterable[CellRows],
+    shape: CellShape,
+    gamma: float,
+    reference: FloatArray,
+    at_atoms: FloatArray | None = None,
+) -> Tally:
+    """Add up all rows, part by part in their order; `at_atoms` in place of the reference's values b_j there."""
+    adding = _Adding(shape, gamma, reference, at_atoms)
     for part in parts:
         adding.add(part)
     return adding.finish()
@@ -136,13 +149,15 @@ def tally(parts: Iterable[CellRows], shape: Shape, gamma: float, reference: Floa
 class _Adding:
     """A tally that grows."""
 
-    def __init__(self, shape: Shape, gamma: float, reference: FloatArray) -> None:
+    def __init__(
+        self, shape: CellShape, gamma: float, reference: FloatArray, at_atoms: FloatArray | None = None
+    ) -> None:
         if reference.shape != (shape.cells,) or not np.all(np.isfinite(reference)):
             raise InvalidInput("A reference has a finite value at every cell.")
         if not 0 <= gamma <= 1:
             raise InvalidInput(f"A discount lies between 0 and 1; {gamma!r} was passed.")
         self.shape, self.gamma, self.reference = shape, gamma, reference
-        self.at_atoms = shape.atoms @ reference
+        self.at_atoms = shape.atoms @ reference if at_atoms is None else at_atoms
         size = (shape.blocks, shape.cells)
         self.sums = {name: np.zeros(size) for name in ("count", "total", "square", "size")}
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
@@ -203,7 +218,7 @@ class _Adding:
         atoms = self.shape.atoms.shape[0]
         place, atom = np.divmod(self.keys, max(atoms, 1))
         block, cell = np.divmod(place, max(self.shape.cells, 1))
-        largest = float(np.abs(self.reference).max(initial=0.0))
+        largest = max(float(np.abs(own).max(initial=0.0)) for own in (self.reference, self.at_atoms))
         empty = self.sums["count"] == 0
         return Tally(
             self.shape, self.gamma, self.reference, **self.sums,

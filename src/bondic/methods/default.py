@@ -99,8 +99,10 @@ class Default:
         What was stated about the propensities of the log, if it holds some: `least_behavior_prob`, `off_by` and so on.
     allowance : Allowance, float or (float, float), default None
         How far values may differ inside groups of states, as you state it: selects `Groups`.
-    model, groups : default None
-        A model of values and groups of states of your own: they select `Groups`.
+    model : callable, default None
+        A model of values of your own, q(states, actions): selects `Groups`.
+    groups : callable or str, default None
+        Groups of states of your own, a function or the name of a column: selects `Groups`.
     """
 
     ball: Ball | Box | None = None

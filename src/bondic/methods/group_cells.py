@@ -1,25 +1,25 @@
 """Groups and a model for a problem, from its pilot: as numbers at every row, next point and start. Never trusted.
 
-The number of groups is the one with the shortest predicted interval, the allowance that it will need included: what two models
-fitted on halves of the pilot disagree on inside a cell, times the policy's visits. Fewer groups need more allowance, more groups
-are noisier.
+The number of groups is the largest whose predicted interval is about as short as any. In the prediction is the bias that groups
+may cause: fewer groups assume more, more groups are noisier.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.cell_rows import GroupCells
-from bondic.core.tally import Shape, tally
+from bondic.core.forecasts import Forecasts
+from bondic.core.tally import CellRows, CellShape, tally
 from bondic.curve import Mark
 from bondic.errors import InvalidInput
-from bondic.plan.cells import CellModel, Costs, propose_rate
+from bondic.plan.cells import CellModel
 from bondic.plan.fitted import candidates, choose_model, half_models
 from bondic.plan.groups import TreeGroups, UserGroups, propose_groups, user_groups
 from bondic.plan.model import Model, UserModel, disagreement
@@ -36,7 +36,11 @@ MOST_CELLS = 1200
 """Groups times actions: equations on more cells take long, and every one of them needs rows."""
 _MOST_GROUPS = 32
 _FEWEST_IN_HALF = 10
-Groups = TreeGroups | UserGroups
+_ALIKE = 1.5
+"""Predicted lengths within this factor are alike: pilots tell no better."""
+_LABELS, _ROWS_OF_LABEL, _SKETCH = 256, 20, 6
+"""Most leaves of the tree of forecasts, rows of the pilot in one, and random projections that stand for next cells."""
+AnyGroups = TreeGroups | UserGroups
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +48,13 @@ class FittedGroups:
     """A model with groups, which can be asked anywhere."""
 
     model: Model
-    groups: Groups
+    groups: AnyGroups
     halves: tuple[RegressionTree | None, ...]  # of every group: how it is cut in two
+    labels: Labels | None  # what is forecast to follow; None while groups are still compared
     limits: tuple[float, float]  # values of the model are cut to these
     layout_actions: int  # columns of a point that are the action; 0 where actions are codes
     name: str
-    second: tuple[Model, Model] | None  # fitted on the first and the second half of the pilot
+    second: tuple[Model, Model]  # fitted on the first and the second half of the pilot; or a fitted one and the user's
 
     def split(self, points: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """States and, where they are numbers, actions of points."""
@@ -84,7 +89,11 @@ class FittedGroups:
     def cells(self, problem: Rows) -> GroupCells:
         """Everything as numbers, block by block."""
         parts = [self._batch(batch) for batch in problem.batches()]
-        group, following, value, next_value, half = (np.concatenate(column) for column in zip(*parts, strict=True))
+        group, following, value, next_value, half, label = (
+            np.concatenate(column) for column in zip(*parts, strict=True)
+        )
+        count = self.groups.n_cells
+        plain = Forecasts(np.arange(count), np.zeros(count), np.zeros((count, count)))
         cloud = problem.initial
         start = np.bincount(cloud.rows, self.means(cloud.points, cloud.weights), minlength=len(problem.initial_states))
         return GroupCells(
@@ -96,14 +105,19 @@ class FittedGroups:
             next_value,
             np.clip(start, *self.limits),
             half,
+            label,
+            plain if self.labels is None else self.labels.forecasts,
         )
 
-    def _batch(self, batch: Batch) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray]:
+    def _batch(self, batch: Batch) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray, IntArray]:
         group, cloud = self.group(batch.logged), batch.next
         following = self.group(cloud.points) if cloud.rows.size else np.zeros(0, dtype=np.int64)
         means = self.means(cloud.points, cloud.weights) if cloud.rows.size else np.zeros(0)
         next_value = np.asarray(np.bincount(cloud.rows, means, minlength=len(batch)), dtype=np.float64)
-        return group, following, self.values(batch.logged, batch.slots), next_value, self.half(batch.logged, group)
+        cell = group * max(batch.layout.slots, 1) + batch.slots
+        label = cell if self.labels is None else self.labels.of(batch.logged, batch.slots, cell)
+        half = self.half(batch.logged, group)
+        return group, following, self.values(batch.logged, batch.slots), next_value, half, label
 
 
 def training_rows(pilot: Rows) -> TrainingRows:
@@ -142,29 +156,29 @@ def fit_groups(
     model: Any,
     groups: Any,
     count: int | None,
-    costs: Costs,
-    rows: int,
+    length: Callable[[FittedGroups], float],
     report: Callable[[str], object],
 ) -> FittedGroups:
-    """A model and groups from the pilot alone, or the user's own."""
+    """A model and groups from the pilot alone, or the user's own; `length` predicts that of an interval."""
     training, layout = training_rows(pilot), pilot.layout
     actions = layout.slots if layout.discrete else None
     report("model")
     own: Model
-    second: tuple[Model, Model] | None
+    second: tuple[Model, Model]
+    choice = choose_model(training)
     if model is None:
-        choice = choose_model(training)
         own, name = choice.model, choice.name
         second = half_models(training, candidates()[name])
     else:
-        own, name, second = UserModel(model, actions), "yours", None
+        own, name = UserModel(model, actions), "yours"
+        second = (choice.model, own)
     report("groups")
     known = range_at_all_times(pilot.terms)
     limits = (min(known.low, 0.0), max(known.high, 0.0)) if pilot.terms.horizon else (known.low, known.high)
     columns = 0 if layout.discrete else layout.action_dim
 
-    def made(found: Groups) -> FittedGroups:
-        return FittedGroups(own, found, (), limits, columns, name, second)
+    def made(found: AnyGroups) -> FittedGroups:
+        return FittedGroups(own, found, (), None, limits, columns, name, second)
 
     if groups is not None:
         chosen = made(user_groups(_labels(groups, pilot), training.states, actions))
@@ -177,8 +191,75 @@ def fit_groups(
         most = count or max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
         tree = propose_groups(training, _Clipped(own, limits), count=most)
         sizes = [tree.count] if count else sorted({min(2**k, tree.count) for k in range(1, 6)})
-        chosen = min((made(tree.prune(size)) for size in sizes), key=lambda one: _predicted(one, pilot, costs, rows))
-    return FittedGroups(own, chosen.groups, _halves(chosen, pilot), limits, columns, name, second)
+        found = [made(tree.prune(size)) for size in sizes]
+        found = [replace(one, labels=_labels_of(one, pilot)) for one in found]
+        chosen = found[0] if len(found) == 1 else _most_groups(found, [_predicted(one, pilot, length) for one in found])
+    labels = chosen.labels or _labels_of(chosen, pilot)
+    return replace(chosen, halves=_halves(chosen, pilot), labels=labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Leaves of a fine tree on states and actions, inside cells; the first labels are the cells, for all other rows."""
+
+    tree: RegressionTree
+    keys: IntArray  # (m,) cell · leaves + leaf, ascending
+    forecasts: Forecasts
+
+    def of(self, points: FloatArray, slots: IntArray, cell: IntArray) -> IntArray:
+        key = cell * self.tree.leaves + self.tree.codes(_inputs(points, slots))
+        place = np.minimum(np.searchsorted(self.keys, key), self.keys.size - 1)
+        first = self.forecasts.cell.size - self.keys.size
+        return np.asarray(np.where(self.keys[place] == key, first + place, cell))
+
+
+def _inputs(points: FloatArray, slots: IntArray) -> FloatArray:
+    return np.column_stack([points, slots])
+
+
+def _labels_of(fitted: FittedGroups, pilot: Rows) -> Labels | None:
+    """Rows of the pilot by what follows them: a tree that tells next cells and outcomes apart, and means over its leaves."""
+    cells, count = fitted.cells(pilot), fitted.groups.n_cells
+    (part,) = join_parts(cells.parts(pilot, (pilot.rows.stop,)))
+    rows, batch = part.cell.size, pilot.whole()
+    shape = CellShape(1, np.eye(count))
+    known = CellModel.of(tally([part], shape, pilot.gamma, np.zeros(count)))
+    following = sparse_rows(part, count)
+    scale = float(part.outcome.std()) or 1.0
+    sketch = np.random.default_rng(0).standard_normal((count, _SKETCH))
+    targets = np.column_stack([following @ sketch, part.outcome / scale])
+    inputs = _inputs(batch.logged, batch.slots)
+    tree = grow(inputs, targets, leaves=min(_LABELS, max(rows // _ROWS_OF_LABEL, 1)), min_rows=_ROWS_OF_LABEL // 2)
+    key = part.cell * tree.leaves + tree.codes(inputs)
+    keys, place, sizes = np.unique(key, return_inverse=True, return_counts=True)
+    own = keys // tree.leaves
+    sums = np.zeros((keys.size, count))
+    np.add.at(sums, place, following)
+    outcome = np.bincount(place, part.outcome, minlength=keys.size)
+    prior, weight = 2.0, (sizes + 2.0)[:, None]
+    forecasts = Forecasts(
+        np.concatenate([np.arange(count), own]),
+        np.concatenate([known.outcome, (outcome + prior * known.outcome[own]) / weight[:, 0]]),
+        np.concatenate([known.following, (sums + prior * known.following[own]) / weight]),
+    )
+    return Labels(tree, keys, forecasts)
+
+
+def join_parts(parts: Iterable[CellRows]) -> tuple[CellRows]:
+    """All rows as one part."""
+    found = list(parts)
+    tops = np.cumsum([0, *(part.cell.size for part in found)])
+    names = ("block", "cell", "outcome", "atom", "mass")
+    columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
+    owner = np.concatenate([part.owner + top for part, top in zip(found, tops, strict=False)])
+    return (CellRows(**columns, owner=owner, size=max(part.size for part in found)),)
+
+
+def sparse_rows(part: CellRows, count: int) -> FloatArray:
+    """(n, J) masses."""
+    found = np.zeros((part.cell.size, count))
+    np.add.at(found, (part.owner, part.atom), part.mass)
+    return found
 
 
 @dataclass(frozen=True)
@@ -211,33 +292,46 @@ def _labels(groups: Any, pilot: Rows) -> Any:
     )
 
 
-def _predicted(fitted: FittedGroups, pilot: Rows, costs: Costs, rows: int) -> float:
-    """The length of the interval as the pilot predicts it, with what the allowance will cost."""
+def _most_groups(found: Sequence[FittedGroups], lengths: Sequence[float]) -> FittedGroups:
+    """Of predictions that are alike the one with most groups: it assumes least."""
+    most = _ALIKE * min(lengths)
+    return [one for one, length in zip(found, lengths, strict=True) if length <= most][-1]
+
+
+def _predicted(fitted: FittedGroups, pilot: Rows, length: Callable[[FittedGroups], float]) -> float:
+    """The length of the interval at allowance 0 as the pilot predicts it, and twice the bias that groups may cause beside it."""
+    return length(fitted) + 2 * _bias(fitted, pilot)
+
+
+def _bias(fitted: FittedGroups, pilot: Rows) -> float:
+    """|<ζ, μ>| of balanced weights, if the error of the model were like the difference of two models that saw other rows.
+
+    ζ = d - (its mean over the rows of the cell): the mean of ζ at the starts, and γ times that at next points by visits.
+    """
+    batch, cloud, slots, count = pilot.whole(), pilot.initial, pilot.layout.slots, fitted.groups.n_cells
+    first, second = fitted.second
+    cell = fitted.group(batch.logged) * slots + batch.slots
+    apart = fitted.values(batch.logged, batch.slots, first) - fitted.values(batch.logged, batch.slots, second)
+    counts = np.bincount(cell, minlength=count)
+    means = (np.bincount(cell, apart, minlength=count) / np.maximum(counts, 1)).reshape(-1, slots)
+
+    def varying(points: FloatArray, weights: FloatArray) -> FloatArray:
+        here = fitted.means(points, weights, first) - fitted.means(points, weights, second)
+        return np.asarray(here - (means[fitted.group(points)] * weights).sum(axis=1))
+
     cells = fitted.cells(pilot)
-    shape = Shape(1, cells.atoms(pilot))
-    whole = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells))
-    model = CellModel.of(whole)
-    known = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, model.values())
-    counts, squares = known.count.sum(axis=0), known.square.sum(axis=0)
-    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
-    visits = model.visits(cells.start_mean(pilot.initial, pilot.initial_states.weights)[None])[0]
-    _, half = propose_rate(visits, model, variance, float(rows), costs)
-    return 2 * half + 2 * (1 + pilot.gamma) * float(np.abs(visits) @ _spread(fitted, pilot))
-
-
-def _spread(fitted: FittedGroups, pilot: Rows) -> FloatArray:
-    """(p,) how far the error of the model may vary inside each cell, as two models disagree; 0 where there are not two."""
-    count = fitted.groups.n_cells
-    if fitted.second is None:
-        return np.zeros(count)
-    batch = pilot.whole()
-    cell = fitted.group(batch.logged) * pilot.layout.slots + batch.slots
-    found = _disagreement(fitted, batch, cell, count)
-    return np.nan_to_num(found) / 2
+    shape = CellShape(1, cells.atoms(pilot))
+    model = CellModel.of(tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells)))
+    weights = pilot.initial_states.weights
+    visits = model.visits(cells.start_mean(cloud, weights)[None])[0]
+    found = float(weights[cloud.rows] @ varying(cloud.points, cloud.weights))
+    if batch.next.rows.size:
+        ahead = np.bincount(cell[batch.next.rows], varying(batch.next.points, batch.next.weights), minlength=count)
+        found += pilot.gamma * float(visits @ (ahead / np.maximum(counts, 1)))
+    return abs(found)
 
 
 def _disagreement(fitted: FittedGroups, batch: Batch, cell: IntArray, count: int) -> FloatArray:
-    assert fitted.second is not None
     states, actions = fitted.split(batch.logged)
     first, second = fitted.second
     return disagreement(
@@ -266,12 +360,11 @@ def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
     batch, slots = pilot.whole(), pilot.layout.slots
     cell = fitted.group(batch.logged) * slots + batch.slots
     found = []
-    if fitted.second is not None:
-        spread = _disagreement(fitted, batch, cell, fitted.groups.n_cells)
-        counts = np.bincount(cell, minlength=spread.size)
-        value = float(np.nan_to_num(spread) @ counts / max(int(counts.sum()), 1))
-        text = f"two models fitted on different rows differ by {three(value)} inside a group, on average"
-        found.append(Mark("two models", value, text))
+    spread = _disagreement(fitted, batch, cell, fitted.groups.n_cells)
+    counts = np.bincount(cell, minlength=spread.size)
+    value = float(np.nan_to_num(spread) @ counts / max(int(counts.sum()), 1))
+    other = "two models fitted on different rows" if fitted.name != "yours" else "your model and a fitted one"
+    found.append(Mark("two models", value, f"{other} differ by {three(value)} inside a group, on average"))
     residual = training_rows(pilot).residuals(_Clipped(fitted.model, fitted.limits).values)
     half = 2 * cell + fitted.half(batch.logged, fitted.group(batch.logged))
     count, total = (np.bincount(half, w, minlength=2 * fitted.groups.n_cells).reshape(-1, 2) for w in (None, residual))
@@ -281,15 +374,12 @@ def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
         value = float(gaps @ count[both].sum(axis=1) / count[both].sum())
         text = f"one-step errors of the model in halves of a group lie {three(value)} from its mean, on average"
         found.append(Mark("halves of groups", value, text))
-    if (start := _start_mark(fitted, pilot, cell)) is not None:
-        found.append(start)
+    found.append(_start_mark(fitted, pilot, cell))
     return tuple(mark for mark in found if math.isfinite(mark.value))
 
 
-def _start_mark(fitted: FittedGroups, pilot: Rows, cell: IntArray) -> Mark | None:
+def _start_mark(fitted: FittedGroups, pilot: Rows, cell: IntArray) -> Mark:
     """How far two models' difference at the starts is from that at the rows of the same cells."""
-    if fitted.second is None:
-        return None
     batch, cloud, slots = pilot.whole(), pilot.initial, pilot.layout.slots
     first, second = fitted.second
     own = fitted.values(batch.logged, batch.slots, first) - fitted.values(batch.logged, batch.slots, second)

@@ -15,7 +15,7 @@ from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import GROUP_CUTS, costs_of, propose_on_cells
+from bondic.methods.on_cells import GROUP_CUTS, predicted_length, propose_on_cells
 from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
 from bondic.proofs.asked import Asked
 from bondic.proofs.cells import SINGLE, TEST, CellsProof
@@ -26,7 +26,6 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.sums.forms import Sums
-from bondic.terms import largest_width
 
 PILOT = 0.2
 """Share of the rows for the model, the groups and the first weights."""
@@ -89,7 +88,7 @@ class Groups:
         clock.stage("plan")
         proof = self.prove(problem, pilot, fitted, alpha)
         certified = problem.select(pilot.rows.stop)
-        curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks_of(fitted, pilot), fitted.name)
+        curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks_of(fitted, pilot), fitted.name, fitted)
         clock.done("plan")
         clock.stage("evaluate")
         if self.allowance is not None:
@@ -111,9 +110,12 @@ class Groups:
 
     def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
         """Model and groups from the pilot."""
-        costs = costs_of(self.budget(problem, alpha), ends_of(self.side), largest_width(problem.terms))
-        ahead = self._planned(problem) - len(pilot.rows)
-        return fit_groups(pilot, self.model, self.groups, self.count, costs, ahead, report)
+        budget, ahead = self.budget(problem, alpha), self._planned(problem) - len(pilot.rows)
+
+        def length(fitted: FittedGroups) -> float:
+            return predicted_length(pilot, fitted.cells(pilot), budget, self.side, ahead)
+
+        return fit_groups(pilot, self.model, self.groups, self.count, length, report)
 
     def prove(
         self,
@@ -186,6 +188,6 @@ def _notes(curve: AllowanceCurve, fitted: FittedGroups) -> dict[str, str]:
     first = curve.rows.rows.start
     return {
         "pilot": f"rows before {first} are used for model and groups, {curve.rows.rows} are certified",
-        "model": f"fitted Q evaluation ({fitted.name})" if fitted.second is not None else "your own",
+        "model": "your own" if fitted.name == "yours" else f"fitted Q evaluation ({fitted.name})",
         "groups": f"{fitted.groups.count} groups of states, {fitted.groups.n_cells} with actions",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,12 @@ from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.core.allowance import NOTHING_ALLOWED
 from bondic.core.cells import CellBound
+from bondic.core.forecasts import ForecastTally
 from bondic.core.localize import Events, ValueLimits
-from bondic.core.tails import Starts as StartCells
-from bondic.core.tails import Tail
-from bondic.core.tally import Shape, Tally, tally
+from bondic.core.tails import EndWeights, StartMean
+from bondic.core.tally import CellShape, Tally, tally
 from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of
-from bondic.proofs.cells import SINGLE, CellEvents
+from bondic.proofs.cells import SINGLE, CellPlan
 from bondic.proofs.sequential import INITIAL, VECTOR
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
@@ -37,20 +37,17 @@ GROUP_CUTS = (0.6, 0.9, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
+class CellProposal:
     """Events for the rows after the pilot, and how long the interval should come out at allowance 0."""
 
-    events: CellEvents
+    events: CellPlan
     predicted: float
 
 
-def block_stops(problem: Rows, pilot_stop: int, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
-    """Rows of the log before which blocks end, the pilot first; the last one holds whatever comes."""
-    first = problem.rows.start
+def planned_stops(first: int, pilot_stop: int, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
+    """Rows of the log before which blocks should end, the pilot first. What is planned with them must not see how many came."""
     ends = [first + math.ceil(cut * planned) for cut in cuts]
-    kept = [end for end in ends if end > pilot_stop] or [pilot_stop + 1]
-    kept[-1] = max(kept[-1], problem.rows.stop)
-    return (pilot_stop, *sorted(set(kept)))
+    return (pilot_stop, *(sorted({end for end in ends if end > pilot_stop}) or [pilot_stop + 1]))
 
 
 def propose_on_cells(
@@ -62,10 +59,11 @@ def propose_on_cells(
     planned: int,
     cuts: Sequence[float],
     before: Callable[[int], Rows] | None = None,
-) -> Proposal:
+) -> CellProposal:
     """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
-    stops = block_stops(problem, pilot.rows.stop, planned, cuts)
-    shape, none = Shape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
+    expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, cuts)
+    stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
+    shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
 
     def count(rows: Rows) -> Tally:
         return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
@@ -78,7 +76,7 @@ def propose_on_cells(
     limits, ends = cells.limits(problem), ends_of(side)
     costs = costs_of(budget, ends, limits.width)
     past = history(1)
-    lengths = np.diff([problem.rows.start, *stops]).astype(np.float64)
+    lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
     own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, _reference(past, limits))
     counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
     variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
@@ -88,18 +86,44 @@ def propose_on_cells(
     tails = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
     ahead = float(sizes[1:].sum())
     vector, single = propose_event(variance, counts, ahead, costs), propose_cell_events(variance, counts, ahead, costs)
-    events = CellEvents(
+    events = CellPlan(
         stops[1:],
         vector,
         single,
-        {end: Tail(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
+        {end: EndWeights(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
         _reference(whole.blocks(1, len(stops)), limits),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
         _bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
     )
-    longer = own.repeated(ahead / max(float(counts.sum()), 1.0))
+    times = ahead / max(float(counts.sum()), 1.0)
+    longer, foreseen = own.repeated(times), cells.first(pilot).forecast(pilot, stops, shape, own.reference)
+    if foreseen is not None:
+        foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
     both = Events(vector, budget[VECTOR], single, budget[SINGLE])
-    return Proposal(events, _predicted(longer, both, tails, means[1], budget, limits))
+    return CellProposal(events, _predicted(longer, both, tails, means[1], budget, limits, foreseen))
+
+
+def predicted_length(pilot: Rows, cells: Cells, budget: ErrorBudget, side: Side, rows: int) -> float:
+    """Of the interval at allowance 0, from the pilot alone, if so many rows like it follow."""
+    stops = (pilot.rows.stop,)
+    shape, limits, ends = CellShape(1, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
+    past = tally(cells.parts(pilot, stops), shape, pilot.gamma, np.zeros(shape.cells))
+    own = tally(cells.parts(pilot, stops), shape, pilot.gamma, _reference(past, limits))
+    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
+    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+    costs, start = costs_of(budget, ends, limits.width), _known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
+    sizes = np.array([float(counts.sum()), float(rows)])
+    padded = past.padded()
+    tails = propose_tails(lambda _: padded, [start, start], sizes, variance, costs, [_SIGNS[end] for end in ends])
+    events = Events(
+        propose_event(variance, counts, float(rows), costs), budget[VECTOR],
+        propose_cell_events(variance, counts, float(rows), costs), budget[SINGLE],
+    )  # fmt: skip
+    times = rows / max(float(counts.sum()), 1.0)
+    foreseen = cells.forecast(pilot, stops, shape, own.reference)
+    if foreseen is not None:
+        foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
+    return _predicted(own.repeated(times), events, tails, start, budget, limits, foreseen)
 
 
 def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
@@ -114,18 +138,20 @@ def _reference(tally: Tally, limits: ValueLimits) -> FloatArray:
 def _predicted(
     longer: Tally,
     events: Events,
-    tails: Mapping[float, Tail],
+    tails: Mapping[float, EndWeights],
     start: FloatArray,
     budget: ErrorBudget,
     limits: ValueLimits,
+    foreseen: ForecastTally | None,
 ) -> float:
     """The length of the interval at allowance 0, if the log repeats its pilot."""
     # the first block's weights, for all rows: those of the pilot are in block 0
     own = {
-        sign: Tail(np.repeat(tail.weights[1:2], longer.shape.blocks, axis=0), tail.rate) for sign, tail in tails.items()
+        sign: EndWeights(np.repeat(tail.weights[1:2], longer.shape.blocks, axis=0), tail.rate)
+        for sign, tail in tails.items()
     }
     chances = {sign: budget["upper" if sign > 0 else "lower"] for sign in tails}
-    bound = CellBound(longer, events, own, chances, StartCells(Enclosure(0.0), start, 0.0), limits)
+    bound = CellBound(longer, events, own, chances, StartMean(Enclosure(0.0), start, 0.0), limits, foreseen)
     ends = bound.ends(bound.locate(NOTHING_ALLOWED))
     return sum(min(terms.spread, limits.width) for terms in ends.values()) + limits.width * (2 - len(ends)) / 2
 

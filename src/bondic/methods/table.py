@@ -16,7 +16,7 @@ from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import TABLE_CUTS, Proposal, propose_on_cells
+from bondic.methods.on_cells import TABLE_CUTS, CellProposal, propose_on_cells
 from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
 from bondic.proofs.asked import Asked
@@ -28,6 +28,7 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.sums.forms import Sums
+from bondic.tuning.pilot import SMALLEST_PILOT
 
 NAME = "table"
 PILOT = 0.05
@@ -44,7 +45,7 @@ class PlannedTable:
     pilot: Rows
     cells: TableCells
     budget: ErrorBudget
-    proposal: Proposal
+    proposal: CellProposal
 
 
 @listing_options
@@ -138,7 +139,7 @@ class Table:
         again = self._proof(proof.asked, made)
         # the reference may come from anywhere
         events = replace(again.events, reference=proof.events.reference)
-        return replace(again, events=events, cells=proof.cells), ("plan",)
+        return replace(again, events=events), ("plan",)
 
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and sampled starts."""
@@ -165,8 +166,8 @@ def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
     found = tuning_problem(problem, wanted) if 0 < wanted < len(problem.rows) else None
     if found is None:
         raise InvalidInput(
-            f"A pilot is needed, and {wanted} of {len(problem.rows)} rows cannot be set aside for one: pass pilot= as a share of "
-            "the rows, or a number."
+            f"A pilot is needed, of at least {SMALLEST_PILOT} usable rows and fewer than all: {wanted} of {len(problem.rows)} "
+            "rows cannot be set aside for one. Pass pilot= as another share of the rows, or a number."
         )
     return found
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.localize import CellEvents, VectorEvent
-from bondic.core.tails import Tail
+from bondic.core.localize import CellTails, VectorEvent
+from bondic.core.tails import EndWeights
 from bondic.core.tally import Tally
 
 FloatArray = npt.NDArray[np.float64]
@@ -104,7 +104,7 @@ def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: 
     return VectorEvent(np.ones(variance.size), tuple(min(rate * best, cap) for rate in _RATES))
 
 
-def propose_cell_events(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> CellEvents:
+def propose_cell_events(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> CellTails:
     """Rates for every cell that has been seen, from the one for deviations of the whole range to the one for its noise."""
     expected = rows * (counts + 1.0) / (float(counts.sum()) + float((counts > 0).sum()) + 1.0)
     cost = costs.cells + math.log(max(int((counts > 0).sum()), 1) * _CELL_RATES)
@@ -114,7 +114,7 @@ def propose_cell_events(variance: FloatArray, counts: FloatArray, rows: float, c
     fast = np.maximum(np.sqrt(2 * cost / (expected * noise)), slow)
     steps = np.linspace(0.0, 1.0, _CELL_RATES)[:, None]
     rates = np.minimum(slow ** (1 - steps) * np.minimum(fast, cap) ** steps, cap)
-    return CellEvents(np.where(counts > 0, rates, 0.0))
+    return CellTails(np.where(counts > 0, rates, 0.0))
 
 
 def propose_rate(
@@ -148,7 +148,7 @@ def propose_tails(
     variance: FloatArray,
     costs: Costs,
     signs: Sequence[float],
-) -> dict[float, Tail]:
+) -> dict[float, EndWeights]:
     """Weights for every block after the first, the pilot.
 
     `history(b)` is a tally of the rows before block b, `starts[b]` is ψ_0 as known then, `sizes` are planned numbers of rows.
@@ -167,7 +167,7 @@ def propose_tails(
         used = np.stack([_balanced(past, own) for own in weights])
         target = side[:, None] * rate * starts[block] - used
         weights[:, block] = np.clip(model.visits(target) / (ahead * model.shares), -cap, cap)
-    return {float(sign): Tail(weights[k], rate) for k, sign in enumerate(signs)}
+    return {float(sign): EndWeights(weights[k], rate) for k, sign in enumerate(signs)}
 
 
 def _balanced(past: Tally, weights: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.cell_rows import Cells, GroupCells, TableCells
-from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START, UNMOVED, VALUE
+from bondic.bounds.dual import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.bounds.ends import RARE, Evaluation, mean_of_starts
 from bondic.bounds.plan import StartBets
 from bondic.bounds.start import SampledStart, sampled_start
@@ -24,11 +24,10 @@ from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.core.allowance import NOTHING_ALLOWED, Allowance
 from bondic.core.cells import CellBound
-from bondic.core.localize import CellEvents as CellRates
-from bondic.core.localize import Events, Located, VectorEvent
+from bondic.core.localize import CellTails, Events, Located, VectorEvent
 from bondic.core.refute import ruled_out
-from bondic.core.tails import EndTerms, Tail
-from bondic.core.tally import Shape, tally
+from bondic.core.tails import EndTerms, EndWeights
+from bondic.core.tally import CellShape, tally
 from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.asked import Asked
@@ -45,6 +44,7 @@ from bondic.terms import ValueRange, range_at_all_times, range_of
 
 FloatArray = npt.NDArray[np.float64]
 
+ALLOWED = "allowance"
 SINGLE = "cells"
 """The share of alpha of the events of single cells."""
 TEST = "test"
@@ -54,13 +54,13 @@ _SIGNS: Mapping[End, float] = {"lower": -1.0, "upper": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
-class CellEvents:
+class CellPlan:
     """All that is fixed before the rows it is used on."""
 
     stops: tuple[int, ...]  # rows of the log before which the blocks end
     vector: VectorEvent
-    cells: CellRates
-    tails: dict[str, Tail]  # by end
+    cells: CellTails
+    tails: dict[str, EndWeights]  # by end
     reference: FloatArray  # (p,) b: may be anything, and may come from anywhere
     provenance: Provenance
     start: StartBets | None = None
@@ -82,7 +82,7 @@ class CellsProof(Proof):
     budget: ErrorBudget  # parts: vector, lower, upper, and initial where starts are a sample
     side: Side
     cells: Cells
-    events: CellEvents
+    events: CellPlan
     allowance: Allowance | None = None  # as stated; None for a table, or where nothing was stated
     stated_first: bool = True  # whether the allowance was stated before the curve was shown
     planned: int | None = None
@@ -114,7 +114,7 @@ class CellsProof(Proof):
         bets = self.events.start
         used = rows if bets is None else used_starts(rows, bets.skipped)
         cells = self._with_starts(used)
-        shape = Shape(len(self.events.stops), cells.atoms(used))
+        shape = CellShape(len(self.events.stops), cells.atoms(used))
         refuse(shape.cells != self.events.reference.size, "The events are those of other cells.")
         return CellBound(
             tally(cells.parts(used, self.events.stops), shape, rows.gamma, self.events.reference),
@@ -123,6 +123,7 @@ class CellsProof(Proof):
             {_SIGNS[end]: self.budget[end] for end in ends_of(self.side)},
             cells.starts(used),
             cells.limits(rows),
+            cells.forecast(used, self.events.stops, shape, self.events.reference),
         )
 
     def ruled_out(self, rows: Rows, bound: CellBound) -> float:
@@ -133,7 +134,7 @@ class CellsProof(Proof):
         count = bound.tally.shape.cells
         atoms = np.zeros((count, 2 * count))
         atoms[np.arange(count), 2 * np.arange(count)] = 1.0  # both halves have the reference of their cell
-        shape, reference = Shape(len(self.events.stops), atoms), np.repeat(self.events.reference, 2)
+        shape, reference = CellShape(len(self.events.stops), atoms), np.repeat(self.events.reference, 2)
         halves = tally(cells.half_parts(rows, self.events.stops), shape, rows.gamma, reference)
         return ruled_out(bound, halves, probability)
 
@@ -217,7 +218,8 @@ class CellsProof(Proof):
         text = (
             f"Alike inside a group: in each of {self.cells.count} groups, for every action, averages of the model's error "
             f"(over the rows of a block, over what follows them, over the starts) differ from one number by at most "
-            f"{averages:g}, and the value after a single row by at most {single:g}. Stated {when} the curve was shown."
+            f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}. Stated {when} the curve "
+            "was shown."
         )
         return Assumption("values", text, "rejected" if rejected else "stated")
 
@@ -248,7 +250,7 @@ def _claim(end: End, terms: EndTerms, limits: ValueRange) -> Claim:
         Part(RARE, Enclosure(terms.log), "spread"),
     ]
     if terms.allowance > 1e-300:
-        parts.append(Part(ALLOWANCE, Enclosure(terms.allowance), "spread"))
+        parts.append(Part(ALLOWED, Enclosure(terms.allowance), "spread"))
     claim = Claim(end, tuple(parts))
     gained = claim.gain(limits) > UNMOVED * limits.width
     return replace(claim, uses_log=gained)

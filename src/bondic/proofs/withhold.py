@@ -18,12 +18,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import GroupCells, TableCells
+from bondic.bounds.cell_rows import GroupCells, StateIndex, TableCells
 from bondic.bounds.table_plan import TableBlock, TablePlan, repeats
 from bondic.classes.basis import LandmarkBasis
 from bondic.codec import instances
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function, landmarks
+from bondic.proofs.cells import CellPlan
 from bondic.proofs.proof import Proof
 from bondic.rows import Rows
 
@@ -52,6 +53,8 @@ def withhold_rows(proof: P, rows: Rows) -> P:
     _refuse_landmarks_that_are_rows(proof, rows)
     for plan in instances(proof, TablePlan):
         _refuse_models_of_few_rows(plan, rows, proof.asked.rows[0])
+    for plan, cells in zip(instances(proof, CellPlan), instances(proof, TableCells), strict=True):
+        _refuse_cells_of_few_rows(plan, cells, rows, proof.asked.rows[0])
     return proof.without_rows()
 
 
@@ -87,6 +90,25 @@ def _refuse_models_of_few_rows(plan: TablePlan, rows: Rows, first: int) -> None:
             f"{sum(few)} of {len(few)} blocks of the plan have models of pairs that fewer than {FEWEST_ROWS} rows had shown: the "
             "certificate would show what followed in single rows. Use Sequential(coordinates=True), Default(no_rows=True), or a "
             "longer pilot."
+        )
+
+
+def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Rows, first: int) -> None:
+    """Weights of a block are made of what followed each pair before it, and the reference of what followed in certified rows."""
+    index, slots = StateIndex(cells.states), rows.layout.slots
+    batches = list(rows.batches())
+    pairs = np.concatenate([index.positions(batch.logged) * slots + batch.slots for batch in batches])
+    log_rows = np.concatenate([batch.log_rows for batch in batches])
+
+    def alone(used: npt.NDArray[np.bool_]) -> int:
+        counts = np.bincount(pairs[used & (pairs >= 0)])
+        return int(((counts > 0) & (counts < FEWEST_ROWS)).sum())
+
+    few = max([alone(log_rows >= first), *(alone(log_rows < begin) for begin in (first, *plan.stops[:-1]))])
+    if few:
+        raise InvalidInput(
+            f"Weights or values of {few} pairs of states and actions come from fewer than {FEWEST_ROWS} rows: the certificate "
+            "would show what followed in single rows. Use Sequential(coordinates=True), Default(no_rows=True), or a longer pilot."
         )
 
 

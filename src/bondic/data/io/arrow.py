@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 
 from bondic.data.io.per_episode import parts_of, spread_episodes, telling
-from bondic.data.io.table import Column, Table, as_column, unequal_rows
+from bondic.data.io.table import Column, SourceTable, as_column, unequal_rows
 from bondic.errors import InvalidInput, one_line
 
 SUFFIXES = (".feather", ".arrow", ".ipc")
 
 
-def read_feather(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
+def read_feather(path: Path, stated: Mapping[str, Any] | None = None) -> SourceTable:
     """Feather and Arrow files, compressed or not."""
     label = one_line(path.name)
     try:
@@ -33,7 +33,7 @@ def read_feather(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
     return whole_table(found, label, stated)
 
 
-def whole_table(table: pa.Table, label: str, stated: Mapping[str, Any] | None = None) -> Table:
+def whole_table(table: pa.Table, label: str, stated: Mapping[str, Any] | None = None) -> SourceTable:
     """The columns of a table that is all there; one whose lines are episodes gets a row for every step."""
     part_of = parts_of(table.column_names, stated or {})
     for name in telling(part_of):
@@ -60,7 +60,7 @@ def to_arrow(source: Any, label: str) -> pa.Table:
         ) from problem
 
 
-def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **more: Any) -> Table:
+def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **more: Any) -> SourceTable:
     """Columns are decoded when they are asked for."""
 
     try:
@@ -81,7 +81,7 @@ def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **m
         temporal = pa.types.is_timestamp(table.column(name).type) or pa.types.is_date(table.column(name).type)
         return np.asarray(table.column(name).to_numpy()) if temporal else None
 
-    return Table(label, names, load, ticks=ticks, **more)
+    return SourceTable(label, names, load, ticks=ticks, **more)
 
 
 def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) -> Column:

@@ -19,7 +19,7 @@ from bondic.data.io.follow import Following, following_rows
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.one_step import refuse_long_lines
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
-from bondic.data.io.table import BoolArray, Table
+from bondic.data.io.table import BoolArray, SourceTable
 from bondic.data.keys import OutOfOrder
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
@@ -32,7 +32,7 @@ class Assembly:
 
     def __init__(
         self,
-        table: Table,
+        table: SourceTable,
         columns: Given | None,
         treatment: Treatment,
         actions: Sequence[str | int] | int | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.io.table import BoolArray, Table
+from bondic.data.io.table import BoolArray, SourceTable
 from bondic.errors import Doubt, one_line
 
 NAMES = (
@@ -21,7 +21,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 """Dates that stand in the order of their letters."""
 
 
-def backwards(table: Table, used: Collection[str], joined: BoolArray) -> Doubt | None:
+def backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> Doubt | None:
     """A doubt where time goes back from one row to the next; `joined[i]` says that rows i and i + 1 can be compared."""
     for name in table.names:
         if name in used or name.lower() not in NAMES:
@@ -41,7 +41,7 @@ def backwards(table: Table, used: Collection[str], joined: BoolArray) -> Doubt |
     return None
 
 
-def _ticks(table: Table, name: str) -> npt.NDArray[Any] | None:
+def _ticks(table: SourceTable, name: str) -> npt.NDArray[Any] | None:
     """Values that can be put in order: numbers, dates, or texts in the order year, month, day."""
     found = table.ticks(name)
     if found is not None:

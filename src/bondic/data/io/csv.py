@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from bondic.data.io.arrow import arrow_table
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput, one_line
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -17,7 +17,7 @@ _BLOCK = 2**31 - 1
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
-def read_csv(path: Path) -> Table:
+def read_csv(path: Path) -> SourceTable:
     """All columns; types are settled by the whole file, not by its first rows."""
     label = path.name
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bondic.data.io.episodes import Episode, join_episodes
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput
 
 _PARTS = ("observations", "actions", "rewards")
@@ -25,7 +25,7 @@ def is_d3rlpy_dataset(source: Any) -> bool:
     return all(hasattr(episodes[0], name) for name in _PARTS) and _flag(episodes[0]) is not None
 
 
-def read_d3rlpy_dataset(source: Any, label: str = "The d3rlpy dataset") -> Table:
+def read_d3rlpy_dataset(source: Any, label: str = "The d3rlpy dataset") -> SourceTable:
     return join_episodes(label, _episodes(source.episodes, label), ("The layout is d3rlpy's.",))
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bondic.data._arrays import numbered
 from bondic.data.io.loaded import Encoding
-from bondic.data.io.table import BoolArray, Column, Table
+from bondic.data.io.table import BoolArray, Column, SourceTable
 from bondic.errors import InvalidInput, Listing, one_line, shown
 
 FloatArray = npt.NDArray[np.float64]
@@ -94,7 +94,7 @@ class Encoded:
 
 
 def encode_observations(
-    table: Table, here: Sequence[str], following: Sequence[str] | None, ended: BoolArray, treatment: Treatment
+    table: SourceTable, here: Sequence[str], following: Sequence[str] | None, ended: BoolArray, treatment: Treatment
 ) -> Encoded:
     """Every dimension as numbers; `ended` are the terminated rows, which need no next observation."""
     dims = list(_dimensions(table, here, following, ended.size))
@@ -150,7 +150,9 @@ def _refuse_unknown(treatment: Treatment, names: list[str]) -> None:
             )
 
 
-def _dimensions(table: Table, here: Sequence[str], following: Sequence[str] | None, rows: int) -> Iterator[Dimension]:
+def _dimensions(
+    table: SourceTable, here: Sequence[str], following: Sequence[str] | None, rows: int
+) -> Iterator[Dimension]:
     now = list(_split(table, here, rows))
     then = None if following is None else list(_split(table, following, rows))
     if then is not None and len(then) == 1 and then[0][1].missing is not None and then[0][1].missing.all():
@@ -171,7 +173,7 @@ def _dimensions(table: Table, here: Sequence[str], following: Sequence[str] | No
         yield Dimension(name, column, after)
 
 
-def _split(table: Table, group: Sequence[str], rows: int) -> Iterator[tuple[str, Column]]:
+def _split(table: SourceTable, group: Sequence[str], rows: int) -> Iterator[tuple[str, Column]]:
     """The dimensions of a part: one per column, and one per entry of a list column."""
     for name in group:
         column = table.column(name, rows)

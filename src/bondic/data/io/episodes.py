@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bondic.data.io.mapping import flatten, read_mapping
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput, one_line, shown
 
 
@@ -25,7 +25,7 @@ class Episode:
     truncations: Any  # (T,)
 
 
-def join_episodes(source: str, episodes: Iterable[Episode], notes: tuple[str, ...] = ()) -> Table:
+def join_episodes(source: str, episodes: Iterable[Episode], notes: tuple[str, ...] = ()) -> SourceTable:
     """One row per step. Next observations are left to be built when an episode does not record its last one."""
     columns: dict[str, list[Any]] = {}
     complete = True

@@ -14,7 +14,7 @@ import numpy as np
 from bondic.data.io.d3rlpy import d3rlpy_episode
 from bondic.data.io.episodes import Episode, join_episodes
 from bondic.data.io.mapping import read_mapping
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput, MissingExtra, one_line, shown
 
 SUFFIXES = (".hdf5", ".h5", ".hdf")
@@ -30,7 +30,7 @@ def _h5py() -> Any:
     return h5py
 
 
-def read_hdf5(path: Path) -> Table:
+def read_hdf5(path: Path) -> SourceTable:
     """Tell the layouts apart by the names inside."""
     h5py = _h5py()
     label = one_line(path.name)
@@ -54,7 +54,7 @@ def read_hdf5(path: Path) -> Table:
     return _arrays_by_name({name: value for name, value in arrays.items() if np.ndim(value)}, label)
 
 
-def _arrays_by_name(arrays: dict[str, Any], label: str) -> Table:
+def _arrays_by_name(arrays: dict[str, Any], label: str) -> SourceTable:
     if "episode_terminals" not in arrays or "terminals" not in arrays:
         return read_mapping(arrays, label)
     terminals, ends = (np.asarray(arrays.pop(name)).ravel() != 0 for name in ("terminals", "episode_terminals"))

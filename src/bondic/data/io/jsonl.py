@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from bondic.data.io.per_episode import NamedValues, parts_of, spread_episodes, telling
-from bondic.data.io.table import Table, arrays_table
+from bondic.data.io.table import SourceTable, arrays_table
 from bondic.errors import InvalidInput, kind_of, one_line
 
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
 
-def read_jsonl(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
+def read_jsonl(path: Path, stated: Mapping[str, Any] | None = None) -> SourceTable:
     """Named columns; `stated` says which of them hold what, where their names do not tell."""
     label = one_line(path.name)
     numbers, lines = [], []

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io.table import Table, arrays_table
+from bondic.data.io.table import SourceTable, arrays_table
 from bondic.data.names import ALIASES
 from bondic.errors import InvalidInput, one_line
 
 
-def read_mapping(source: Mapping[Any, Any], label: str = "The log", **more: Any) -> Table:
+def read_mapping(source: Mapping[Any, Any], label: str = "The log", **more: Any) -> SourceTable:
     """{name: array}; a part that is itself a mapping or tuple (Dict and Tuple spaces) becomes several columns."""
     arrays: dict[str, Any] = {}
     groups: dict[str, tuple[str, ...]] = {}
@@ -42,7 +42,7 @@ def flatten(name: str, tree: Any) -> Iterator[tuple[str, Any]]:
         yield name, tree
 
 
-def read_records(source: np.ndarray[Any, Any], label: str = "The log") -> Table:
+def read_records(source: np.ndarray[Any, Any], label: str = "The log") -> SourceTable:
     """A structured array: one field per column."""
     if source.dtype.names is None or source.ndim != 1:
         raise InvalidInput(

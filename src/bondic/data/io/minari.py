@@ -9,7 +9,7 @@ from typing import Any
 
 from bondic.data.io.episodes import Episode, join_episodes
 from bondic.data.io.hdf5 import read_hdf5
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput, MissingExtra, one_line
 
 PREFIX = "minari:"
@@ -24,7 +24,7 @@ def is_minari_dataset(source: Any) -> bool:
     return hasattr(source, "iterate_episodes") and hasattr(source, "total_episodes")
 
 
-def read_minari_folder(path: Path) -> Table:
+def read_minari_folder(path: Path) -> SourceTable:
     """The folder of a dataset, or its folder `data`; the library itself is not needed."""
     for place in (path, path / "data"):
         if (place / _MAIN).is_file():
@@ -45,7 +45,7 @@ def _format(place: Path) -> str:
         return "unknown"
 
 
-def read_minari_name(name: str) -> Table:
+def read_minari_name(name: str) -> SourceTable:
     """A dataset of the local Minari store; nothing is downloaded."""
     try:
         import minari
@@ -60,7 +60,7 @@ def read_minari_name(name: str) -> Table:
     return read_minari_dataset(dataset)
 
 
-def read_minari_dataset(dataset: Any) -> Table:
+def read_minari_dataset(dataset: Any) -> SourceTable:
     """A dataset that was loaded by the caller."""
     name = one_line(getattr(getattr(dataset, "spec", None), "dataset_id", "The Minari dataset"))
     return join_episodes(name, _episodes(dataset), ("The log is a Minari dataset.",))

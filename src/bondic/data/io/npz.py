@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bondic.data.io.mapping import read_mapping, read_records
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput, one_line
 
 SUFFIXES = (".npz", ".npy")
@@ -19,7 +19,7 @@ _BROKEN = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.err
 """What reading damaged archives raises."""
 
 
-def read_npz(path: Path) -> Table:
+def read_npz(path: Path) -> SourceTable:
     arrays = load_arrays(path)
     if isinstance(arrays, dict):
         return read_mapping(arrays, one_line(path.name))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.io.table import Table, arrays_table
+from bondic.data.io.table import SourceTable, arrays_table
 from bondic.data.names import natural
 from bondic.errors import InvalidInput, one_line
 
@@ -26,7 +26,7 @@ def is_bandit_feedback(source: Any) -> bool:
     return isinstance(source, Mapping) and set(source) >= _KEYS
 
 
-def read_bandit_feedback(source: Mapping[str, Any], label: str = "The bandit feedback") -> Table:
+def read_bandit_feedback(source: Mapping[str, Any], label: str = "The bandit feedback") -> SourceTable:
     """Contexts are the observations, with the position as a last column where items were shown at several."""
     if not isinstance(source["n_rounds"], int | np.integer):
         raise InvalidInput(f"{label}: n_rounds is {one_line(repr(source['n_rounds']))}; a whole number is needed.")
@@ -79,7 +79,7 @@ def _of_taken(probs: npt.NDArray[Any], actions: npt.NDArray[Any], label: str) ->
     return np.asarray(probs[np.arange(actions.size), actions])
 
 
-def recognized(table: Table) -> Table:
+def recognized(table: SourceTable) -> SourceTable:
     """A table with the columns of the Open Bandit Dataset, understood as such; others as they are."""
     if not set(table.names) >= _DATASET or table.groups:
         return table

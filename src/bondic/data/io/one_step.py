@@ -9,14 +9,14 @@ import numpy as np
 
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput, one_line
 
 UNUSED = ("next_observations", "timesteps")
 """Parts that say nothing in such a log: they are not read."""
 
 
-def refuse_long_lines(table: Table) -> None:
+def refuse_long_lines(table: SourceTable) -> None:
     """Lines that hold several steps are no episodes of one."""
     if table.longest > 1:
         raise InvalidInput(

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from bondic.data.blocks import RowRange
 from bondic.data.io.arrow import arrow_table, whole_table
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.data.names import natural
 from bondic.data.opened import Stamp
 from bondic.errors import InvalidInput, one_line, shown
@@ -25,7 +25,7 @@ SUFFIXES = (".parquet", ".pq")
 _READ_ROWS = 65_536
 
 
-def read_parquet(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
+def read_parquet(path: Path, stated: Mapping[str, Any] | None = None) -> SourceTable:
     """All parts in their natural order, one after the other."""
     files = ParquetFiles(path)
     whole = pa.concat_tables(list(files.pieces(RowRange(0, len(files)), files.names)))
@@ -84,7 +84,7 @@ class ParquetFiles:
             if not file.path.exists() or _stamp(file.path) != file.stamp:
                 raise InvalidInput(f"{file.path} was changed while the log was in use. Open the log again.")
 
-    def tables(self, rows: RowRange, size: int, names: Sequence[str]) -> Iterator[Table]:
+    def tables(self, rows: RowRange, size: int, names: Sequence[str]) -> Iterator[SourceTable]:
         """These columns of these rows, `size` rows at a time."""
         held: list[pa.Table] = []
         room = size

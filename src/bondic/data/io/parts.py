@@ -15,7 +15,7 @@ from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_nu
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.one_step import UNUSED, end_every_row
 from bondic.data.io.stand_ins import NO_ACTIONS, steps_as_observations
-from bondic.data.io.table import BoolArray, Table
+from bondic.data.io.table import BoolArray, SourceTable
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
 from bondic.errors import InvalidInput, kind_of, one_line, shown
@@ -104,7 +104,7 @@ class Parts:
 
     def __init__(
         self,
-        table: Table,
+        table: SourceTable,
         columns: Mapping[str, tuple[str, ...]],
         treatment: Treatment,
         actions: tuple[str, ...] | None = None,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
-from bondic.data.io.table import Table, arrays_table
+from bondic.data.io.table import SourceTable, arrays_table
 from bondic.data.names import ALIASES
 from bondic.data.propensities import PROPENSITIES
 from bondic.errors import Doubt, InvalidInput, one_line
@@ -44,7 +44,7 @@ def telling(part_of: Mapping[str, str]) -> list[str]:
 
 def spread_episodes(
     lines: list[NamedValues], part_of: Mapping[str, str], label: str, named: Callable[[int], str] = "row {}".format
-) -> Table:
+) -> SourceTable:
     """One row for every step of every line; `named` says which line of the file the k-th one is."""
     names = dict.fromkeys(name for line in lines for name in line)
     lengths = [_steps(line, part_of, f"{label}: {named(row)}") for row, line in enumerate(lines)]

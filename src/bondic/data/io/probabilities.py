@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data.initial import episode_starts
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.data.names import given_columns, match_one
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, one_line
@@ -43,13 +43,13 @@ def find_probabilities(present: Iterable[str], given: Mapping[str, str | Iterabl
     return found
 
 
-def lists_of_all_actions(table: Table, columns: Mapping[str, tuple[str, ...]]) -> bool:
+def lists_of_all_actions(table: SourceTable, columns: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether the column for π(a_i | s_i) holds lists: then it is π(. | s_i)."""
     group = columns.get("target_action_probs", ())
     return len(group) == 1 and table.load(group[0]).values.ndim == 2 and table.load(group[0]).values.shape[1] > 1
 
 
-def read_probabilities(table: Table, part: str, group: tuple[str, ...], rows: int) -> FloatArray:
+def read_probabilities(table: SourceTable, part: str, group: tuple[str, ...], rows: int) -> FloatArray:
     """(rows, actions) as floats; missing entries are NaN and are judged where it is known which rows count.
 
     Arrays by name may hold initial probabilities with one row per episode instead.

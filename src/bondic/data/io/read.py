@@ -31,26 +31,26 @@ from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.parts import Given, checked_columns
-from bondic.data.io.table import Table, as_column, dates
+from bondic.data.io.table import SourceTable, as_column, dates
 from bondic.data.io.words import reading_words
 from bondic.errors import InvalidInput, kind_of, one_line
 from bondic.folders import near
 
 _PICKLES = (".pkl", ".pickle")
-_LISTS: dict[tuple[str, ...], Callable[[Path, Given | None], Table]] = {
+_LISTS: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {
     parquet.SUFFIXES: parquet.read_parquet,
     arrow.SUFFIXES: arrow.read_feather,
     jsonl.SUFFIXES: jsonl.read_jsonl,
 }
 """Formats whose lines may be episodes, with lists of steps: which columns hold what has to be known."""
-_FILES: dict[tuple[str, ...], Callable[[Path], Table]] = {
+_FILES: dict[tuple[str, ...], Callable[[Path], SourceTable]] = {
     csv.SUFFIXES: csv.read_csv,
     npz.SUFFIXES: npz.read_npz,
     hdf5.SUFFIXES: hdf5.read_hdf5,
     vowpal.SUFFIXES: vowpal.read_vowpal,
 }
 KNOWN = tuple(ending for endings in (*_LISTS, *_FILES) for ending in endings)
-_OBJECTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Table]], ...] = (
+_OBJECTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], SourceTable]], ...] = (
     (scope_rl.is_scope_rl, scope_rl.read_scope_rl),
     (obp.is_bandit_feedback, obp.read_bandit_feedback),
     (sb3_buffer.is_replay_buffer, sb3_buffer.read_replay_buffer),
@@ -106,12 +106,12 @@ def read_log(
     return replace(loaded, reading=stated)
 
 
-def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> Table:
+def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> SourceTable:
     """Named columns of a file or table; `columns` says what some of them mean, which a few formats have to know."""
     return obp.recognized(_read(source, trust_pickle, columns))
 
 
-def _read(source: Any, trust_pickle: bool, columns: Given | None) -> Table:
+def _read(source: Any, trust_pickle: bool, columns: Given | None) -> SourceTable:
     if isinstance(source, str) and source.startswith(minari.PREFIX):
         return minari.read_minari_name(source.removeprefix(minari.PREFIX))
     if isinstance(source, str | Path):
@@ -126,7 +126,7 @@ def _home(source: str | Path) -> Path:
         return Path(source)
 
 
-def _from_object(source: Any, label: str, columns: Given | None) -> Table:
+def _from_object(source: Any, label: str, columns: Given | None) -> SourceTable:
     for fits, reader in _OBJECTS:
         if fits(source):
             return reader(source, label)
@@ -149,7 +149,7 @@ def _from_object(source: Any, label: str, columns: Given | None) -> Table:
     )
 
 
-def _from_frame(source: Any, label: str, columns: Given | None) -> Table:
+def _from_frame(source: Any, label: str, columns: Given | None) -> SourceTable:
     """By Arrow; a table with a column that Arrow cannot take goes column by column, and only those in use must be sound."""
     try:
         return whole_table(to_arrow(source, label), label, columns)
@@ -157,7 +157,7 @@ def _from_frame(source: Any, label: str, columns: Given | None) -> Table:
         names = [name for name in getattr(source, "columns", ()) if isinstance(name, str)]
         if not names or not hasattr(source, "to_numpy"):
             raise
-        return Table(
+        return SourceTable(
             label,
             tuple(names),
             lambda name: as_column(name, source[name].to_numpy(), label),
@@ -165,7 +165,7 @@ def _from_frame(source: Any, label: str, columns: Given | None) -> Table:
         )
 
 
-def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
+def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> SourceTable:
     try:
         folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as problem:
@@ -188,7 +188,7 @@ def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
     raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(KNOWN)}.")
 
 
-def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
+def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> SourceTable:
     if not trust_pickle:
         raise InvalidInput(
             f"{one_line(path.name)} is a pickle, which runs code when it is loaded. Save the log as Parquet, CSV or NPZ, or pass "

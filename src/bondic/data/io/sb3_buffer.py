@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data.io.mapping import read_mapping
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.errors import Doubt, InvalidInput
 
 _NEEDED = ("observations", "actions", "rewards", "dones", "pos", "full", "n_envs")
@@ -24,7 +24,7 @@ def is_replay_buffer(source: Any) -> bool:
     return all(hasattr(source, name) for name in _NEEDED) and not isinstance(source, Mapping)
 
 
-def read_replay_buffer(buffer: Any, label: str = "The replay buffer") -> Table:
+def read_replay_buffer(buffer: Any, label: str = "The replay buffer") -> SourceTable:
     """One row per step and environment, in the order of time."""
     shapes = {name: np.shape(getattr(buffer, name))[:2] for name in ("rewards", "dones", "actions")}
     if len(set(shapes.values())) > 1 or len(shapes["rewards"]) < 2 or shapes["rewards"][1] != buffer.n_envs:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io.table import Table, arrays_table
+from bondic.data.io.table import SourceTable, arrays_table
 from bondic.errors import Doubt, InvalidInput, one_line
 
 _KEYS = {"size", "n_trajectories", "step_per_trajectory", "state", "action", "reward", "done"}
@@ -21,7 +21,7 @@ def is_scope_rl(source: Any) -> bool:
     return isinstance(source, Mapping) and set(source) >= _KEYS
 
 
-def read_scope_rl(source: Mapping[str, Any], label: str = "The logged dataset") -> Table:
+def read_scope_rl(source: Mapping[str, Any], label: str = "The logged dataset") -> SourceTable:
     """Columns under the usual names; trajectories become episodes, cut again where `done` is set before their end."""
     size, steps = _whole(source, "size", label), _whole(source, "step_per_trajectory", label)
     count = _whole(source, "n_trajectories", label)

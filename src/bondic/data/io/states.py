@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data.io.read import read_table
-from bondic.data.io.table import Table
+from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES, match_one
 from bondic.errors import InvalidInput, one_line
 
@@ -41,7 +41,7 @@ def read_states(path: str | Path, names: Sequence[str], dimension: int) -> tuple
     return states, None if weight is None else _numbers(table, weight).ravel()
 
 
-def _numbers(table: Table, name: str) -> FloatArray:
+def _numbers(table: SourceTable, name: str) -> FloatArray:
     column = table.load(name)
     if column.text:
         raise InvalidInput(

@@ -34,7 +34,7 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class SourceTable:
     """Named columns, converted when they are asked for: columns that nobody uses cannot be wrong."""
 
     source: str  # as it appears in messages
@@ -64,10 +64,10 @@ class Table:
         return column
 
 
-def arrays_table(source: str, arrays: Mapping[str, Any], **more: Any) -> Table:
+def arrays_table(source: str, arrays: Mapping[str, Any], **more: Any) -> SourceTable:
     """A table over arrays (or sequences) by name."""
     given = {"ticks": lambda name: dates(arrays[name]), **more}
-    return Table(source, tuple(arrays), lambda name: as_column(name, arrays[name], source), **given)
+    return SourceTable(source, tuple(arrays), lambda name: as_column(name, arrays[name], source), **given)
 
 
 def dates(values: Any) -> npt.NDArray[Any] | None:

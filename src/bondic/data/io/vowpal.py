@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bondic.data.io.table import Table, arrays_table
+from bondic.data.io.table import SourceTable, arrays_table
 from bondic.errors import InvalidInput, one_line
 
 SUFFIXES = (".vw", ".vw.gz")
@@ -35,7 +35,7 @@ class _Decision:
     choices: int  # 0: not said
 
 
-def read_vowpal(path: Path) -> Table:
+def read_vowpal(path: Path) -> SourceTable:
     label = one_line(path.name)
     lines = _lines(path, label)
     grouped = any(not line for _, line in lines[:-1]) or any(line.startswith(_SHARED) for _, line in lines)

@@ -1,0 +1,213 @@
+"""With forecasts, everything that the bound claims is true on every log on which the events of *this* center hold.
+
+And three readings of the forecasts that look alike are caught: without the discount, without the sum of κ, with labels of
+another cell.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bondic.core.forecasts import ForecastTally
+from bondic.core.localize import CellTails, Events, VectorEvent, locate
+from bondic.core.system import System
+from bondic.core.tails import EndWeights, end_terms
+from bondic.errors import InvalidInput
+from bondic.plan.cells import reference_of
+from cells_cases import (
+    cell_surplus,
+    just_so,
+    limits_of,
+    random_cell_tails,
+    random_event,
+    random_log,
+    random_tail,
+    random_world,
+    starts_of,
+    tail_surplus,
+    tally_of,
+    true_allowance,
+    true_coordinates,
+    vector_surplus,
+)
+from forecast_cases import KINDS, ForeseenRows, foresee
+from test_cells_event import check_cells, check_ends, check_membership
+
+GAMMAS = (0.0, 0.3, 0.9, 0.99)
+LEAST_LOG = 1e-3
+
+
+def check_energy(located, log, weights, terms):
+    """The energy of the deviations, the form in x alone, and its parts over E; `weights` of blocks and labels."""
+    deviation, moved, ahead = terms
+    row, energy = weights[log.block, log.label], located.energy(weights)
+    f, _ = true_coordinates(log, located.system)
+    form = float(row @ moved**2)
+    true = float(row @ (deviation + moved - log.world.gamma * ahead) ** 2)
+    tiny = 1e-10 * (1 + true + form)
+    assert true <= energy.constant + float(f @ energy.linear) + energy.factor * form + tiny
+    direction = located.system.direction(energy.linear, energy.linear_error)
+    for one in located.sets:
+        assert form <= one.root_energy(energy.form) ** 2 + tiny
+        assert abs(float(f @ energy.linear)) <= one.support(direction) + tiny
+    assert float(f @ energy.linear) + energy.factor * form <= located.excess(energy, direction) + tiny
+    return 2 + 2 * len(located.sets)
+
+
+def check_rows(located, log, terms):
+    """What is left of single rows: -Δ_i = D_i + x_i - γ ζ'_i before it is clipped, of the same sign and smaller after."""
+    deviation, moved, ahead = terms
+    rest, high, reach = moved - log.world.gamma * ahead, log.world.high, located.row_reach[log.label]
+    size = 1 + float(np.abs(deviation).max()) + float(np.abs(rest).max())
+    outcome = log.reward + log.world.gamma * log.mean_ahead(log.world.truth)
+    unclipped = outcome + deviation + rest  # Ŷ_i
+    assert np.abs(outcome - np.clip(unclipped, 0, high) - log.deviations).max() <= 1e-11 * size
+    assert np.all(np.abs(rest) <= reach * (1 + 1e-12) + 1e-12 * size)
+    assert np.all(np.abs(log.deviations) <= np.minimum(high, np.abs(deviation + rest)) + 1e-11 * size)
+    assert np.all(log.deviations * (deviation + rest) <= 1e-11 * size**2)
+    place = (log.block, log.label)
+    rows = located.system.rows
+    assert np.all((rows.low[place] <= deviation + rows.error) & (deviation <= rows.high[place] + rows.error))
+    return 4 * rest.size
+
+
+def draw_case(seed):
+    """A world, a log with forecasts, blocks, and a reference that solves its equations or is arbitrary."""
+    rng = np.random.default_rng([seed, 41])
+    gamma, kind = GAMMAS[seed % 4], ("table", "cells", "groups", "draws")[(seed // 4) % 4]
+    grouped = kind in ("groups", "draws")
+    world = random_world(rng, gamma, groups=int(rng.integers(1, 4)) if grouped else None)
+    blocks, rows = int(rng.integers(1, 4)), int(np.exp(rng.uniform(np.log(20), np.log(3000))))
+    log = random_log(rng, world, rows, blocks, draws=3 if kind == "draws" else 0)
+    by_states, limits = kind == "table", limits_of(world)
+    log = foresee(rng, log, by_states, KINDS[(seed // 16) % len(KINDS)])
+    reference = rng.normal(size=world.count) * world.high * rng.choice([0.3, 10.0])
+    if rng.random() < 0.7:
+        first = tally_of(log, blocks, np.zeros(world.count), by_states)
+        reference = reference_of(first, first.count.sum(axis=0) > 0, limits.low, limits.high)
+    return rng, world, log, blocks, reference
+
+
+def run_case(seed, sharp):
+    """The number of checks, of ends that beat the value range, and of sets."""
+    rng, world, log, blocks, reference = draw_case(seed)
+    limits = limits_of(world)
+    vector, single = random_event(rng, world), random_cell_tails(rng, log)
+    events = just_so(log, vector, single, LEAST_LOG) if sharp else Events(vector, 0.2, single, 0.2)
+    if max(vector_surplus(log, vector)) > vector.log_term(events.vector_probability):
+        return 0, 0, 0
+    if cell_surplus(log, single) > single.log_term(events.cells_probability):
+        return 0, 0, 0
+    found, own = tally_of(log, blocks, reference, log.by_states), log.tally(blocks, reference)
+    located = locate(found, events, limits, true_allowance(log, constant=bool(rng.random() < 0.5)), own)
+    terms = log.terms(reference)
+    checks = check_membership(located, log) + check_cells(located, events, log, limits)
+    checks += check_rows(located, log, terms)
+    squares = np.broadcast_to(vector.shape[log.forecasts.cell] ** 2, own.rows.count.shape)
+    checks += check_energy(located, log, squares, terms)
+    assert float(vector.shape[log.cell] ** 2 @ log.deviations**2) <= located.energy_bound * (1 + 1e-10)
+    short = 0
+    for sign in (1.0, -1.0):
+        tail = random_tail(rng, log, found, sign)
+        need = tail_surplus(log, tail)
+        cost = max(need, LEAST_LOG) if sharp else math.log(10)
+        if need > cost:
+            continue
+        checks += 2 + check_energy(located, log, rng.random(own.rows.count.shape), terms)
+        short += check_ends(located, world, tail, sign, math.exp(-cost) * (1 - 1e-12))
+    return checks, short, len(located.sets)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_all_claims_hold_on_the_event(part):
+    """Tables, fractional masses, groups with models, drawn next actions; forecasts from true to absurd; γ from 0 to .99."""
+    found = np.array([run_case(seed, sharp=seed % 3 > 0) for seed in range(part * 96, (part + 1) * 96)])
+    assert np.count_nonzero(found[:, 0]) >= 80
+    assert found[:, 0].sum() > 100_000
+    assert found[:, 1].sum() >= 12, "ends that say less than the range cannot be wrong"
+    assert np.count_nonzero(found[:, 2] >= 3) >= 20, "several sets are mixtures of both kinds of events"
+
+
+def sharp_case(seed, kind):
+    """Weights that bet on the log's own noise, with balance; whether they are used, sign (end - J) Λ, and the log term in it."""
+    rng = np.random.default_rng([seed, 15])
+    world = random_world(rng, (0.0, 0.3)[seed % 2], states=2)
+    world = replace(world, behavior=np.full(world.size, 1 / world.reward.size), reward=rng.random(world.size))
+    log = foresee(rng, random_log(rng, world, 20_000, 2), True, kind)
+    vector = VectorEvent(np.ones(world.count), (0.1 / world.high, 0.02 / world.high))
+    none, everything = CellTails(np.zeros((1, world.count))), np.ones(world.count, dtype=bool)
+    first = tally_of(log, 2, np.zeros(world.count), by_states=True)
+    reference = reference_of(first, everything, 0.0, world.high)
+    found, events = tally_of(log, 2, reference, by_states=True), just_so(log, vector, none, LEAST_LOG)
+    located = locate(found, events, limits_of(world), true_allowance(log), log.tally(2, reference))
+    own = System(first, first.reference, first.reference).direction(starts_of(world).cells).weights
+    per_row = own / found.count.sum(axis=0)
+    weights = per_row[log.cell]
+    scale = float(weights @ log.noise) / float(weights**2 @ log.deviations**2)
+    sign, rate = math.copysign(1.0, scale), abs(scale)
+    tail = EndWeights(np.tile(scale * per_row, (2, 1)), rate)
+    need = tail_surplus(log, tail)
+    end = end_terms(located, starts_of(world), tail, sign, math.exp(-max(need, 1e-9)) * (1 - 1e-12))
+    return end.uses_weights, rate * (sign * end.value.mid + end.spread - sign * world.value), need
+
+
+@pytest.mark.parametrize("kind", ["true", "seen"])
+def test_tails_hold_just_so_and_not_without_their_logarithm(kind):
+    """With δ at equality the end is beyond the truth by what the relaxations cost, and that is less than log(1/δ)."""
+    found = np.array([sharp_case(seed, kind) for seed in range(30)])
+    assert np.all(found[:, 1] >= 0)
+    assert np.count_nonzero((found[:, 0] > 0) & (found[:, 1] < 0.1 * found[:, 2])) >= 15
+
+
+def count_caught(monkeypatch, target, name, mutant, seeds=range(144)):
+    """Logs on which a claim fails once a part of the core is replaced."""
+    monkeypatch.setattr(target, name, mutant)
+    caught = 0
+    for seed in seeds:
+        try:
+            run_case(seed, sharp=True)
+        except AssertionError:
+            caught += 1
+    return caught
+
+
+def test_forecasts_without_the_discount_are_caught(monkeypatch):
+    """D_i = o_ℓ + sum_j κ_ℓj b_j - ...: the same as another offset, and wrong about what was bet on."""
+    honest = ForeseenRows.tally
+
+    def undiscounted(log, blocks, reference):
+        given = log.forecasts
+        offset = given.offset + (1 - log.world.gamma) * (given.following @ (log.atoms @ reference))
+        return honest(replace(log, forecasts=replace(given, offset=offset)), blocks, reference)
+
+    assert count_caught(monkeypatch, ForeseenRows, "tally", undiscounted) >= 20
+
+
+def test_forecasts_that_are_read_as_probabilities_are_caught(monkeypatch):
+    """<F, κ> - F_j: what all values have in common does not cancel unless κ adds up to 1."""
+
+    def normalized(system):
+        given = system.forecasts.following
+        total = given.sum(axis=1, keepdims=True)
+        return given / np.where(np.abs(total) > 1e-3, total, 1.0)
+
+    assert count_caught(monkeypatch, System, "expected", property(normalized)) >= 20
+
+
+def test_labels_of_other_cells_are_refused_and_would_be_caught(monkeypatch):
+    """A label's rows bet as its cell does."""
+    rng, world, log, blocks, reference = draw_case(9)
+    own, found = log.tally(blocks, reference), tally_of(log, blocks, reference, log.by_states)
+    events = Events(random_event(rng, world), 0.1, random_cell_tails(rng, log), 0.1)
+    with pytest.raises(InvalidInput, match="other rows"):
+        locate(found, events, limits_of(world), true_allowance(log), replace(own, cell=np.roll(own.cell, 1)))
+    honest = ForeseenRows.tally
+    monkeypatch.setattr(ForecastTally, "check", lambda *_: None)
+
+    def moved(log, blocks, reference):
+        own = honest(log, blocks, reference)
+        return replace(own, cell=np.roll(own.cell, 1))
+
+    assert count_caught(monkeypatch, ForeseenRows, "tally", moved) >= 20

@@ -1,0 +1,490 @@
+"""`Table` on small problems whose values are known: coverage, what a plan may see, certificates, and who is refused."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.bounds.cell_rows import StateIndex, TableCells
+from bondic.claims import ErrorBudget
+from bondic.codec import same
+from bondic.core.allowance import Allowance
+from bondic.core.localize import CellTails, VectorEvent
+from bondic.core.tails import EndWeights
+from bondic.errors import InvalidInput, VerificationError
+from bondic.methods import on_cells
+from bondic.methods.described import describe
+from bondic.proofs.cells import CellsProof
+from bondic_lab.worlds.tabular import TabularMDP
+from builders import as_log, part
+
+GAMMA = 0.6
+
+
+def small_world(seed=3, states=3, **more):
+    settings = {"n_states": states, "n_actions": 2, "gamma": GAMMA, "termination": 0.2, "reward_noise": 0.1}
+    return TabularMDP.random(np.random.default_rng(seed), **settings | more)
+
+
+def every_state(mdp):
+    return np.arange(mdp.initial_probs.size, dtype=float)[:, None]
+
+
+def problem_of(mdp, log, initial=None, **statements):
+    initial = initial or bondic.InitialStates.exact(every_state(mdp), mdp.initial_probs)
+    more = {"gamma": mdp.gamma, "reward_range": mdp.reward_range, "accept": None, **statements}
+    return bondic.make_problem(log, bondic.TablePolicy(mdp.target), initial, **more)
+
+
+def log_of(mdp, seed, episodes=100, length=12):
+    return as_log(mdp.rollout(episodes, length, np.random.default_rng([seed, 8])))
+
+
+@pytest.fixture(scope="module")
+def world():
+    mdp = small_world()
+    log = log_of(mdp, 1, 250)
+    return mdp, log, problem_of(mdp, log)
+
+
+@pytest.fixture(scope="module")
+def honest(world):
+    return bondic.estimate_interval(world[2], method=bondic.Table())
+
+
+# --- coverage -------------------------------------------------------------------------------------------
+
+HORIZON = 2
+
+
+def exact_list(mdp, seed):
+    return problem_of(mdp, log_of(mdp, seed)), mdp.value
+
+
+def never_ending(mdp, seed):
+    mdp = replace(mdp, termination=np.zeros_like(mdp.termination))
+    return problem_of(mdp, log_of(mdp, seed, 120)), mdp.value
+
+
+def drawn_starts(mdp, seed):
+    starts = bondic.InitialStates.sample(mdp.starts(400, np.random.default_rng([seed, 9])))
+    return problem_of(mdp, log_of(mdp, seed), starts), mdp.value
+
+
+def own_starts(mdp, seed):
+    log = log_of(mdp, seed, 150)
+    return problem_of(mdp, log, bondic.InitialStates.from_log(log)), mdp.value
+
+
+def horizon(mdp, seed):
+    return problem_of(mdp, log_of(mdp, seed, 2000, HORIZON), horizon=HORIZON, gamma=1.0), mdp.finite_value(HORIZON)
+
+
+SETTINGS = (exact_list, never_ending, drawn_starts, own_starts, horizon)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+@pytest.mark.parametrize("make", SETTINGS, ids=lambda make: make.__name__)
+def test_coverage(make, alpha, monkeypatch):
+    """40 logs for each of five ways to ask; rejections are misses."""
+    monkeypatch.setattr(on_cells, "_predicted", lambda *_: 0.0)  # takes half of the time, and decides nothing here
+    missed, lengths, repeats = 0, [], 40
+    for seed in range(repeats):
+        mdp = small_world(seed % 4, gamma=1.0 if make is horizon else GAMMA)
+        problem, truth = make(mdp, seed)
+        side = ("both", "both", "lower", "upper")[seed % 4]
+        result = bondic.estimate_interval(problem, alpha=alpha, method=bondic.Table(side=side, pilot=60))
+        missed += result.status is bondic.Status.REJECTED or not result.low <= truth <= result.high
+        lengths.append((result.high - result.low) / result.value_range.width)
+        if side != "both":
+            free = result.high if side == "lower" else result.low
+            assert free == (result.value_range.high if side == "lower" else result.value_range.low)
+    assert missed / repeats <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / repeats) * (alpha < 0.5)
+    assert np.median(lengths) < 0.97
+
+
+# --- options --------------------------------------------------------------------------------------------
+
+
+def test_a_result_says_what_it_rests_on(world, honest):
+    mdp, _, problem = world
+    assert honest.method == "table"
+    assert honest.guarantee == "finite-sample"
+    assert honest.low <= mdp.value <= honest.high
+    assert honest.high - honest.low < 0.5 * honest.value_range.width
+    states = {item.name: item.state for item in honest.assumptions}
+    assert states["values"] == "checked"
+    assert states["plan"] == states["length"] == "stated" or states["plan"] == "checked"
+    assert "3 states are a table" in honest.choices["states"]
+    assert honest.estimate == pytest.approx(mdp.value, abs=0.3)
+    assert 0 < honest.effective_sample_size <= len(problem)
+
+
+def test_one_side_spends_all_of_alpha_on_it(world):
+    problem = world[2]
+    both = bondic.estimate_interval(problem, method=bondic.Table())
+    lower = bondic.estimate_interval(problem, method=bondic.Table(side="lower"))
+    assert lower.low > both.low
+    assert lower.high == lower.value_range.high
+    assert lower.budget.parts.keys() == {"vector", "cells", "lower"}
+    assert sum(lower.budget.parts.values()) == pytest.approx(0.1)
+
+
+def test_a_pilot_that_cannot_be_is_refused_with_the_way_out(world):
+    for pilot in (5, 10_000, 0.001, 1.0):
+        with pytest.raises(InvalidInput, match=r"at least 20 usable rows.*pilot="):
+            bondic.estimate_interval(world[2], method=bondic.Table(pilot=pilot))
+    with pytest.raises(InvalidInput, match="side"):
+        bondic.Table(side="left")
+    rng = np.random.default_rng(0)
+    n = 500
+    numbers = bondic.Transitions(
+        rng.normal(size=(n, 1)), rng.normal(size=(n, 1)), rng.random(n), rng.normal(size=(n, 1)), rng.random(n) < 0.2
+    )
+    policy = bondic.GaussianPolicy(lambda s: 0.4 * s[:, :1], 0.2)
+    problem = bondic.make_problem(
+        numbers, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0, 1), accept=None
+    )
+    with pytest.raises(InvalidInput, match=r"Actions are numbers.*Groups"):
+        bondic.estimate_interval(problem, method=bondic.Table())
+
+
+def test_actions_that_were_never_logged_leave_the_range(world):
+    """The policy takes action 1 alone, the log action 0 alone: nothing is said, and nothing fails."""
+    mdp, log, _ = world
+    log = part(log, np.asarray(log.actions) == 0, drop=("behavior_action_probs",))
+    always = bondic.TablePolicy(np.tile([0.0, 1.0], (3, 1)))
+    starts = bondic.InitialStates.exact(every_state(mdp), mdp.initial_probs)
+    problem = bondic.make_problem(log, always, starts, gamma=GAMMA, reward_range=(0, 1), accept=None)
+    result = bondic.estimate_interval(problem, method=bondic.Table())
+    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
+
+
+def late_state(log):
+    """State 2 only in the last fifth of the rows: earlier ones that show it are left out."""
+    seen = (np.asarray(log.observations)[:, 0] == 2) | (np.asarray(log.next_observations)[:, 0] == 2)
+    kept = np.flatnonzero(~seen | (np.arange(seen.size) >= 0.8 * seen.size))
+    return part(log, kept, drop=("behavior_action_probs", "episode_ids", "timesteps"))
+
+
+def test_states_that_appear_late_are_part_of_the_table(world):
+    mdp, log, _ = world
+    result = bondic.estimate_interval(problem_of(mdp, late_state(log)), method=bondic.Table())
+    assert result.status is not bondic.Status.REJECTED
+    assert result.proof.cells.states.shape[0] == 3
+
+
+class TwoAnswers:
+    """Another answer every time it is asked: no function of the state."""
+
+    n_actions = 2
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def action_probs(self, observations):
+        return self.rng.dirichlet(np.ones(2), size=len(observations))
+
+
+def test_a_policy_with_several_answers_at_one_state_is_refused(world):
+    mdp, log, _ = world
+    starts = bondic.InitialStates.exact(every_state(mdp), mdp.initial_probs)
+    problem = bondic.make_problem(log, TwoAnswers(), starts, gamma=GAMMA, reward_range=(0, 1), accept=None)
+    with pytest.raises(InvalidInput, match="several answers at one state"):
+        bondic.estimate_interval(problem, method=bondic.Table())
+    fallen = bondic.estimate_interval(problem)  # the default takes another method
+    assert fallen.method != "table"
+
+
+# --- what a plan may see --------------------------------------------------------------------------------
+
+
+def scrambled(log, first):
+    """Another law from row `first` on: states renamed, actions swapped, other rewards."""
+    later = np.arange(len(log.rewards)) >= first
+    turned = {
+        name: np.where(later[:, None], (np.asarray(getattr(log, name)) + 1) % 3, getattr(log, name))
+        for name in ("observations", "next_observations")
+    }
+    other = np.random.default_rng(first).random(later.size)
+    actions, rewards = np.where(later, 1 - np.asarray(log.actions), log.actions), np.where(later, other, log.rewards)
+    return part(log, actions=actions, rewards=rewards, **turned)
+
+
+def plan_of(problem, **options):
+    return bondic.Table(**options).plan(problem, 0.1).proposal
+
+
+@pytest.mark.parametrize("start", ["exact", "own"])
+def test_weights_of_a_block_do_not_see_later_rows(world, start):
+    """From the rows of a block on everything is another: the weights of that block and of those before are the same bits."""
+    mdp, log, _ = world
+    log = part(log, drop=("behavior_action_probs",))
+
+    def plan(rows):
+        return plan_of(problem_of(mdp, rows, bondic.InitialStates.from_log(rows) if start == "own" else None))
+
+    honest = plan(log)
+    stops = (honest.events.provenance.rows[1], *honest.events.stops)
+    for block in (0, 1, 5, len(stops) - 2):
+        again = plan(scrambled(log, stops[block]))
+        assert again.events.stops == honest.events.stops
+        assert again.events.vector.rates == honest.events.vector.rates
+        assert np.array_equal(again.events.cells.rates, honest.events.cells.rates)
+        assert again.predicted == honest.predicted
+        for end, tail in honest.events.tails.items():
+            mine, theirs = tail.weights, again.events.tails[end].weights
+            assert np.array_equal(mine[: block + 1], theirs[: block + 1])
+            assert tail.rate == again.events.tails[end].rate
+            if block < len(stops) - 2:  # and it is a plan of these rows
+                assert not np.array_equal(mine[block + 1 :], theirs[block + 1 :])
+    assert plan(scrambled(log, 10)).events.vector.rates != honest.events.vector.rates
+
+
+def test_new_states_later_change_earlier_weights_by_rounding_at_most(world):
+    """The equations have another size then; cells keep their numbers."""
+    mdp, log, _ = world
+    plain = part(log, drop=("behavior_action_probs", "episode_ids", "timesteps"))
+    more = np.asarray(plain.observations).copy()
+    policy, n = np.vstack([mdp.target, mdp.target[:2]]), len(plain.rewards)
+    more[int(0.9 * n) :: 7] += 3.0
+    starts = bondic.InitialStates.exact(every_state(mdp), mdp.initial_probs)
+
+    def asked(rows):
+        return bondic.make_problem(
+            rows,
+            bondic.TablePolicy(np.vstack([policy, policy[:1]])),
+            starts,
+            gamma=GAMMA,
+            reward_range=(0, 1),
+            accept=None,
+        )
+
+    one, two = plan_of(asked(plain)), plan_of(asked(part(plain, observations=more)))
+    assert two.events.reference.size > one.events.reference.size
+    before = [k for k, stop in enumerate(one.events.stops) if stop <= 0.9 * n]
+    for end, tail in one.events.tails.items():
+        mine = tail.weights[before]
+        np.testing.assert_allclose(
+            two.events.tails[end].weights[before][:, : mine.shape[1]], mine, rtol=1e-9, atol=1e-12
+        )
+        assert two.events.tails[end].rate == pytest.approx(tail.rate, rel=1e-9)
+    known = two.events.cells.rates[:, : one.events.reference.size]
+    np.testing.assert_allclose(known, one.events.cells.rates, rtol=1e-9)
+    assert not two.events.cells.rates[:, one.events.reference.size :].any()
+    assert two.predicted == pytest.approx(one.predicted, rel=1e-9)
+
+
+@pytest.mark.parametrize("rows", [1200, 2000, 2600])
+def test_with_a_planned_length_the_plan_does_not_see_the_length(rows):
+    """A log that ends early, in time, or late: the same pilot, blocks, rates and weights."""
+    mdp = replace(small_world(), termination=np.zeros((3, 2)))
+    whole = part(log_of(mdp, 5, 260, 10), drop=("behavior_action_probs", "episode_ids", "timesteps"))
+    assert len(whole.rewards) == 2600
+
+    def plan(n):
+        return plan_of(problem_of(mdp, part(whole, slice(0, n))), planned_rows=2000).events
+
+    usual, other = plan(2000), plan(rows)
+    assert usual.stops[:-1] == other.stops[:-1]
+    assert usual.vector.rates == other.vector.rates
+    assert np.array_equal(usual.cells.rates, other.cells.rates)
+    shared = [k for k, stop in enumerate(usual.stops[:-1]) if stop <= rows]
+    for end, tail in usual.tails.items():
+        assert tail.rate == other.tails[end].rate
+        assert np.array_equal(tail.weights[shared], other.tails[end].weights[shared])
+        if rows >= 2000:
+            assert np.array_equal(tail.weights, other.tails[end].weights)
+    result = bondic.estimate_interval(
+        problem_of(mdp, part(whole, slice(0, rows))), method=bondic.Table(planned_rows=2000)
+    )
+    length = next(item for item in result.assumptions if item.name == "length")
+    assert "2000 rows were planned" in length.text
+
+
+# --- batches --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [97, 400, 10_000])
+def test_a_streamed_log_gives_the_same_bits(world, honest, batch):
+    mdp, log, _ = world
+    columns = {name: column for name, column in log.columns().items() if column is not None}
+    result = bondic.estimate_interval(
+        problem_of(mdp, bondic.stream_log(columns, batch_rows=batch)), method=bondic.Table()
+    )
+    assert (result.low, result.high, result.estimate) == (honest.low, honest.high, honest.estimate)
+    assert result.claims == honest.claims
+    assert same(result.proof.events, honest.proof.events)
+    assert same(result.proof.cells, honest.proof.cells)
+
+
+# --- certificates ---------------------------------------------------------------------------------------
+
+
+def certificate_of(problem, proof, method=None):
+    """With claims, digest and words on the planner that fit."""
+    method = method or bondic.Table()
+    rows = problem.select(*proof.asked.rows)
+    return bondic.Result.of(proof, rows, method="table", planner=describe("table", method, problem)).certificate
+
+
+def changed_events(proof, **changes):
+    return replace(proof, events=replace(proof.events, **changes))
+
+
+def test_a_certificate_gives_the_same_interval(world, honest, tmp_path):
+    _, log, _ = world
+    bondic.save_certificate(honest.certificate, tmp_path / "c")
+    loaded = bondic.load_certificate(tmp_path / "c")
+    checked = bondic.verify(loaded, log, bondic.TablePolicy(world[0].target))
+    assert (checked.low, checked.high) == (honest.low, honest.high)
+    assert checked.claims == honest.claims
+    assert "when the plan was made" in checked.headline
+    again = bondic.verify(loaded, log, bondic.TablePolicy(world[0].target), replay=True)
+    assert (again.low, again.high) == (honest.low, honest.high)
+    assert "when the plan was made" not in again.headline
+
+
+@pytest.mark.parametrize("start", ["sample", "own"])
+@pytest.mark.parametrize(
+    "options", [{}, {"side": "upper", "pilot": 100, "planned_rows": 3000}], ids=["plain", "options"]
+)
+def test_honest_certificates_pass_a_replay(world, start, options):
+    mdp, log, _ = world
+    drawn = bondic.InitialStates.sample(mdp.starts(300, np.random.default_rng(2)))
+    initial = drawn if start == "sample" else bondic.InitialStates.from_log(log)
+    problem = problem_of(mdp, log, initial)
+    result = bondic.estimate_interval(problem, method=bondic.Table(**options))
+    checked = bondic.verify(result.certificate, log, bondic.TablePolicy(mdp.target), replay=True)
+    assert (checked.low, checked.high) == pytest.approx((result.low, result.high), abs=1e-9)
+
+
+def test_a_reference_may_come_from_anywhere(world, honest):
+    """It changes the length and nothing else; a replay does not ask where it is from."""
+    mdp, log, problem = world
+    rng = np.random.default_rng(0)
+    other = changed_events(honest.proof, reference=honest.proof.events.reference + 0.05 * rng.normal(size=6))
+    checked = bondic.verify(certificate_of(problem, other), log, bondic.TablePolicy(mdp.target), replay=True)
+    assert checked.low <= mdp.value <= checked.high
+
+
+def forgeries(proof):
+    """Plans that another planner would have made."""
+    events, tails = proof.events, proof.events.tails
+    bold = {end: EndWeights(tail.weights * 1.01, tail.rate) for end, tail in tails.items()}
+    last = {
+        end: EndWeights(np.vstack([tail.weights[:-1], 0 * tail.weights[-1:]]), tail.rate) for end, tail in tails.items()
+    }
+    eager = {end: EndWeights(tail.weights, tail.rate * 0.9) for end, tail in tails.items()}
+    states = proof.cells.states
+    yield "weights", changed_events(proof, tails=bold)
+    yield "the last block's weights", changed_events(proof, tails=last)
+    yield "the rate of the ends", changed_events(proof, tails=eager)
+    yield (
+        "rates of the vector event",
+        changed_events(proof, vector=VectorEvent(events.vector.shape, tuple(1.3 * r for r in events.vector.rates))),
+    )
+    yield (
+        "the shape of the vector event",
+        changed_events(proof, vector=VectorEvent(events.vector.shape * 0.9, events.vector.rates)),
+    )
+    yield "rates of cells", changed_events(proof, cells=CellTails(events.cells.rates * 0.7))
+    yield "fewer events of cells", changed_events(proof, cells=CellTails(events.cells.rates[:1]))
+    yield "other blocks", changed_events(proof, stops=(events.stops[0] - 7, *events.stops[1:]))
+    yield "states in another order", replace(proof, cells=TableCells(states[::-1].copy()))
+    parts = {name: proof.budget.alpha / len(proof.budget.parts) for name in proof.budget.parts}
+    yield "another split of alpha", replace(proof, budget=ErrorBudget(proof.budget.alpha, parts))
+
+
+@pytest.mark.parametrize("kind", range(10))
+def test_forged_plans_are_refused_by_a_replay(world, honest, kind):
+    """Plain verification cannot see it, and says so."""
+    mdp, log, problem = world
+    name, proof = list(forgeries(honest.proof))[kind]
+    certificate, policy = certificate_of(problem, proof), bondic.TablePolicy(mdp.target)
+    assert "when the plan was made" in bondic.verify(certificate, log, policy).headline
+    with pytest.raises(VerificationError, match=r"proof|plan"):
+        bondic.verify(certificate, log, policy, replay=True)
+    assert name
+
+
+def test_proofs_that_are_none_are_refused(world, honest):
+    problem, proof = world[2], honest.proof
+    assert isinstance(proof, CellsProof)
+    for changes, match in (
+        ({"allowance": Allowance(0.1)}, "needs no allowance"),
+        ({"planned": 0}, "planned"),
+        ({"side": "upper"}, "weights of an end"),
+        ({"budget": ErrorBudget(0.1, {"vector": 0.02, "lower": 0.04, "upper": 0.04})}, "no part of alpha"),
+    ):
+        with pytest.raises(VerificationError, match=match):
+            replace(proof, **changes)
+    events = proof.events
+    for changes, match in (
+        ({"stops": events.stops[::-1]}, "follow one another"),
+        ({"stops": ()}, "follow one another"),
+        ({"reference": np.zeros(2)}, "other cells"),
+        ({"cells": CellTails(np.zeros((1, 2)))}, "other cells"),
+    ):
+        with pytest.raises(VerificationError, match=match):
+            replace(events, **changes)
+    for states, match in ((np.zeros((2, 1)), "all different"), (np.full((1, 1), np.nan), "finite")):
+        with pytest.raises(InvalidInput, match=match):
+            TableCells(states)
+    few = TableCells(proof.cells.states[:2])
+    shorter = replace(proof, cells=few)
+    with pytest.raises((InvalidInput, VerificationError)):
+        shorter.claims(problem.select(*proof.asked.rows))
+    early = replace(proof, events=replace(events, stops=(*events.stops[:-1], events.stops[-1] - 2)))
+    with pytest.raises(InvalidInput, match="end before the rows do"):
+        early.claims(problem.select(*proof.asked.rows))
+
+
+def test_damaged_numbers_are_refused(world, honest):
+    _, log, _ = world
+    for path, value in (
+        (("proof", "events", "stops"), [3, 2]),
+        (("proof", "events", "tails"), {}),
+        (("proof", "stated_first"), "yes"),
+        (("proof", "cells", "cells"), "magic"),
+        (("proof", "events", "vector", "rates"), [-1.0]),
+    ):
+        body = copy.deepcopy(honest.certificate.body)
+        node = body
+        for key in path[:-1]:
+            node = node[key]
+        assert path[-1] in node
+        node[path[-1]] = value
+        with pytest.raises(VerificationError):
+            bondic.verify(type(honest.certificate)(body, honest.certificate.arrays), log)
+
+
+def test_a_certificate_without_rows_has_no_pair_of_few_rows(world):
+    """The reference at a pair with one row is its outcome; weights after a short pilot know what followed single rows."""
+    mdp, log, problem = world
+    with pytest.raises(InvalidInput, match=r"fewer than 5 rows.*longer pilot"):
+        bondic.estimate_interval(problem, method=bondic.Table(pilot=20)).without_rows(problem)
+    longer = bondic.estimate_interval(problem, method=bondic.Table(pilot=500))
+    bare = longer.without_rows(problem)
+    checked = bondic.verify(bare.certificate, log, bondic.TablePolicy(mdp.target), replay=True)
+    assert (checked.low, checked.high) == pytest.approx((longer.low, longer.high), abs=1e-9)
+    pairs = np.asarray(log.observations)[:, 0] * 2 + np.asarray(log.actions)
+    once = np.flatnonzero((pairs == 0) & (np.arange(pairs.size) >= 500))[1:]  # one certified row of a pair
+    rare = problem_of(mdp, part(log, np.setdiff1d(np.arange(pairs.size), once), drop=("episode_ids", "timesteps")))
+    with pytest.raises(InvalidInput, match="fewer than 5 rows"):
+        bondic.estimate_interval(rare, method=bondic.Table(pilot=500)).without_rows(rare)
+
+
+# --- states ---------------------------------------------------------------------------------------------
+
+
+def test_states_are_found_by_all_of_their_numbers(rng):
+    states = np.unique(rng.integers(-3, 4, size=(200, 3)).astype(float), axis=0)
+    states = states[rng.permutation(len(states))]
+    index = StateIndex(states)
+    order = rng.permutation(len(states))
+    assert np.array_equal(index.positions(states[order]), order)
+    assert np.all(index.positions(states + 0.5) == -1)
+    assert index.positions(np.where(states == 0, -0.0, states)).tolist() == list(range(len(states)))
