@@ -392,4 +392,9 @@ def test_compare_names_the_method_that_was_taken(capsys):
     assert code == 0
     assert "--gauge is an option of the dual method" in out
     everything = ["compare", *ASKED, "--method", "all", "--with", "tis.steps=5", "--json"]
-    assert [line["method"] for line in json.loads(run(capsys, *everything)[1])][:2] == ["sequential", "dual"]
+    assert [line["method"] for line in json.loads(run(capsys, *everything)[1])][:4] == [
+        "table",
+        "groups",
+        "sequential",
+        "dual",
+    ]

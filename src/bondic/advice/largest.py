@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from bondic.advice.situation import Situation
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
+from bondic.proofs.cells import ALLOWED
 from bondic.rendering import counted, three
 from bondic.view import NextStep
 
@@ -16,11 +17,9 @@ _CURES = {
     "range (--value-range) in proportion.",
     BIAS: "It covers what the log does not tell about the value function.",
     ALLOWANCE: "It is the allowance that you stated (--misspecification), times the steps that count.",
+    ALLOWED: "It is the allowance that you stated (--allowance), times the steps that count. Groups whose rows are more alike "
+    "(--groups), or a better model (--model), need less.",
 }
-_GROUPS_ALLOWANCE = (
-    "It is the allowance that you stated (--allowance), times the steps that count. Groups whose rows are more alike "
-    "(--groups), or a better model (--model), need less."
-)
 _DUAL_NOISE = "The dual method allows for the largest noise that is possible in the stated ranges."
 _WHOLE = (
     "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
@@ -51,8 +50,6 @@ def largest_part(situation: Situation, only: str | None = None, share: float = 0
         return
     cure = _DUAL_NOISE if name == NOISE and situation.result.method == "dual" else _CURES.get(name, "")
     cure += _against_bias(situation) if name == BIAS else ""
-    if name == ALLOWANCE and situation.result.allowance is not None:
-        cure = _GROUPS_ALLOWANCE
     yield NextStep(
         "term",
         f"The largest part of the length is {name}: {three(sizes[name])} of {three(total)}. {cure}".strip(),

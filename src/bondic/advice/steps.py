@@ -20,6 +20,7 @@ from bondic.advice.situation import DOMINANT, Situation
 from bondic.advice.start import cost_of_starts, starts_not_left
 from bondic.bounds.dual import ALLOWANCE
 from bondic.errors import InvalidInput
+from bondic.proofs.cells import ALLOWED
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.view import NextStep
@@ -55,7 +56,8 @@ def with_next_steps(result: Result, problem: Rows | None = None, *, no_rows: boo
 def _hints(situation: Situation) -> Iterator[NextStep]:
     """Parts that can be spared by saying more, whatever the length: starts, an allowance, ratios without a bound."""
     yield from cost_of_starts(situation, DOMINANT)
-    yield from largest_part(situation, only=ALLOWANCE, share=DOMINANT)
+    for part in (ALLOWANCE, ALLOWED):
+        yield from largest_part(situation, only=part, share=DOMINANT)
     yield from bound_of_ratios(situation)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
 from bondic.claims import Status
+from bondic.proofs.cells import ALLOWED
 from bondic.rendering import grouped, html_table, number, sentence, three, unbroken
 from bondic.report.bins import FEWEST_ROWS
 from bondic.report.drawings import action_bars, reward_histogram, stacked_terms, support_map
@@ -50,6 +51,7 @@ _COVERED = {
     RARE: "events that no row shows but that may still happen",
     START: "starts that are known only from a sample",
     ALLOWANCE: "the model error that you stated",
+    ALLOWED: "what rows of a group may differ by, as you state",
 }
 
 
