@@ -80,6 +80,8 @@ experiments: $(VENV)/.stamp-experiments ## the long statistical runs
 	$(BIN)/python experiments/real_logs.py --page docs/real-logs.md
 	$(BIN)/python experiments/ways_out.py --page docs/ways-out.md
 	$(BIN)/python experiments/sampled_starts.py
+	$(BIN)/python experiments/allowances.py
+	$(BIN)/python experiments/tables.py
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist out site bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
