@@ -28,7 +28,7 @@ from bondic.methods.sequential import Sequential, settled
 from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import PILOT as TABLE_PILOT
-from bondic.methods.table import PlannedTable, Table
+from bondic.methods.table import Table
 from bondic.noise.bound import NoiseBound
 from bondic.result import Result
 from bondic.rows import Rows
@@ -59,7 +59,6 @@ class _Choice:
     chosen: ChosenClass | None = None  # Q, where it had to be made for that
     nothing: str = ""  # why nothing can be said
     states: str = ""  # what states were taken for, where nothing is said
-    table: PlannedTable | None = None  # the plan of a table, where it was made to be compared
 
 
 @listing_options
@@ -128,7 +127,10 @@ class Default:
             return result.with_choice("other methods", _OTHERS)
         choice = self._by_class(problem, alpha)
         if isinstance(choice.method, Table):
-            result = choice.method.run(problem, alpha, progress, choice.table)
+            try:
+                result = choice.method.run(problem, alpha, progress)
+            except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
+                result = Sequential(side=self.side).say_nothing(problem, alpha, str(why_not), Clock(progress))
         elif isinstance(choice.method, Groups | Dual):
             result = choice.method.run(problem, alpha, progress)
             result = result.with_choice("states", choice.states) if choice.states else result
@@ -220,8 +222,8 @@ class Default:
         chosen = sequential.promising(pilot, problem, alpha)
         if isinstance(chosen, str):
             return self._value_range(chosen)
-        if (table := self._shorter_table(problem, alpha, chosen)) is not None:
-            return _Choice(self._table_method(), "table, as its predicted interval is the shortest", table=table)
+        if self._shorter_table(problem, alpha, chosen):
+            return _Choice(self._table_method(), "table, as its predicted interval is the shortest")
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
         return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
 
@@ -259,15 +261,11 @@ class Default:
     def _table_method(self) -> Table:
         return Table(self.side, TABLE_PILOT if self.pilot is None else self.pilot, self.planned_rows)
 
-    def _shorter_table(self, problem: Rows, alpha: float, chosen: ChosenClass) -> PlannedTable | None:
-        """The plan on cells, where states are a table and it promises the shorter interval."""
+    def _shorter_table(self, problem: Rows, alpha: float, chosen: ChosenClass) -> bool:
+        """Whether states are a table and the plan on cells promises the shorter interval, as the pilot alone tells."""
         if not isinstance(chosen.ball, Box) or self.ball is not None or self.no_rows or not problem.answers.exact:
-            return None
-        try:
-            made = self._table_method().plan(problem, alpha)
-        except InvalidInput:  # too many states, or several answers of the policy at one of them
-            return None
-        return made if made.proposal.predicted < chosen.length else None
+            return False
+        return self._table_method().predicted(problem, alpha) < chosen.length
 
     def _value_range(self, why: str, states: str = "") -> _Choice:
         """No row is used, so nothing but the side matters."""

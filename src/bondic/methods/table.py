@@ -16,7 +16,7 @@ from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import TABLE_CUTS, CellProposal, propose_on_cells
+from bondic.methods.on_cells import TABLE_CUTS, CellProposal, predicted_length, propose_on_cells
 from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
 from bondic.proofs.asked import Asked
@@ -76,12 +76,28 @@ class Table:
         """Everything that is fixed before the rows it is used on; InvalidInput where there is no table."""
         return self._plan(problem, self._pilot(problem), alpha)
 
+    def predicted(self, problem: Rows, alpha: float) -> float:
+        """The length of the interval, from the pilot alone; inf where it has no table."""
+        pilot = self._pilot(problem)
+        states = states_of(pilot, self._most_states(problem) // 2)
+        if states is None or not problem.layout.discrete:
+            return math.inf
+        ahead = self._planned(problem) - len(pilot.rows)
+        try:
+            return predicted_length(pilot, TableCells(states), self.budget(problem, alpha), self.side, ahead)
+        except InvalidInput:  # several answers of the policy at one state
+            return math.inf
+
+    @staticmethod
+    def _most_states(problem: Rows) -> int:
+        return int(math.sqrt(_MOST_NUMBERS / problem.layout.slots))
+
     def _plan(
         self, problem: Rows, pilot: Rows, alpha: float, before: Callable[[int], Rows] | None = None
     ) -> PlannedTable:
         if not problem.layout.discrete:
             raise InvalidInput("Actions are numbers: there is no table of states and actions. Use method=Groups().")
-        most = int(math.sqrt(_MOST_NUMBERS / problem.layout.slots))
+        most = self._most_states(problem)
         states = states_of(problem, most)
         if states is None:
             raise InvalidInput(
@@ -94,13 +110,10 @@ class Table:
         )
         return PlannedTable(pilot, cells, budget, proposal)
 
-    def run(
-        self, problem: Rows, alpha: float, progress: Progress | None, planned: PlannedTable | None = None
-    ) -> Result:
-        """The interval; `planned`, if the plan was made before."""
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
         clock.stage("plan")
-        made = planned or self.plan(problem, alpha)
+        made = self.plan(problem, alpha)
         clock.done("plan")
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
