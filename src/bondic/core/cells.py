@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from bondic.core.allowance import Allowance, CellAllowance
 from bondic.core.forecasts import ForecastTally
-from bondic.core.localize import Events, Located, ValueLimits, locate
+from bondic.core.localize import Events, Ground, Located, ValueLimits, locate
 from bondic.core.tails import EndTerms, EndWeights, StartMean, end_terms
 from bondic.core.tally import Tally
 
@@ -33,7 +34,11 @@ class CellBound:
     def locate(self, allowance: Allowance) -> Located:
         """What the rows leave of the values on cells, if (23) holds at this allowance."""
         own = CellAllowance.constant(allowance, self.tally.shape.cells)
-        return locate(self.tally, self.events, self.limits, own, self.forecasts)
+        return locate(self.tally, self.events, self.limits, own, self.forecasts, self._ground)
+
+    @cached_property
+    def _ground(self) -> Ground:
+        return Ground.of(self.tally, self.events.vector, self.limits, self.forecasts)
 
     def ends(self, located: Located) -> dict[float, EndTerms]:
         return {

@@ -131,8 +131,8 @@ class RowEnergy:
     form: Energy
 
     @staticmethod
-    def of(system: System, weights: FloatArray, allowance: CellAllowance) -> RowEnergy:
-        """`weights`: (B, Λ), one for all rows of a block and label."""
+    def of(system: System, weights: FloatArray, allowance: CellAllowance, form: Energy | None = None) -> RowEnergy:
+        """`weights`: (B, Λ), one for all rows of a block and label; `form`, where it was made of them before."""
         rows, atoms, gamma = system.rows, system.tally.shape.atoms, system.tally.gamma
         grow = 1 + system.relative
         mass = float((weights * rows.count).sum()) * grow
@@ -153,7 +153,7 @@ class RowEnergy:
             2 * factor * linear,
             inflate(2 * factor * lost * grow),
             factor * (1 + 1e-15),
-            Energy.of(system, weights),
+            form or Energy.of(system, weights),
         )
 
 
@@ -167,23 +167,38 @@ class Events:
     cells_probability: float
 
 
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What no allowance changes: the equations, and the energy of the vector event as a form."""
+
+    system: System
+    weights: FloatArray  # (B, Λ) s_c^2
+    form: Energy
+
+    @staticmethod
+    def of(tally: Tally, vector: VectorEvent, limits: ValueLimits, forecasts: ForecastTally | None = None) -> Ground:
+        system = System(tally, limits.low - tally.reference, limits.high - tally.reference, forecasts)
+        weights = np.broadcast_to(vector.shape[system.label_cell] ** 2 * (1 + 1e-15), system.rows.count.shape)
+        return Ground(system, weights, Energy.of(system, weights))
+
+
 def locate(
     tally: Tally,
     events: Events,
     limits: ValueLimits,
     allowance: CellAllowance,
     forecasts: ForecastTally | None = None,
+    ground: Ground | None = None,
 ) -> Located:
-    """E, by the fixed point; see the head of this file."""
+    """E, by the fixed point; see the head of this file. `ground`, where it was made of the same before."""
     vector = events.vector
     largest = max(float(vector.shape.max(initial=0.0)) * max(vector.rates), float(events.cells.rates.max(initial=0.0)))
     if largest * limits.width > LARGEST_BET:
         raise InvalidInput("A rate of an event is too large for the value range.")
-    system = System(tally, limits.low - tally.reference, limits.high - tally.reference, forecasts)
-    rows = system.rows
+    ground = ground or Ground.of(tally, vector, limits, forecasts)
+    system, weights, rows = ground.system, ground.weights, ground.system.rows
     scale, tau = vector.shape * system.counts, _slack(system, allowance)
-    weights = np.broadcast_to(vector.shape[system.label_cell] ** 2 * (1 + 1e-15), rows.count.shape)
-    energy = RowEnergy.of(system, weights, allowance)
+    energy = RowEnergy.of(system, weights, allowance, ground.form)
     direction = system.direction(energy.linear, energy.linear_error)
     found = inflate(float((weights * rows.count).sum()) * limits.width**2 * (1 + rows.relative))
     row_reach, radius = np.full(system.label_cell.size, math.inf), math.inf

@@ -13,7 +13,7 @@ K P A)_j>, and the last terms are bounded through |f_c| <= `largest`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,8 +28,8 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
-_MOST_NUMBERS, _PIECE = 50_000_000, 4_000_000
-"""Pairs of labels and atoms, times cells, that are compared one by one; and how many of these at once."""
+_MOST_NUMBERS = 10_000_000
+"""Pairs of labels and atoms, times cells, that are compared one by one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +114,22 @@ class System:
         off = np.abs(rest).sum(axis=1) + self.tally.relative * size.sum(axis=1)
         return weights, inflate(float(off.max(initial=0.0)) * self.largest)
 
+    @cached_property
+    def followed(self) -> tuple[IntArray, IntArray]:
+        """Labels and atoms that occur together, once each."""
+        _, label, atom = self.rows.at
+        atoms = max(self.tally.shape.atoms.shape[0], 1)
+        return np.divmod(np.unique(label * atoms + atom), atoms)
+
+    @cached_property
+    def differences(self) -> tuple[FloatArray, FloatArray] | None:
+        """|<K, κ> - K_j| (pairs, p) of these, and |<K, κ>| (Λ, p); None where they are too many numbers."""
+        (weights, _), (label, atom) = self.atom_weights, self.followed
+        if label.size * weights.shape[1] > _MOST_NUMBERS:
+            return None
+        mean = self.expected @ weights
+        return np.abs(mean[label] - weights[atom]), np.abs(mean)
+
     def direction(self, cells: FloatArray, error: float = 0.0) -> Direction:
         """Of d on cells, whose entries are off by at most `error` together."""
         weights, slack = self.directions(cells[None])
@@ -185,16 +201,11 @@ class Feasible:
         """
         following = self.system.expected
         weights, off = self.system.atom_weights
-        _, label, atom = self.system.rows.at
-        key = np.unique(label * weights.shape[0] + atom)
-        label, atom = np.divmod(key, max(weights.shape[0], 1))
+        label, atom = self.system.followed
         mass, size = following.sum(axis=1), np.abs(following).sum(axis=1)
         found = np.zeros(following.shape)
-        if key.size * weights.shape[1] <= _MOST_NUMBERS:
-            mean = following @ weights
-            end = np.abs(mean) @ self.slack
-            for part in np.array_split(np.arange(key.size), max(key.size * weights.shape[1] // _PIECE, 1)):
-                found[label[part], atom[part]] = np.abs(mean[label[part]] - weights[atom[part]]) @ self.slack
+        if (sizes := self.system.differences) is not None:
+            found[label, atom], end = sizes[0] @ self.slack, sizes[1] @ self.slack
         else:
             apart, common = self._beyond
             before = np.abs(following) @ apart
@@ -260,7 +271,10 @@ class Feasible:
         gamma, relative = self.system.tally.gamma, self.system.relative
         inside = 0.0
         if self.radius > 0:
-            inside = self.radius * math.sqrt(energy.largest(self._inverse_scale, weights, gamma, relative))
+            key = self._inverse_scale.tobytes()
+            if key not in energy.known:
+                energy.known[key] = energy.largest(self._inverse_scale, weights, gamma, relative)
+            inside = self.radius * math.sqrt(energy.known[key])
         outside, at_end = self._outside
         inner = float((energy.joint * outside**2).sum()) + float(energy.ends @ at_end**2)
         size = float(np.abs(energy.following).sum(axis=1).max(initial=0.0)) + 1.0
@@ -278,6 +292,7 @@ class Energy:
     cells: FloatArray  # (Λ,) sum of w
     ends: FloatArray  # (Λ,) sum of w (1 - sum_j π): weight of rows that nothing follows
     own: bool = True  # whether labels are cells, and t_c is a part of x_i
+    known: dict[bytes, float] = field(default_factory=dict, repr=False)  # what `largest` has been, by its scale
 
     @staticmethod
     def of(system: System, weights: FloatArray) -> Energy:

@@ -78,14 +78,16 @@ class Table:
 
     def predicted(self, problem: Rows, alpha: float) -> float:
         """The length of the interval, from the pilot alone; inf where it has no table."""
-        pilot = self._pilot(problem)
-        states = states_of(pilot, self._most_states(problem) // 2)
-        if states is None or not problem.layout.discrete:
+        if not problem.layout.discrete:
             return math.inf
-        ahead = self._planned(problem) - len(pilot.rows)
         try:
+            pilot = self._pilot(problem)
+            states = states_of(pilot, self._most_states(problem) // 2)
+            ahead = self._planned(problem) - len(pilot.rows)
+            if states is None:
+                return math.inf
             return predicted_length(pilot, TableCells(states), self.budget(problem, alpha), self.side, ahead)
-        except InvalidInput:  # several answers of the policy at one state
+        except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
 
     @staticmethod
