@@ -514,7 +514,7 @@ def test_names_are_given_once_and_to_the_right_kind():
     frozen = dataclass(frozen=True)
     for kind, name, cls, words in (
         ("kernel", "gaussian", Unregistered, "taken by bondic.kernels.gaussian.Gaussian"),
-        ("color", "red", Unregistered, "no kind 'color'; there are class, control, function, kernel"),
+        ("color", "red", Unregistered, "no kind 'color'; there are cells, class, control, function, kernel"),
         ("noise", "test-new", Unregistered, "is no NoiseBound"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),
         ("kernel", "test-new", Unregistered, "is derived from Gaussian, and wherever .* computes with that formula"),

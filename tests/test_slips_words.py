@@ -87,7 +87,7 @@ def test_arguments_and_parts_that_go_by_other_names():
     words(r"`behavior_action_probs` belong to the log.*columns=\{'behavior_action_probs': \.\.\.\}", propensities=[1.0])
     words("Did you mean `behavior_action_probs`", columns={"propensity": "p"})
     words("Did you mean `observations`", columns={"state": "state"})
-    words(r"`pilot` is an option of a method: pass the method with it, method=Sequential\(pilot=", pilot=0.1)
+    words(r"`pilot` is an option of a method: pass the method with it, method=Table\(pilot=", pilot=0.1)
     single = TABLE[["state", "action", "reward"]].assign(propensities=0.5)
     assert ask(log=single, one_step=True, initial=None).method == "propensities"
 
