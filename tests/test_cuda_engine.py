@@ -187,7 +187,7 @@ def test_the_engine_of_workers_is_found_by_its_name(name, monkeypatch):
     original = sums_elsewhere.sum_pair_at
     monkeypatch.setattr(sums_elsewhere, "sum_pair_at", lambda job, number: done.append(number) or original(job, number))
     found = [
-        bondic.estimate_interval(question, method=bondic.Dual(engine=replace(sums, executor=executor)))
+        bondic.estimate_interval(question, method=bondic.Dual(radius="paper", engine=replace(sums, executor=executor)))
         for executor in (Serial(), Here())
     ]
     named_engines.cache_clear()
