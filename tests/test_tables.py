@@ -481,7 +481,11 @@ class TestMethod:
         rewards = (rng.random(6000) < 0.1 + 0.05 * arm).astype(float)
         log = bondic.Transitions.one_step(state[:, None], arm, rewards, episode_ids=rows)
         found = bondic.evaluate_policy(
-            log, lambda s: np.tile([0.0, 0.0, 1.0], (len(s), 1)), gamma=0.0, reward_range=(0, 1)
+            log,
+            lambda s: np.tile([0.0, 0.0, 1.0], (len(s), 1)),
+            gamma=0.0,
+            reward_range=(0, 1),
+            method=bondic.Sequential(),
         )
         assert found.proof.table is None
         named = bondic.Sequential(coordinates=False)
