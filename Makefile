@@ -4,8 +4,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PINS   := pyproject.toml constraints.txt
 
-# What `make test` leaves to `make test-all` (they need the optional libraries) and to `make experiments`.
-EXTRAS := torch or cluster or mujoco or train
+# What `make test` leaves to `make test-all` (optional libraries, the lab) and to `make experiments`.
+EXTRAS := torch or cluster or mujoco or train or lab
 WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -47,10 +47,10 @@ check: $(VENV)/.stamp-test ## formatting, lint, types and import contracts
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
 
-test: check ## check, then every test that needs no optional library
+test: check ## check, then every test that needs no optional library and is not of the lab
 	$(BIN)/pytest $(WORKERS) -m "not ($(EXTRAS)) and not slow"
 
-test-all: $(if $(TESTED),,test) $(VENV)/.stamp-all ## test (unless TESTED=1), then the tests that need torch, mujoco, dask and ray
+test-all: $(if $(TESTED),,test) $(VENV)/.stamp-all ## test (unless TESTED=1), then those of the lab and those that need torch, mujoco and dask
 	$(BIN)/pytest $(WORKERS) -m "($(EXTRAS)) and not slow"
 
 docs: $(VENV)/.stamp-docs ## build the documentation into site/, offline
@@ -80,8 +80,10 @@ experiments: $(VENV)/.stamp-experiments ## the long statistical runs
 	$(BIN)/python experiments/real_logs.py --page docs/real-logs.md
 	$(BIN)/python experiments/ways_out.py --page docs/ways-out.md
 	$(BIN)/python experiments/sampled_starts.py
-	$(BIN)/python experiments/allowances.py
-	$(BIN)/python experiments/tables.py
+	$(BIN)/python experiments/allowances.py --workers 2
+	$(BIN)/python experiments/allowances.py --workers 2 --lengths --seeds 5
+	$(BIN)/python experiments/allowances.py --seeds 0 --page docs/allowances.md
+	$(BIN)/python experiments/tables.py --page docs/table-lengths.md
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist out site bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,22 +1,21 @@
-"""The certified pass over a Parquet log on local workers: same bits, workers that die, resuming, speed-up, cost of a task.
+"""The certified pass over a Parquet log on local workers: same bits, workers that die, speed-up, cost of a task.
 
-python benchmarks/cluster.py --rows 400000          needs bondic[cluster]; writes the log into a temporary folder
+python benchmarks/cluster.py --rows 400000          needs bondic[dask]; writes the log into a temporary folder
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import operator
 import os
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,9 @@ from streaming import model, write
 import bondic
 from bondic.bounds.elsewhere import weigh_block
 from bondic.bounds.weighing import Candidate, Weighing, weigh
-from bondic.errors import ExecutorError
-from bondic.executors.dask import Dask
-from bondic.executors.here import Here
-from bondic.executors.named import named_executor
-from bondic.executors.ray import Ray
+from bondic.executors.remote import Remote
+from bondic.executors.threads import Serial
 from bondic.methods.setting import make_setting
-from bondic.policies.travel import PolicyFile
 from bondic.search.search import kernel_search
 from bondic.sums import forms
 from bondic.sums.forms import Sums
@@ -59,12 +54,10 @@ class Pass:
 
     def __init__(self, folder: Path, pairs: int) -> None:
         mdp = model()
-        self.policy = PolicyFile(f"{folder / 'rules.py'}:target")
+        policy = bondic.load_policy(f"{folder / 'rules.py'}:target")
         start = bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs)
         log = bondic.stream_log(folder / "log")
-        question = bondic.make_problem(
-            log, bondic.load_policy(self.policy.spec), start, gamma=mdp.gamma, reward_range=mdp.reward_range
-        )
+        question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
         method = bondic.Dual(radius="paper", choices=Choices(pairs=pairs), rank=100)
         self.setting = make_setting(method, question, 0.1)[0]
         search, kappa = kernel_search(self.setting, 100), self.setting.epsilon().upper
@@ -89,73 +82,28 @@ def once(action: Callable[[], None], share: float) -> Callable[[float], None]:
     return progress
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
-def scheduler(port: int, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A scheduler with two workers, as somebody else would have them."""
-    where = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show"]
-    workers = [
-        f"tcp://127.0.0.1:{port}",
-        "--nworkers",
-        "2",
-        "--nthreads",
-        "1",
-        "--no-dashboard",
-        "--death-timeout",
-        "20",
-    ]
-    commands = (["distributed.cli.dask_scheduler", *where], ["distributed.cli.dask_worker", *workers])
-    quiet: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    running = [subprocess.Popen([sys.executable, "-m", *command], **quiet) for command in commands]
-    try:
-        yield running[0]
-    finally:
-        for process in running:
-            process.terminate()
-            process.wait()
-
-
 def show(name: str, **figures: Any) -> None:
     print(json.dumps({"what": name, **figures}), flush=True)
 
 
-def overhead(executor: Any) -> float:
+def overhead(pool: Executor) -> float:
     """Milliseconds of a task that does nothing, with as many on their way as there is room for."""
+    executor = Remote(pool)
     list(executor.parts(operator.mul, b"", range(4)))
     begun = time.perf_counter()
     list(executor.parts(operator.mul, b"", range(TRIVIAL)))
     return 1000 * (time.perf_counter() - begun) / TRIVIAL
 
 
-def waiting(executor: Any) -> float:
+def waiting(pool: Executor) -> float:
     """Seconds of 24 tasks that only wait: what the executor adds where cores are not what is short."""
     from waiting import wait  # type: ignore[import-not-found]  # written beside the log, and found by the workers
 
+    executor = Remote(pool)
     list(executor.parts(wait, b"", range(4)))
     begun = time.perf_counter()
     list(executor.parts(wait, b"", range(24)))
     return time.perf_counter() - begun
-
-
-def lost_scheduler(work: Pass, folder: Path, alone: list[Weighing]) -> None:
-    port, kept = free_port(), folder / "kept"
-    with scheduler(port, folder) as first:
-        dask = named_executor(f"dask://127.0.0.1:{port}", policy=work.policy, checkpoints=kept)
-        assert isinstance(dask, Dask)
-        with dask, contextlib.suppress(ExecutorError):
-            work.run(dask, once(first.kill, 0.05))
-    done = len(list(kept.glob("*/*.part")))
-    with scheduler(port, folder):
-        dask = named_executor(f"dask://127.0.0.1:{port}", policy=work.policy, checkpoints=kept)
-        assert isinstance(dask, Dask)
-        with dask:
-            found, _ = work.run(dask)
-    show("scheduler killed, started again", tasks=work.blocks, kept=done, same_bits=found == alone)
 
 
 def main() -> None:
@@ -174,37 +122,37 @@ def main() -> None:
         sys.path.append(str(folder))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
         write(folder / "log", args.rows)
-        measure(Pass(folder, args.pairs), folder, args.rows)
+        measure(Pass(folder, args.pairs), args.rows)
 
 
-def measure(work: Pass, folder: Path, rows: int) -> None:
-    alone, seconds = work.run(None)
-    show("this process", rows=rows, tasks=work.blocks, seconds=round(seconds, 1))
+def measure(work: Pass, rows: int) -> None:
+    from distributed import Client
+
     used = time.process_time()
-    found, _ = work.run(Here(work.policy))
+    alone, seconds = work.run(Serial())
     used = time.process_time() - used
-    show("tasks one after the other", processor_s_per_task=round(used / work.blocks, 2), same_bits=found == alone)
+    show(
+        "this process",
+        rows=rows,
+        tasks=work.blocks,
+        seconds=round(seconds, 1),
+        processor_s_per_task=round(used / work.blocks, 2),
+    )
     walls, waits = {}, {}
     for count in (1, 2):
-        with Dask(workers=count, policy=work.policy) as dask:
-            work.run(dask)  # processes start, code is loaded
-            found, walls[count] = work.run(dask)
+        with ProcessPoolExecutor(count, get_context("spawn")) as pool:
+            work.run(pool)  # processes start, code is loaded
+            found, walls[count] = work.run(pool)
             figures = {"seconds": round(walls[count], 1), "same_bits": found == alone}
-            show(f"dask, {count} worker(s)", **figures, ms_per_empty_task=round(overhead(dask), 1))
-            waits[count] = waiting(dask)
+            show(f"{count} process(es)", **figures, ms_per_empty_task=round(overhead(pool), 1))
+            waits[count] = waiting(pool)
     ratios = {"speed_up": round(walls[1] / walls[2], 2), "tasks_that_wait": round(waits[1] / waits[2], 2)}
-    show("dask, 1 -> 2 workers", **ratios, load=round(os.getloadavg()[0], 1))
-    with Dask(workers=4, policy=work.policy) as dask:
-        pids = list(dask.client().run(os.getpid).values())
-        found, _ = work.run(dask, once(lambda: os.kill(pids[0], signal.SIGKILL), 0.5))
-        gone = pids[0] not in dask.client().run(os.getpid, on_error="ignore").values()
+    show("1 -> 2 processes", **ratios, load=round(os.getloadavg()[0], 1))
+    with Client(n_workers=4, threads_per_worker=1, dashboard_address=None) as client:
+        pids, pool = list(client.run(os.getpid).values()), client.get_executor(pure=False)
+        found, _ = work.run(pool, once(lambda: os.kill(pids[0], signal.SIGKILL), 0.5))
+        gone = pids[0] not in client.run(os.getpid, on_error="ignore").values()
         show("dask, 4 workers, one killed half-way", killed=gone, same_bits=found == alone)
-    lost_scheduler(work, folder, alone)
-    with Ray(workers=2, policy=work.policy) as ray:
-        work.run(ray)
-        found, wall = work.run(ray)
-        figures = {"seconds": round(wall, 1), "same_bits": found == alone}
-        show("ray, 2 workers", **figures, ms_per_empty_task=round(overhead(ray), 1))
     per_row = used / work.blocks / (rows / work.blocks)
     show(
         "on paper", rows=PLANNED, task=weigh_block.__name__, processor_hours_per_pass=round(per_row * PLANNED / 3600, 2)

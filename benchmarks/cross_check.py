@@ -26,15 +26,15 @@ from typing import Any
 import numpy as np
 
 import bondic
-from bondic.baselines.features import make_design
-from bondic.baselines.lstd import restrict
-from bondic.baselines.registry import make_baseline
-from bondic.baselines.trajectories import trajectories
-from bondic.baselines.trajectory_dr import control_variates
-from bondic.baselines.units import fold_numbers
 from bondic.errors import MissingExtra
 from bondic.rows import Rows
 from bondic.rows.episodes import episode_numbers
+from bondic_lab.baselines.features import make_design
+from bondic_lab.baselines.lstd import restrict
+from bondic_lab.baselines.registry import make_baseline
+from bondic_lab.baselines.trajectories import trajectories
+from bondic_lab.baselines.trajectory_dr import control_variates
+from bondic_lab.baselines.units import fold_numbers
 from bondic_lab.worlds.tabular import TabularMDP
 
 IDENTITY = 1e-9

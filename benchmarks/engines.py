@@ -1,4 +1,4 @@
-"""Certified u^T K u of a Gaussian kernel: series and cut-off against all pairs.
+"""Certified u^T K u of a Gaussian kernel: the series against all pairs.
 
 python benchmarks/engines.py --quick          n = 10^4, about a minute
 python benchmarks/engines.py                  n = 10^4 ... 10^6; all pairs are measured up to 2 * 10^5
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from machine import describe
 
-from bondic.engines import cutoff, pairs
+from bondic.engines import pairs
 from bondic.engines.series import Series
 from bondic.executors.threads import Threads
 from bondic.kernels.gaussian import Gaussian
@@ -93,11 +93,6 @@ def known(points: FloatArray, scales: FloatArray, columns: FloatArray) -> tuple[
     return term, Survey(len(points), points, columns, 2, columns.shape[1], Threads())
 
 
-def by_cutoff(points: FloatArray, scales: FloatArray, columns: FloatArray) -> list[Enclosure]:
-    forest = cutoff.prepare(points, scales, columns)
-    return enclose([cutoff.shares(forest, cutoff.look(forest), 2)], 2)
-
-
 def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]) -> str:
     """One line of the table; `pair_seconds` collects what all pairs took in this dimension."""
     data = problem(count, dimension, share)
@@ -114,21 +109,17 @@ def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]
         reference, source = in_extended_precision(*data), "ld"
     winner = chosen(*data)
     parts = [f"{count:8} {dimension:2} {share:7.4f} {pair_text}"]
-    for name, engine in (("series", by_series), ("cutoff", by_cutoff)):
-        if name == "cutoff" and count > MOST_PAIRS and winner != "cutoff":
-            parts.append(f"{'not run':>42}")
-            continue
-        mine, found = timed(lambda engine=engine: engine(*data), count)
-        if found is None:
-            parts.append(f"{'not cheaper than pairs':>42}")
-            continue
+    mine, found = timed(lambda: by_series(*data), count)
+    if found is None:
+        parts.append(f"{'not cheaper than pairs':>42}")
+    else:
         radius = max(value.rad / s for value, s in zip(found, size, strict=True))
         true = (
             "-" if reference is None
             else f"{max(abs(float(v.mid - r)) / s for v, r, s in zip(found, reference, size, strict=True)):.0e}"
         )  # fmt: skip
         ratio = f"{seconds / mine:7.1f}x" + ("~" if count > MOST_PAIRS else " ")
-        parts.append(f"{mine:9.2f}{'*' if name == winner else ' '} {ratio} {radius:8.0e} {true:>6} {source:>5}")
+        parts.append(f"{mine:9.2f}{'*' if winner == 'series' else ' '} {ratio} {radius:8.0e} {true:>6} {source:>5}")
     return " |".join(parts)
 
 
@@ -150,10 +141,10 @@ def main() -> None:
     rows = args.rows or ([10_000] if args.quick else [10_000, 30_000, 100_000, 200_000, 1_000_000])
     print(" ".join(f"{key}={value}" for key, value in describe().items()), f"clock={CLOCK}")
     small = problem(300, 2, 1.0)
-    for warm in (all_pairs, by_cutoff, partial(by_series, always=True)):
+    for warm in (all_pairs, partial(by_series, always=True)):
         warm(*small)
     heading = f"{'seconds':>9}  {'ratio':>8}  {'radius':>8} {'error':>6} {'from':>5}"
-    print(f"{'n':>8} {'d':>2} {'h/med':>7} {'pairs s':>9}  |{heading + '   series':>42} |{heading + '   cut-off':>42}")
+    print(f"{'n':>8} {'d':>2} {'h/med':>7} {'pairs s':>9}  |{heading + '   series':>42}")
     for dimension in args.dimensions:
         for share in args.shares:
             pair_seconds: dict[int, float] = {}

@@ -23,8 +23,8 @@ from machine import describe
 import bondic
 from bondic.search import spectral
 from bondic.search.basis import make_basis
-from bondic.search.conic import solve_dual
 from bondic.search.model import SearchModel, build_model
+from bondic_lab.search.conic import solve_dual
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SIGNS = (1.0, -1.0)

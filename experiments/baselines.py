@@ -29,7 +29,7 @@ from experiments.coverage_checks import missed
 from scipy import stats
 
 import bondic
-from bondic.baselines.registry import BASELINES, make_baseline
+from bondic_lab.baselines.registry import BASELINES, make_baseline
 
 ALPHA = 0.1
 FALSE_ALARM = 1e-4

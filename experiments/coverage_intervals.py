@@ -21,10 +21,10 @@ from experiments.coverage_saturating import (
 
 import bondic as b
 from bondic.claims import Guarantee
-from bondic.identity.loss import residual_loss
 from bondic.noise.facts import NoiseFacts
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
+from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 

@@ -16,10 +16,10 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
 from bondic.bounds.dual import Setting
-from bondic.identity.loss import residual_loss
 from bondic.kernels.base import Kernel
 from bondic.noise.bound import NoiseBound
 from bondic.rows import Rows
+from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.rollout import Rollout
 from bondic_lab.worlds.tabular import TabularMDP
 

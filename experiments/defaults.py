@@ -57,21 +57,20 @@ def page(data: dict[str, Any]) -> str:
         "reward range and, where a user would have them, initial states. A *miss* is an interval without the true value, or "
         "a rejection: every log satisfies what was stated. *Rejected* means that the tool gave no interval because the log "
         "contradicts its assumptions; *trivial* means that the log added nothing, and such a run cannot miss: the others are "
-        "called informative. Length is the mean length as a share of what was known without the log. *Class* is the class "
-        "of functions that was used for q\\*. *q\\* not in Q* counts runs in which the true q\\* provably lies outside "
-        "it, where that can be told. Seconds are those of one call. p is P( Bin(runs, α) ≥ misses ), corrected by Holm's "
-        f"method over all cells; a cell below {LEVEL:g} is called violated.",
+        "called informative. Length is the mean length as a share of what was known without the log. *Method* is the "
+        "one that the default picked; none of them assumes anything about q\\*. Seconds are those of one call. p is "
+        f"P( Bin(runs, α) ≥ misses ), corrected by Holm's method over all cells; a cell below {LEVEL:g} is called violated.",
         "",
-        "| cell | rows | γ | value | misses | rejected | trivial | length | class | q\\* not in Q | seconds | p | |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|",
+        "| cell | rows | γ | value | misses | rejected | trivial | length | method | seconds | p | |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---|",
         *map(_table_line, lines),
         "",
         f"All cells together: {misses_in_words(misses, informative, runs)}; P( Bin({runs}, α) ≥ {misses} ) = "
         f"{pooled(lines):.2g}. Violated: {', '.join(bad) if bad else 'none'}.",
         "",
-        "Where the class is a table, nothing is assumed, and a trivial answer is a matter of rows: the noise bound allows for "
-        "the whole value range (see [how to choose](how-to-choose.md)). Where states are numbers and nothing is stated, the "
-        "answer is the value range.",
+        "Where states are names, a trivial answer is a matter of rows: the noise bound allows for the whole value range (see "
+        "[how to choose](how-to-choose.md)). Where states are numbers (method: groups) and nothing is stated, the answer is the "
+        "value range; what statements would give is on [another page](allowances.md).",
         "",
     ]
     silent = [line for line in lines if line["refused"]]
@@ -100,7 +99,7 @@ def _table_line(line: Row) -> str:
         line["trivial"],
         length,
     ]
-    cells += [line["class"], line["outside"], line["seconds"], line["corrected"]]
+    cells += [line["used"], line["seconds"], line["corrected"]]
     return "| " + " | ".join(map(_written, cells)) + f" | {'**violated**' if line['violated'] else ''} |"
 
 

@@ -30,7 +30,6 @@ class Trial:
     error: float = 0.0
     initial: bondic.InitialStates | None = None
     statements: dict[str, Any] = field(default_factory=dict)  # further keywords of evaluate_policy
-    q_star: tuple[FloatArray, npt.NDArray[Any], FloatArray] | None = None  # states, actions, q*: where it can be listed
 
     @property
     def slack(self) -> float:
@@ -196,7 +195,6 @@ def table_trial(
         rng=rng,
     )
     q = table.q_values(target, gamma)
-    states, actions = (index.ravel() for index in np.indices(q.shape))
     return Trial(
         log,
         bondic.TablePolicy(target),
@@ -204,5 +202,4 @@ def table_trial(
         reward_range,
         float(start @ np.sum(target * q, axis=1)),
         initial=bondic.InitialStates.exact(places[:, None].astype(np.float64), start[places]),
-        q_star=(states[:, None].astype(np.float64), actions, q.ravel()),
     )

@@ -49,7 +49,6 @@ def table_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial
     log = recorder.log(
         lambda states, _, r: draw_actions(world.behavior, states, r), world.step, rows=rows, streams=2, rng=rng
     )
-    states, actions = (index.ravel() for index in np.indices(world.q_star.shape))
     return Trial(
         log,
         bondic.TablePolicy(world.target),
@@ -57,7 +56,6 @@ def table_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial
         world.reward_range,
         world.value,
         initial=bondic.InitialStates.exact(np.arange(6.0)[:, None], world.initial_probs),
-        q_star=(states[:, None].astype(np.float64), actions, world.q_star.ravel()),
     )
 
 
@@ -69,8 +67,6 @@ def line_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial:
     def act(states: np.ndarray, _: float, r: np.random.Generator) -> np.ndarray:
         return (r.random(len(states)) >= world.behavior_probs(states)[:, 0]).astype(np.int64)
 
-    places = np.tile(np.linspace(-2.0, 2.0, 60)[:, None], (2, 1))
-    actions = np.repeat([0, 1], 60)
     return Trial(
         recorder.log(act, world.step, rows=rows, streams=2, rng=rng),
         bondic.CallablePolicy(world.target_probs),
@@ -78,7 +74,6 @@ def line_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial:
         world.reward_range,
         world.value,
         initial=bondic.InitialStates.exact(world.initial_states, world.initial_probs),
-        q_star=(places, actions, world.q_star(places, actions)),
     )
 
 
@@ -86,7 +81,6 @@ def plane_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial
     """q* is a sum of eight Gaussian bumps on the plane of states and continuous actions; nothing ever ends."""
     world = ContinuousMDP.default(gamma, reward_noise=0.1)
     recorder = Recorder(world.starts, 20)
-    places, actions = (axis.ravel() for axis in np.meshgrid(np.linspace(-1.5, 1.5, 15), np.linspace(-1.5, 1.5, 15)))
     return Trial(
         recorder.log(
             lambda states, _, r: world.behavior.sample_action(states, r), world.step, rows=rows, streams=2, rng=rng
@@ -96,7 +90,6 @@ def plane_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial
         world.reward_range,
         world.value,
         initial=bondic.InitialStates.sample(world.starts(STARTS, rng)),
-        q_star=(places[:, None], actions, world.q_star(places[:, None], actions[:, None])),
     )
 
 

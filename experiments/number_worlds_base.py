@@ -12,7 +12,7 @@ end where these functions jump.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
@@ -47,6 +47,8 @@ class NumberWorld:
     step: Step
     error: float = 1e-9
     noisy: bool = False
+    statements: dict[str, Any] = field(default_factory=dict)  # groups and model of the user
+    rows: int = 3000  # of a log
 
     @cached_property
     def truth(self) -> float:

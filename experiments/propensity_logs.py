@@ -39,8 +39,8 @@ from experiments.defaults_problems_bandits import (
 
 import bondic
 from bondic import Propensities
-from bondic.baselines.intervals import bernstein_lower
-from bondic.baselines.registry import make_baseline
+from bondic_lab.baselines.intervals import bernstein_lower
+from bondic_lab.baselines.registry import make_baseline
 
 Interval = tuple[float, float, int]
 """Low, high, and the first row that is certified."""

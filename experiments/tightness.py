@@ -29,9 +29,9 @@ from experiments.defaults_problems_gym import TABLES, gym_table, table_trial
 from scipy.stats import norm
 
 import bondic
-from bondic.baselines.registry import make_baseline
 from bondic.kernels.normal_form import Layout
 from bondic.methods.sequential import Sequential
+from bondic_lab.baselines.registry import make_baseline
 from bondic_lab.worlds.continuous import ContinuousMDP
 from bondic_lab.worlds.occupancy import density_ratio, efficient_variance, log_distribution, pair_grid
 from bondic_lab.worlds.tabular import TabularMDP

@@ -22,7 +22,9 @@ import numpy as np
 from experiments.coverage import write_atomically
 
 import bondic
+from bondic.advice.levers import next_steps
 from bondic.rendering import three
+from bondic.result import NextStep
 from bondic_lab.worlds.tabular import TabularMDP
 
 LENIENT = 1.5
@@ -52,8 +54,8 @@ class Case:
     name: str
     ask: Callable[..., Asked]  # keywords change the question
     kind: str
-    follow: Callable[[bondic.NextStep, bondic.Result], dict[str, Any]]  # what to change
-    promise: Callable[[bondic.NextStep, float], float]  # from the share before to the share that is promised
+    follow: Callable[[NextStep, bondic.Result], dict[str, Any]]  # what to change
+    promise: Callable[[NextStep, float], float]  # from the share before to the share that is promised
     said: str = ""  # a word of the step, where several are of one kind
 
 
@@ -138,7 +140,7 @@ def ending(**fixed: Any) -> Callable[..., Asked]:
     return ask
 
 
-def _rows(step: bondic.NextStep, result: bondic.Result) -> dict[str, Any]:
+def _rows(step: NextStep, result: bondic.Result) -> dict[str, Any]:
     """A new log of the cautious number of rows, those that are set aside on top."""
     if "rows" in step.numbers:
         return {"rows": step.numbers["rows"], "seed": 1}
@@ -146,11 +148,11 @@ def _rows(step: bondic.NextStep, result: bondic.Result) -> dict[str, Any]:
     return {"rows": rows, "seed": 1}
 
 
-def _gamma(step: bondic.NextStep, _: bondic.Result) -> dict[str, Any]:
+def _gamma(step: NextStep, _: bondic.Result) -> dict[str, Any]:
     return {"gamma": step.numbers["gamma"]}
 
 
-def _to(**changes: Any) -> Callable[[bondic.NextStep, bondic.Result], dict[str, Any]]:
+def _to(**changes: Any) -> Callable[[NextStep, bondic.Result], dict[str, Any]]:
     return lambda *_: changes
 
 
@@ -158,7 +160,7 @@ def _half_range(*_: Any) -> float:
     return 0.5
 
 
-def _half(_: bondic.NextStep, before: float) -> float:
+def _half(_: NextStep, before: float) -> float:
     return before / 2
 
 
@@ -171,11 +173,11 @@ def _anything(*_: Any) -> float:
     return 1.0
 
 
-def _shorter(_: bondic.NextStep, before: float) -> float:
+def _shorter(_: NextStep, before: float) -> float:
     return 0.9 * before / LENIENT
 
 
-def _foreseen(step: bondic.NextStep, _: float) -> float:
+def _foreseen(step: NextStep, _: float) -> float:
     return step.numbers["share"]
 
 
@@ -213,7 +215,7 @@ CASES = (
 class Outcome:
     case: Case
     before: bondic.Result
-    step: bondic.NextStep | None
+    step: NextStep | None
     after: bondic.Result | None
     promised: float  # share of the value range before the way out was taken
 
@@ -235,9 +237,7 @@ def follow(case: Case) -> Outcome:
     """Ask, read the advice, follow it, ask again."""
     asked = case.ask()
     before = asked.answer()
-    steps = [
-        step for step in bondic.next_steps(before, asked.problem) if step.kind == case.kind and case.said in step.text
-    ]
+    steps = [step for step in next_steps(before, asked.problem) if step.kind == case.kind and case.said in step.text]
     if not steps:
         return Outcome(case, before, None, None, 0.0)
     share = min((before.high - before.low) / before.value_range.width, 1.0)

@@ -24,12 +24,11 @@ class Situation:
     title: str
     ask: Callable[[], bondic.Rows]
     method: Any = None
-    columns: tuple[str, ...] = ()
 
     def page(self) -> str:
         problem = self.ask()
         result = bondic.estimate_interval(problem, method=self.method)
-        return bondic.report_page(result, problem, title=self.title, log=problem.log, columns=self.columns)
+        return bondic.report_page(result, problem, title=self.title, log=problem.log)
 
 
 def machine(rows: int | None = None, gamma: float = 0.8) -> bondic.Rows:
@@ -70,12 +69,10 @@ def offers(rows: int, actions: int) -> bondic.Rows:
 
 TINY = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 1e-3)
 SITUATIONS = {
-    "sharp": Situation("When to maintain the machine", machine, columns=("wear level",)),
+    "sharp": Situation("When to maintain the machine", machine),
     "wide": Situation("A short log with states that are numbers", smooth, bondic.Default(radius="paper")),
-    "trivial": Situation("Too few rows for so long a view", lambda: machine(400, 0.98), columns=("wear level",)),
-    "rejected": Situation(
-        "A radius that the log contradicts", lambda: machine(4000), bondic.Dual(ball=TINY), ("wear level",)
-    ),
+    "trivial": Situation("Too few rows for so long a view", lambda: machine(400, 0.98)),
+    "rejected": Situation("A radius that the log contradicts", lambda: machine(4000), bondic.Dual(ball=TINY)),
     "one-step": Situation("Which of three offers to show", lambda: offers(1000, 3)),
     "many-actions": Situation("Which of 34 offers to show", lambda: offers(3000, 34)),
 }

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import bondic
-from bondic.report.plots import save_plot, sensitivity_figure, terms_figure
+from bondic.report.plots import save_plot
 from bondic.report.table import result_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,11 +101,8 @@ def _offline(drawing: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plots(problem: bondic.Rows, result: bondic.Result) -> None:
-    save_plot(terms_figure(result), IMAGES / "terms.png")
-    numbers = bondic.Dual(choices=bondic.Choices(categorical=False))  # a table has no radius that one could doubt
-    curve = bondic.radius_sensitivity(problem, alpha=0.1, method=numbers)
-    save_plot(sensitivity_figure(curve), IMAGES / "sensitivity.png")
+def plots(result: bondic.Result) -> None:
+    save_plot(result.plot(), IMAGES / "terms.png")
     save_plot(comparison().plot(), IMAGES / "comparison.png")
 
 
@@ -114,7 +111,7 @@ def main() -> None:
     problem = machine()
     result = bondic.estimate_interval(problem, alpha=0.1)
     terminal(result)
-    plots(problem, result)
+    plots(result)
     shoot()
     for path in sorted(IMAGES.iterdir()):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1000:.0f} kB")

@@ -17,11 +17,11 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from bondic.policies.mlp import MLPPolicy
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.glucose import Glucose
 from bondic_lab.worlds.gym import GymEnvironment
+from bondic_lab.worlds.mlp import MLPPolicy
 from bondic_lab.worlds.pendulum import InvertedPendulum
 
 DATA = Path(__file__).parent.parent / "src" / "bondic_lab" / "worlds" / "data"

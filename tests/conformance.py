@@ -7,16 +7,15 @@ Exact answers: every pair in 50 digits, or the reference engine where the sets a
 """
 
 import math
-from typing import Any, ClassVar
+import pickle
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from mpmath import mpf
 
 import bondic
 import naive
-from bondic.executors.parcel import Parcel, pack
 from bondic.executors.threads import Serial, Threads
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U, upper_sum
@@ -74,7 +73,7 @@ def exact(twin, points, column):
 
 def travel(arrays):
     """As they arrive in another process."""
-    return Parcel(pack(arrays=arrays)).read("arrays", dict[str, npt.NDArray[Any]])
+    return pickle.loads(pickle.dumps(arrays))
 
 
 class EngineCase:

@@ -152,19 +152,6 @@ class NoiseCase:
         again = decode(NoiseBound, data, encoder.arrays, "noise")
         assert again.bound(weights, facts, 0.1) == gauge.bound(weights, facts, 0.1)
 
-    def test_its_law_is_the_bound(self, weights):
-        """Pages compute eps from the law at any alpha, or keep it where the bound has no formula that they know."""
-        gauge, facts = self.bound(), facts_about(WAVES)
-        law, share = gauge.law(facts, 0.1), gauge.share(weights, facts, 0.1)
-        for p in (0.1,) if law["kind"] == "fixed" else (0.1, 1e-4):
-            level = math.log(2 / p)
-            eps = {
-                "root": lambda level=level: math.sqrt(2 * law["variance"] * level * law["planned"]) / law["rows"],
-                "rate": lambda level=level: (level + law["rate"] ** 2 * law["charge"] / 8) / law["rate"] / law["rows"],
-                "fixed": lambda: law["epsilon"],
-            }[law["kind"]]()
-            assert eps * share == pytest.approx(gauge.bound(weights, facts, p).mid, rel=1e-12)
-
     def test_from_estimate_to_page(self, tmp_path):
         """Searched with, certified, written, read, verified, shown."""
         mdp, log, policy, initial = synthetic(300, gamma=0.5)

@@ -14,9 +14,10 @@ KINDS = ("true", "seen", "noisy", "random", "none", "far")
 
 @dataclass(frozen=True)
 class ForeseenRows(TrueRows):
-    """Rows whose center is Ŷ_i = clip( q̂(x_i) + o_ℓ + γ <e, κ_ℓ> )."""
+    """Rows whose center is Ŷ_i = clip( q̂(x_i) + m_i + o_ℓ + γ <e, κ_ℓ> )."""
 
     by_states: bool = False  # whether atoms are states with the policy's actions there
+    numbers: np.ndarray | float = 0.0  # (n,) m
 
     @property
     def atoms(self):
@@ -29,12 +30,15 @@ class ForeseenRows(TrueRows):
         outcome = self.reward + world.gamma * self.mean_ahead(world.truth)
         at_atoms = self.atoms @ world.errors[0]
         center = given.offset + world.gamma * (given.following @ at_atoms)
-        return outcome - np.clip(world.model[self.state, self.action] + center[self.label], 0.0, world.high)
+        return outcome - np.clip(
+            world.model[self.state, self.action] + self.numbers + center[self.label], 0.0, world.high
+        )
 
     def tally(self, blocks, reference) -> ForecastTally:
         shape = shape_of(self.world, blocks, self.by_states)
         rows = [self.as_rows(self.by_states)]
-        return forecast_tally(rows, self.label, self.forecasts, shape, self.world.gamma, reference)
+        numbers = np.broadcast_to(self.numbers, self.label.shape)
+        return forecast_tally(rows, self.label, self.forecasts, shape, self.world.gamma, reference, numbers)
 
     def terms(self, reference):
         """D_i, x_i(f) and ζ'_i of every row, from the definitions: no sum over labels, and values at pairs, not at atoms."""
@@ -43,7 +47,7 @@ class ForeseenRows(TrueRows):
         foreseen = given.offset + gamma * (given.following @ (self.atoms @ reference))
         came = self.outcome + gamma * self.mean_ahead(reference[own])
         moved = gamma * ((given.following @ (self.atoms @ error))[self.label] - self.mean_ahead(error[own]))
-        return foreseen[self.label] - came, moved, self.mean_ahead(world.errors[1])
+        return self.numbers + foreseen[self.label] - came, moved, self.mean_ahead(world.errors[1])
 
 
 def foresee(rng, log: TrueRows, by_states, kind) -> ForeseenRows:
@@ -69,7 +73,8 @@ def foresee(rng, log: TrueRows, by_states, kind) -> ForeseenRows:
         following = following + 0.3 * noise * rng.normal(size=following.shape)
         given = Forecasts(cell, offset[pair] + noise * rng.normal(size=cell.size), following)
     fields = {name: getattr(log, name) for name in ("world", "block", "state", "action", "reward", "ahead")}
-    return ForeseenRows(**fields, labels=label, forecasts=given, by_states=by_states)
+    numbers = rng.normal(size=label.size) * world.high * rng.choice([0.0, 0.05, 1.0])  # a row's own: any number will do
+    return ForeseenRows(**fields, labels=label, forecasts=given, by_states=by_states, numbers=numbers)
 
 
 def _expected(world, by_states, atoms):

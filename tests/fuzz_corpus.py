@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import pickle
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -205,8 +205,8 @@ _G = good()
 _LONG = "x" * 5000
 
 
-def _values(kind: str, make: Callable[..., Callable[[Path], Path]]) -> list[Case]:
-    """Wrong values: the same in every format that can hold them."""
+def _values() -> list[Case]:
+    """Wrong values: each in one of the formats that can hold them, and each format with some of them."""
     changes: list[tuple[str, dict[str, Any], str]] = [
         ("inf reward", {"rewards": at(_G["rewards"], 4, _INF)}, "`rewards` is not finite at row 4"),
         ("huge reward", {"rewards": at(_G["rewards"], 4, 1e200)}, "row 4"),
@@ -229,7 +229,11 @@ def _values(kind: str, make: Callable[..., Callable[[Path], Path]]) -> list[Case
         ("two kinds of ends", {"done": [False] * N}, "could be any of the columns"),
         ("two rewards", {"reward": [0.0] * N}, "could be any of the columns"),
     ]
-    return [Case(f"{kind}: {name}", make(**change), words) for name, change, words in changes]
+    formats = (("csv", csv), ("parquet", parquet), ("npz", npz), ("hdf5", replaced), ("jsonl", jsonl))
+    return [
+        Case(f"{kind}: {name}", make(**change), words)
+        for (name, change, words), (kind, make) in zip(changes, cycle(formats), strict=False)
+    ]
 
 
 def _csv_cases() -> list[Case]:
@@ -240,26 +244,20 @@ def _csv_cases() -> list[Case]:
         Case("csv: header only", raw("log.csv", text.splitlines()[0] + "\n"), "no rows"),
         Case("csv: no header", raw("log.csv", "\n".join(text.splitlines()[1:])), ""),
         Case("csv: short line", csv_lines(lambda rows: [*rows[:5], rows[5][:20], *rows[6:]]), "row 4"),
-        Case("csv: long line", csv_lines(lambda rows: [*rows[:5], rows[5] + ",1", *rows[6:]]), "row 4"),
         Case("csv: open quote", csv_lines(lambda rows: [*rows[:5], '"' + rows[5], *rows[6:]]), "log.csv"),
         Case("csv: same name twice", raw("log.csv", text.replace("actions,", "rewards,", 1)), "two columns"),
         Case("csv: binary", raw("log.csv", b"\x00\x01\x02" * 50), "zero bytes"),
-        Case("csv: utf-16", raw("log.csv", text.encode("utf-16")), "zero bytes"),
         Case("csv: name not in UTF-8", raw("log.csv", text.encode().replace(b"rewards", b"r\xe9")), "column name"),
         Case("csv: latin-1", raw("log.csv", text.replace("False", "näh").encode("latin-1")), ""),
         Case("csv: json", raw("log.csv", '{"observations": [1, 2]}\n{"observations": [1, 2]}\n'), "No column"),
-        Case("csv: html", raw("log.csv", "<html><script>alert(1)</script></html>\n<p>1</p>\n"), "No column"),
         Case("csv: word as reward", csv(rewards=at(_G["rewards"], 6, "high")), "text at row 6: 'high'"),
         Case("csv: word as flag", csv(terminations=at(_G["terminations"].astype(int), 6, "maybe")), "'maybe'"),
         Case("csv: word in numbers", csv(observations_0=at(_G["observations"][:, 0], 6, "tall")), "'tall' at row 6"),
         Case("csv: gap", csv(observations_0=at(_G["observations"][:, 0], 3, None)), "missing at row 3"),
-        Case("csv: NA", csv(observations_1=at(_G["observations"][:, 1], 3, "NA")), "missing at row 3"),
-        Case("csv: next gap", csv(next_observations_1=at(_G["next_observations"][:, 1], 3, None)), "at row 3"),
         Case("csv: numbers with a hole", csv(observations_3=[0.0] * N), "gaps or copies"),
         Case("csv: more next dimensions", csv(next_observations_2=[0.0] * N), "next observations 3"),
         Case("csv: decimal commas", raw("log.csv", text.replace(",", ";").replace(".", ",")), "is text"),
         Case("csv: terminal codes in names", raw("log.csv", text.replace("rewards", "\x1b[31mred")), "`rewards`"),
-        Case("csv: endless names", raw("log.csv", text.replace("rewards", _LONG)), "`rewards`"),
         Case("csv: 3000 columns", csv(rewards=None, **{f"c{k}": [0] * N for k in range(3000)}), "more"),
         Case("csv: list of unequal length", csv(obs=['"[1, 2]"'] * 11 + ['"[1]"'], observations_0=None,
              observations_1=None), "list of 1 numbers at row 11"),
@@ -273,7 +271,7 @@ def _csv_cases() -> list[Case]:
 def _parquet_cases() -> list[Case]:
     whole = parquet()
     lists = _G["observations"].tolist()
-    cases = [Case(f"parquet: cut at {f}", cut(whole, f), "cannot be read as Parquet") for f in (0.1, 0.5, 0.9, 0.999)]
+    cases = [Case(f"parquet: cut at {f}", cut(whole, f), "cannot be read as Parquet") for f in (0.1, 0.999)]
     cases += [Case("parquet: spoiled data", spoiled(whole, 0.0, 0.3), ""),
               Case("parquet: spoiled footer", spoiled(whole, 0.7, 0.95), "cannot be read as Parquet")]  # fmt: skip
     half = {name: column[:6] for name, column in good().items()}
@@ -285,15 +283,11 @@ def _parquet_cases() -> list[Case]:
         Case("parquet: no rows", parquet(**{name: column[:0] for name, column in good().items()}), "no rows"),
         Case("parquet: no columns", parquet(**dict.fromkeys(good())), "No column"),
         Case("parquet: unequal lists", parquet(observations=[*lists[:-1], [1.0]]), "list of 1 numbers at row 11"),
-        Case("parquet: empty lists", parquet(observations=[[]] * N, next_observations=[[]] * N), "shape"),
         Case("parquet: a list is missing", parquet(observations=[*lists[:5], None, *lists[6:]]), "missing at row 5"),
-        Case("parquet: a gap in a list", parquet(observations=[[None, 1.0], *lists[1:]]), "missing at row 0"),
         Case("parquet: lists of lists", parquet(observations=[[[1.0]]] * N), "lists of lists"),
         Case("parquet: dates", parquet(rewards=np.zeros(N, dtype="datetime64[s]")), "Dates and times"),
         Case("parquet: structs", parquet(observations=[{"a": 1.0}] * N), "struct"),
         Case("parquet: bytes", parquet(rewards=[b"a"] * N), "binary"),
-        Case("parquet: text rewards", parquet(rewards=["a"] * N), "text at row 0"),
-        Case("parquet: all missing", parquet(rewards=[None] * N), "missing at row 0"),
         Case("parquet: empty folder", folder_of(), "no *.parquet"),
         Case("parquet: folder of other files", folder_of(notes__txt=b"hello"), "no *.parquet"),
         Case("parquet: folder with a broken part", folder_of(a__parquet=b"PAR1PAR1"), "cannot be read as Parquet"),
@@ -305,29 +299,23 @@ def _parquet_cases() -> list[Case]:
 
 def _npz_cases() -> list[Case]:
     whole = npz()
-    cases = [Case(f"npz: cut at {f}", cut(whole, f), "cannot be read as .npz") for f in (0.1, 0.5, 0.9, 0.99)]
+    cases = [Case(f"npz: cut at {f}", cut(whole, f), "cannot be read as .npz") for f in (0.1, 0.99)]
     objects = np.array([{"a": 1}] * N, dtype=object)
     return [
         *cases,
-        Case("npz: spoiled", spoiled(whole, 0.1, 0.5), ""),
         Case("npz: not an archive", raw("log.npz", b"hello"), ""),
         Case("npz: a pickle", raw("log.npz", pickle.dumps({"observations": [1]})), "Python objects"),
         Case("npz: objects inside", npz(observations=objects), "Python objects"),
-        Case("npz: text member", raw("log.npz", _zip({"a.txt": b"hello"})), ""),
         Case("npz: huge header", raw("log.npz", _zip({"rewards.npy": _npy_header("(1000000000000000,)")})), ""),
         Case("npz: evil header", raw("log.npz", _zip({"rewards.npy": _npy_header("(1,), 'x': 2")})), ""),
         Case("npz: other lengths", npz(actions=np.zeros(5, dtype=int)), "5 rows, the rewards have 12"),
-        Case("npz: other length of next", npz(next_observations=np.zeros((5, 2))), "5 rows"),
-        Case("npz: other length of flags", npz(terminations=np.zeros(5, dtype=bool)), "5 rows"),
         Case("npz: scalar", npz(rewards=np.float64(3.0)), "single value"),
         Case("npz: images", npz(observations=np.zeros((N, 4, 4))), "shape (12, 4, 4)"),
         Case("npz: no dimension", npz(observations=np.zeros((N, 0))), "shape (12, 0)"),
-        Case("npz: complex", npz(rewards=np.zeros(N, dtype=complex)), "complex128"),
         Case("npz: dates", npz(rewards=np.zeros(N, dtype="datetime64[s]")), "Dates and times"),
         Case("npz: integers too large", npz(observations=np.full((N, 2), 2**60)), "2**53"),
         Case("npz: dimensions change", npz(next_observations=np.zeros((N, 3))), "next observations 3"),
         Case("npz: rewards of two columns", npz(rewards=np.zeros((N, 2))), "shape"),
-        Case("npz: flags of two columns", npz(terminations=np.zeros((N, 2), dtype=bool)), "shape"),
         Case("npz: no next, no episodes", npz(next_observations=None, truncations=None, episode_ids=None,
              timesteps=None), "cut off end"),
         Case("npz: no next, one row each", npz(next_observations=None, terminations=np.zeros(N, dtype=bool),
@@ -336,7 +324,6 @@ def _npz_cases() -> list[Case]:
         Case("npz: odd probabilities", npz(next_action_probs=np.full((N, 2), np.nan)), "`next_action_probs` is missing"),
         Case("npz: too few probabilities", npz(next_action_probs=np.ones((N, 1))), "has 1 actions"),
         Case("npy: plain array", _plain_npy, "without column names"),
-        Case("npy: cut", cut(_plain_npy, 0.5), "cannot be read"),
     ]  # fmt: skip
 
 
@@ -380,7 +367,7 @@ def _minari(file: Any, **changes: Any) -> None:
 
 def _hdf5_cases() -> list[Case]:
     whole = hdf5(lambda file: None)  # noqa: ARG005
-    cases = [Case(f"hdf5: cut at {f}", cut(whole, f), "cannot be read as HDF5") for f in (0.05, 0.3, 0.6, 0.95)]
+    cases = [Case(f"hdf5: cut at {f}", cut(whole, f), "cannot be read as HDF5") for f in (0.05, 0.95)]
 
     def bare(fill: Callable[..., None], **changes: Any) -> Callable[[Path], Path]:
         return hdf5(lambda file: fill(file, **changes), base=False)
@@ -390,15 +377,12 @@ def _hdf5_cases() -> list[Case]:
         Case("hdf5: text", raw("log.hdf5", "hello"), "cannot be read as HDF5"),
         Case("hdf5: spoiled", spoiled(whole, 0.0, 0.2), "cannot be read as HDF5"),
         Case("hdf5: nothing inside", hdf5(lambda file: None, base=False), "No column"),  # noqa: ARG005
-        Case("hdf5: groups only", hdf5(lambda file: file.create_group("observations"), base=False), "No column"),
         Case("hdf5: other lengths", replaced(actions=np.zeros(4, dtype=int)), "4 rows, the rewards have 12"),
-        Case("hdf5: words", replaced(rewards=["a"] * N), "text at row 0"),
         Case("hdf5: not UTF-8", replaced(rewards=np.array([b"\xff\xfe"] * N)), "not UTF-8"),
         Case("hdf5: objects by name", replaced(rewards=np.zeros(N, dtype=[("a", "f8")])), "dtype"),
         Case("hdf5: d4rl without cuts", replaced(next_observations=None, truncations=None, episode_ids=None,
              timesteps=None), "cut off end"),
         Case("d3rlpy: no rewards", bare(_d3rlpy, rewards_0=None), "rewards_0"),
-        Case("d3rlpy: fewer episodes", bare(_d3rlpy, num_episodes=2), "rewards_1"),
         Case("d3rlpy: no episodes", bare(_d3rlpy, num_episodes=0), "no episodes"),
         Case("d3rlpy: two rewards", bare(_d3rlpy, rewards_0=np.zeros((4, 2))), "2 rewards per step"),
         Case("d3rlpy: other lengths", bare(_d3rlpy, observations_0=np.zeros((7, 2))), "4 rewards need 4 or 5"),
@@ -407,7 +391,6 @@ def _hdf5_cases() -> list[Case]:
              episode_terminals=np.zeros(3)), "different lengths"),
         Case("minari: other lengths", bare(_minari, actions=np.zeros(3, dtype=int)), "3 entries for 4 rewards"),
         Case("minari: no rewards", bare(_minari, rewards=None), "rewards missing"),
-        Case("minari: observations short", bare(_minari, observations=np.zeros((2, 2))), "not 2"),
         Case("minari: no folder", folder_of(metadata__json=b'{"data_format": "arrow"}'), "arrow"),
         Case("minari: spoiled metadata", folder_of(metadata__json=b"{"), "unknown"),
     ]  # fmt: skip
@@ -426,15 +409,12 @@ def jsonl(**changes: Any) -> Callable[[Path], Path]:
 def _jsonl_cases() -> list[Case]:
     return [
         Case("jsonl: empty", raw("log.jsonl", ""), "empty"),
-        Case("jsonl: blank", raw("log.jsonl", "\n \n"), "empty"),
         Case("jsonl: cut", cut(jsonl(), 0.5), "is not JSON"),
         Case("jsonl: a list", raw("log.jsonl", "[1, 2]\n"), "list, not an object"),
         Case("jsonl: deep", raw("log.jsonl", '{"a": ' * 100_000), "is not JSON"),
         Case("jsonl: binary", raw("log.jsonl", b"\x00\xff\x02" * 50), "is not JSON"),
         Case("jsonl: no gzip", raw("log.jsonl.gz", '{"reward": 1}'), "cannot be read"),
-        Case("jsonl: cut gzip", raw("log.jsonl.gz", gzip.compress(b'{"reward": 1}' * 99)[:40]), "cannot be read"),
         Case("jsonl: one name twice", raw("log.jsonl", '{"a.b": 1, "a": {"b": 2}}\n'), "two values called a.b"),
-        Case("jsonl: gap", jsonl(rewards=at(_G["rewards"], 4, None)), "missing at row 4"),
         Case("jsonl: ragged", jsonl(observations=at(_G["observations"], 4, [1.0])), "list of 1 numbers at row 4"),
         Case("jsonl: mixed", jsonl(rewards=at(_G["rewards"], 4, [1.0])), "mixes"),
         Case("jsonl: an episode, then none", raw("log.jsonl", '{"rewards": [1, 2], "logprobs": [0, 0]}\n{"rewards": 1}'),
@@ -446,29 +426,24 @@ def _vowpal_cases() -> list[Case]:
     return [
         Case("vw: blank", raw("log.vw", "\n\n"), "no example"),
         Case("vw: binary", raw("log.vw", b"\x00\xff\x02" * 50), "cannot be read"),
-        Case("vw: no gzip", raw("log.vw.gz", "1:1:0.5 | a"), "cannot be read"),
         Case("vw: not a log", raw("log.vw", "hello\nworld\n"), "action:cost:probability"),
         Case("vw: no cost", raw("log.vw", "1:nan:0.5 | a\n"), "missing at row 0"),
-        Case("vw: probability", raw("log.vw", "1:1:1.5 | a\n"), "1.5 at row 0"),
     ]
 
 
 def _feather_cases() -> list[Case]:
     return [
         Case("feather: text", raw("log.feather", "observations,actions\n"), "cannot be read as Feather"),
-        Case("feather: cut", raw("log.arrow", b"ARROW1\x00\x00" + b"\x10" * 99), "cannot be read as Feather"),
     ]
 
 
 def _other_cases() -> list[Case]:
     return [
         Case("unknown ending", raw("log.xlsx", b"PK"), "ending is not known"),
-        Case("no ending", raw("log", b"abc"), "ending is not known"),
         Case("absent file", lambda folder: folder / "nothing.csv", "no file or folder"),
         Case("name with zero byte", lambda folder: folder / "a\x00.csv", "no file or folder"),
         Case("name too long", lambda folder: folder / ("x" * 400 + ".csv"), "xxx"),
         Case("pickle", raw("log.pkl", pickle.dumps(good())), "trust_pickle"),
-        Case("pickle that is spoiled", raw("log.pickle", b"\x80\x04"), "trust_pickle"),
     ]
 
 
@@ -483,16 +458,12 @@ GOOD: dict[str, Callable[[Path], Path]] = {
 """Sound files, to be damaged at random."""
 
 CORPUS: tuple[Case, ...] = (
+    *_values(),
     *_csv_cases(),
-    *_values("csv", csv),
     *_parquet_cases(),
-    *_values("parquet", parquet),
     *_npz_cases(),
-    *_values("npz", npz),
     *_hdf5_cases(),
-    *_values("hdf5", replaced),
     *_jsonl_cases(),
-    *_values("jsonl", jsonl),
     *_vowpal_cases(),
     *_feather_cases(),
     *_other_cases(),

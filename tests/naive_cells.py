@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import mpmath as mp
 
 from bondic.core.localize import _ROUNDS, _SETTLED, _STEPS, _TOGETHER  # choices: any give a bound
+from bondic.core.ranges import _STILL, _SWEEPS
 
 mp.mp.dps = 50
 SETTLED, STILL = mp.mpf(_SETTLED), mp.mpf(1) / 10**6
@@ -23,9 +24,10 @@ def curvature(u):
 
 @dataclass
 class NaiveForecasts:
-    """The label of every row, and of every label its cell, o and κ."""
+    """The label and the number m of every row, and of every label its cell, o and κ."""
 
     label: list
+    number: list
     cell: list
     offset: list
     following: list  # of lists
@@ -77,14 +79,14 @@ class NaiveRows:
             self.deviation = self._foreseen()
 
     def _foreseen(self):
-        """D_i = o_ℓ + γ sum_j κ_ℓj b_j - o_i - γ sum_j π_ij b_j."""
+        """D_i = m_i + o_ℓ + γ sum_j κ_ℓj b_j - o_i - γ sum_j π_ij b_j."""
         at_atoms, found = self.of_atoms(self.reference), []
-        for label, (_, _, outcome, ahead) in zip(self.label, self.rows, strict=True):
+        for label, number, (_, _, outcome, ahead) in zip(self.label, self.forecasts.number, self.rows, strict=True):
             apart = list(self.kappa[label])
             for atom, mass in ahead:
                 apart[atom] -= mass
             following = sum((a * b for a, b in zip(apart, at_atoms, strict=True)), mp.mpf(0))
-            found.append(self.forecasts.offset[label] - outcome + self.gamma * following)
+            found.append(number + self.forecasts.offset[label] - outcome + self.gamma * following)
         return found
 
     def each(self):
@@ -230,6 +232,121 @@ class NaiveSet:
         return [self.radius * a + b for a, b in zip(self.inv, self.slack, strict=True)]
 
 
+class NaiveRanges:
+    """An interval of f for every cell, and a bound of |t| (inf: none); every row by what follows it."""
+
+    def __init__(self, rows, low, high, equations):
+        self.of, self.low, self.high, self.equations = rows, list(low), list(high), equations
+
+    def at_atoms(self):
+        return self.of.of_atoms(self.low), self.of.of_atoms(self.high)
+
+    def sweep(self, sweeps):
+        """f_c = t_c + γ sum_j P_cj F_j, again and again."""
+        rows = self.of
+        for _ in range(sweeps):
+            low, high = self.at_atoms()
+            before = list(self.low), list(self.high)
+            for c in range(rows.p):
+                if self.equations[c] == mp.inf:
+                    continue
+                ahead = [sum(P * x for P, x in zip(rows.P[c], side, strict=True)) for side in (low, high)]
+                self.low[c] = max(self.low[c], rows.gamma * ahead[0] - self.equations[c])
+                self.high[c] = min(self.high[c], rows.gamma * ahead[1] + self.equations[c])
+            moved = max(max(a - b, d - c) for a, b, c, d in zip(self.low, before[0], self.high, before[1], strict=True))
+            if moved <= mp.mpf(_STILL) * max(b - a for a, b in zip(self.low, self.high, strict=True)):
+                break
+        return self
+
+    def support(self, d):
+        return sum(max(a * x, a * y) for a, x, y in zip(d, self.low, self.high, strict=True))
+
+    def between(self, weights):
+        """Bounds of <F, weights>."""
+        low, high = self.at_atoms()
+        both = [(min(w * a, w * b), max(w * a, w * b)) for w, a, b in zip(weights, low, high, strict=True)]
+        return sum((a for a, _ in both), mp.mpf(0)), sum((b for _, b in both), mp.mpf(0))
+
+    def moved(self, label, atom):
+        """Bounds of x for rows of a label that an atom follows, None: the end."""
+        rows = self.of
+        weights = [k - (j == atom) for j, k in enumerate(rows.kappa[label])]
+        low, high = (rows.gamma * x for x in self.between(weights))
+        if not rows.own:
+            return low, high
+        one = [mp.mpf(-(j == atom)) for j in range(rows.J)]
+        first, last = (rows.gamma * x for x in self.between(one))
+        t = self.equations[label]
+        return max(low - t, self.low[label] + first), min(high + t, self.high[label] + last)
+
+    def each(self):
+        """Of every block and label: [(atom or None, mass)] of its rows, and their D."""
+        found = {}
+        for (block, *_), (label, d, ahead) in zip(self.of.rows, self.of.each(), strict=True):
+            entries, deviations = found.setdefault((block, label), ([], []))
+            deviations.append(d)
+            entries += ahead
+            rest = 1 - sum((m for _, m in ahead), mp.mpf(0))
+            if rest > mp.mpf(10) ** -12:
+                entries.append((None, rest))
+        return found
+
+    def reach(self):
+        found = [mp.mpf(0)] * len(self.of.kappa)
+        for (_, label), (entries, _) in self.each().items():
+            for atom, _ in entries:
+                found[label] = max(found[label], *(abs(x) for x in self.moved(label, atom)))
+        return found
+
+    def squares(self):
+        """sum of x_i^2 by block and label: through atoms, or through the spread of what follows; the smaller one."""
+        rows, found = self.of, {}
+        low, high = self.at_atoms()
+        for (block, label), (entries, deviations) in self.each().items():
+            n = len(deviations)
+            first = sum(m * max(abs(x) for x in self.moved(label, atom)) ** 2 for atom, m in entries)
+            sides = [(mp.mpf(0), mp.mpf(0)) if atom is None else (low[atom], high[atom]) for atom, _ in entries]
+            width = max(b for _, b in sides) - min(a for a, _ in sides)
+            apart = list(rows.kappa[label])
+            for atom, m in entries:
+                if atom is not None:
+                    apart[atom] -= m / n
+            size = max(abs(x) for x in self.between(apart))
+            own = self.equations[label] if rows.own else mp.mpf(0)
+            second = n * ((rows.gamma * width) ** 2 / 4 + (own + rows.gamma * size) ** 2)
+            found[block, label] = min(first, second)
+        return found
+
+    def deviations(self, single, width):
+        """sum of Δ_i^2 by block and label."""
+        squares, found = self.squares(), {}
+        for key, (_, deviations) in self.each().items():
+            n = len(deviations)
+            root = mp.sqrt(sum(d * d for d in deviations)) + mp.sqrt(squares[key]) + mp.sqrt(n) * single
+            found[key] = min(root**2, n * width**2)
+        return found
+
+    def whole(self):
+        return all(len(row[3]) <= 1 and all(m == 1 for _, m in row[3]) for row in self.of.rows)
+
+    def charges(self, tail, single, width):
+        """sum of g(-v Δ) by block and label."""
+        squares, reach, found = self.deviations(single, width), self.reach(), {}
+        for (block, label), (entries, deviations) in self.each().items():
+            v = tail[block][self.of.label_cell[label]]
+            low, high = min(deviations) - single, max(deviations) + single
+            # clipped, g is not convex: rows that several atoms follow have no bound through them
+            first = mp.mpf(0) if self.whole() else mp.inf
+            for atom, m in entries if self.whole() else ():
+                a, b = self.moved(label, atom)
+                ends = (v * max(min(low + a, 0), -width), v * min(max(high + b, 0), width))
+                first += m * max(y - mp.log(1 + y) for y in ends)
+            most = reach[label] - low if v > 0 else reach[label] + high
+            second = v * v * curvature(abs(v) * min(max(most, 0), width)) * squares[block, label]
+            found[block, label] = min(first, second)
+        return found
+
+
 def row_energy(rows, weights, single):
     """constant, linear part and factor of the bound of sum w (D + x - γ ζ')^2; D = R without forecasts."""
     square = sum(w * r * r for w, r in zip(weights, rows.deviation, strict=True))
@@ -263,8 +380,8 @@ class NaiveEvents:
     cell_log_term: object
 
 
-def own_bounds(rows, events, row_reach, width, roots, single):
-    """ε_c: a bound of |mean Z_i| over the rows of every cell."""
+def own_bounds(rows, events, row_reach, width, roots, single, squares=None):
+    """ε_c: a bound of |mean Z_i| over the rows of every cell; `squares`: bounds of sum Δ_i^2 by block and label."""
     found, ahead = [mp.inf] * rows.p, max(rows.of_atoms(single), default=mp.mpf(0))
     for c in range(rows.p):
         own = [(abs(r), row_reach[label]) for label, r, _ in rows.each() if rows.label_cell[label] == c]
@@ -274,6 +391,8 @@ def own_bounds(rows, events, row_reach, width, roots, single):
         if roots[c] != mp.inf:
             root = mp.sqrt(sum(r * r for r, _ in own)) + roots[c] + mp.sqrt(len(own)) * rows.gamma * ahead
             energy = min(energy, root**2)
+        if squares is not None:
+            energy = min(energy, sum(x for (_, label), x in squares.items() if rows.label_cell[label] == c))
         largest = min(width, max(r + reach for r, reach in own))
         for rates in events.cell_rates:
             if rates[c] > 0:
@@ -308,17 +427,22 @@ def radius_of(rows, events, row_reach, width):
 
 
 def naive_locate(rows, events, width, averages, single):
-    """The sets, what they leave of single rows, and the energy, by the fixed point."""
+    """The sets, the intervals, what they leave of single rows, and the energy, by the fixed point."""
     scale, tau = [s * n for s, n in zip(events.shape, rows.count, strict=True)], rows.slack(averages)
     weights = [events.shape[cell] ** 2 for _, cell, _, _ in rows.rows]
     constant, linear, factor = row_energy(rows, weights, single)
     found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
-    row_reach, sets, ahead = [mp.inf] * len(rows.kappa), [], max(rows.of_atoms(single), default=mp.mpf(0))
+    row_reach, sets = [mp.inf] * len(rows.kappa), []
+    ahead = rows.gamma * max(rows.of_atoms(single), default=mp.mpf(0))
     roots = [mp.inf] * rows.p
+    ranges = NaiveRanges(rows, [rows.low - b for b in rows.reference], [rows.high - b for b in rows.reference], own)
     for _ in range(_ROUNDS):
-        before, known, radius_at = found, own, radius_of(rows, events, row_reach, width)
+        before, known = found, own
+        squares = ranges.deviations(ahead, width)
+        found = min(found, sum(events.shape[rows.label_cell[label]] ** 2 * x for (_, label), x in squares.items()))
+        radius_at = radius_of(rows, events, row_reach, width)
         radius = min(radius, radius_at(found))
-        now = own_bounds(rows, events, row_reach, width, roots, single)
+        now = own_bounds(rows, events, row_reach, width, roots, single, squares)
         own = [min(a, b) for a, b in zip(own, now, strict=True)]
         growths = [one.growth(weights, linear) for one in sets_of(rows, scale, radius, tau, own)]
         for _ in range(_STEPS):  # the radius alone, with the cells inside as they are
@@ -332,17 +456,20 @@ def naive_locate(rows, events, width, averages, single):
         for one in sets:
             cells = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
             steps = zip(cells, one.next_differences(), row_reach, strict=True)
-            row_reach = [min(old, a + rows.gamma * (b + ahead)) for a, b, old in steps]
+            row_reach = [min(old, a + rows.gamma * b + ahead) for a, b, old in steps]
             roots = [min(a, b) for a, b in zip(roots, one.cell_roots(), strict=True)]
+        equations = [min(own[c], radius / scale[c]) + tau[c] if rows.count[c] else mp.inf for c in range(rows.p)]
+        ranges = NaiveRanges(rows, ranges.low, ranges.high, equations).sweep(_SWEEPS)
+        row_reach = [min(old, x + ahead) for old, x in zip(row_reach, ranges.reach(), strict=True)]
         moved = any(a < b * (1 - SETTLED) for a, b in zip(own, known, strict=True))
         if found >= before * (1 - SETTLED) and not moved:
             break
-    return sets, row_reach, found
+    return sets, ranges, row_reach, found
 
 
 def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
-    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (sets, row_reach)."""
-    sets, row_reach = located
+    """sign * (the weighed end less E[q̂]), and the plain one, from the parts of (24); `located` = (sets, ranges, row_reach)."""
+    sets, ranges, row_reach = located
     averages, single = allowance
     worst = {}
     for (label, r, _), (block, cell, _, _) in zip(rows.each(), rows.rows, strict=True):
@@ -360,10 +487,29 @@ def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
         for atom, m in nxt:
             for c in range(rows.p):
                 balance[c] += rows.gamma * v * m * rows.atoms[atom][c]
-    constant, linear, factor = row_energy(rows, weights, single)
-    both = [a + b for a, b in zip(balance, linear, strict=True)]
-    bias = min(one.support(both) + factor * one.root_energy(weights) ** 2 for one in sets)
+    charges = ranges.charges(tail, rows.gamma * max(rows.of_atoms(single), default=mp.mpf(0)), width)
+    paid = [sum(charges.values()) + min(ranges.support(balance), *(one.support(balance) for one in sets))]
+    for apart in (set(), cheaper_alone(rows, charges, weights, row_reach)):
+        kept = [mp.mpf(0) if (row[0], label) in apart else w
+                for w, label, row in zip(weights, rows.label, rows.rows, strict=True)]  # fmt: skip
+        constant, linear, factor = row_energy(rows, kept, single)
+        both = [a + b for a, b in zip(balance, linear, strict=True)]
+        bias = min(one.support(both) + factor * one.root_energy(kept) ** 2 for one in sets)
+        paid.append(constant + bias + sum(charges[key] for key in apart))
     start = sum(a * b for a, b in zip(psi, averages, strict=True))
     base = sign * sum(a * b for a, b in zip(psi, rows.reference, strict=True))
-    weighed = base + (value + log_term + constant + bias + allowed) / rate + start
-    return weighed, base + min(one.support(psi) for one in sets) + start
+    weighed = base + (value + log_term + min(paid) + allowed) / rate + start
+    signed = [sign * x for x in psi]
+    return weighed, base + min(ranges.support(signed), *(one.support(psi) for one in sets)) + start
+
+
+def cheaper_alone(rows, charges, weights, row_reach):
+    """Blocks and labels that look cheaper row by row: a choice, any gives a bound."""
+    own = {}
+    for w, (block, *_), (label, d, _) in zip(weights, rows.rows, rows.each(), strict=True):
+        price, square, count = own.get((block, label), (w, mp.mpf(0), 0))
+        own[block, label] = (price, square + d * d, count + 1)
+    return {
+        key for key, (price, square, count) in own.items()
+        if charges[key] < price * (mp.sqrt(square) + mp.sqrt(count) * row_reach[key[1]]) ** 2
+    }  # fmt: skip

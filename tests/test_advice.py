@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.advice.facts import count_facts
-from bondic.advice.length_guess import LengthGuess, propensity_guess, sequential_guess
-from bondic.advice.more_rows import growth
+from bondic.advice.lengths import LengthGuess, propensity_guess, sequential_guess
+from bondic.advice.levers import LEVERS, growth, next_steps
+from bondic.advice.situation import count_facts
 from bondic.bounds.dual import BIAS, NOISE
 from bondic.bounds.ends import RARE
 from bondic.errors import InvalidInput
 from bondic_lab.worlds.tabular import TabularMDP
-from builders import as_log, synthetic, tabular
+from builders import as_log, tabular
 from propensity_cases import decisions, question
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
@@ -61,7 +61,7 @@ def only(steps, kind):
 def test_a_trivial_answer_names_rows_and_a_discount(trivial):
     problem, result = trivial
     assert result.status is bondic.Status.TRIVIAL
-    steps = bondic.next_steps(result, problem)
+    steps = next_steps(result, problem)
     assert {"term", "rows", "discount"} <= set(kinds(steps))
     (rows,) = only(steps, "rows")
     assert rows.numbers["rows"] > 800
@@ -73,20 +73,16 @@ def test_a_trivial_answer_names_rows_and_a_discount(trivial):
 def test_a_sharp_answer_needs_none():
     problem, result = ask(8000, 0.5)
     assert result.length < 0.25 * result.value_range.width
-    assert bondic.next_steps(result, problem) == ()
-
-
-def test_a_result_of_another_log_is_refused(trivial):
-    problem, _ = ask(600)
-    with pytest.raises(InvalidInput, match="another log"):
-        bondic.next_steps(trivial[1], problem)
+    assert next_steps(result, problem) == ()
 
 
 def test_advice_leaves_the_result_as_it_is(trivial):
     problem, result = trivial
-    before = bondic.result_json(result), result.certificate.digest
-    bondic.next_steps(result, problem)
-    assert (bondic.result_json(result), result.certificate.digest) == before
+    before = result.certificate.digest, result.low, result.high
+    next_steps(result, problem)
+    assert (result.certificate.digest, result.low, result.high) == before
+    with pytest.raises(InvalidInput, match="another log"):
+        next_steps(result, ask(600)[0])
 
 
 # --- overlap --------------------------------------------------------------------------------------------
@@ -103,7 +99,7 @@ def test_actions_that_were_never_logged_come_first_and_loud():
     start = bondic.InitialStates.from_log(never)
     problem = bondic.make_problem(never, policy, start, gamma=0.0, reward_range=(0.0, 1.0), accept=None)
     result = bondic.estimate_interval(problem, method=bondic.Dual())
-    first = bondic.next_steps(result, problem)[0]
+    first = next_steps(result, problem)[0]
     assert first.kind == "overlap"
     assert first.loud
     assert "never took action 1" in first.text
@@ -128,7 +124,7 @@ def test_pairs_without_a_row_are_counted():
     assert facts.unseen == pytest.approx(0.5)
     assert facts.target == pytest.approx([0.5, 0.5])
     assert facts.logged.sum() == 400
-    steps = bondic.next_steps(bondic.estimate_interval(problem), problem)
+    steps = next_steps(bondic.estimate_interval(problem), problem)
     assert any("was never tried there" in step.text for step in only(steps, "overlap"))
 
 
@@ -148,25 +144,34 @@ def test_rows_for_half_the_length_follow_the_rates(parts, rates, factor):
     assert growth(parts, rates, 0.5) == pytest.approx(factor)
 
 
-def test_the_largest_part_is_named_with_what_makes_it_smaller():
-    mdp, log, policy, initial = synthetic(400, gamma=0.8)
-    problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", choices=bondic.Choices(pairs=24)))
-    (step,) = only(bondic.next_steps(result, problem), "term") or [None]
-    parts = {part.name: part.shown for claim in result.claims for part in claim.of("spread")}
-    if any(claim.uses_log for claim in result.claims):
-        assert max(parts, key=parts.__getitem__) in step.text
-    else:
-        assert "exclude nothing" in step.text
+def test_the_largest_part_is_named_with_its_lever():
+    problem, result = ask(3000, 0.95)
+    assert result.length > 0.25 * result.value_range.width
+    steps = next_steps(result, problem)
+    parts = {}
+    for part in (part for claim in result.claims for part in claim.of("spread")):
+        parts[part.name] = parts.get(part.name, 0.0) + part.shown
+    largest = max(parts, key=parts.__getitem__)
+    (step,) = only(steps, "term")
+    assert f"is {largest}: " in step.text
+    assert LEVERS[largest].words in step.text
+    assert step.numbers == {"part": parts[largest], "whole": pytest.approx(sum(parts.values()))}
+
+
+def test_sampled_starts_count_as_a_part_like_any_other():
+    """Where they are the largest part, it is their lever that is named, and no other part is called the largest."""
+    problem, result = ask(20000, 0.9, starts="log")
+    (step,) = next_steps(result, problem)
+    assert step.kind == "start"
 
 
 def test_what_starts_cost_is_said():
     problem, result = ask(1000, 0.9, starts="log")
-    (step,) = only(bondic.next_steps(result, problem), "start")
+    (step,) = only(next_steps(result, problem), "start")
     assert "50 starts" in step.text
     assert "200 starts about halve it" in step.text
     exact = ask(1000, 0.9)
-    assert not only(bondic.next_steps(exact[1], exact[0]), "start")
+    assert not only(next_steps(exact[1], exact[0]), "start")
 
 
 # --- ranges ---------------------------------------------------------------------------------------------
@@ -186,11 +191,11 @@ def test_a_start_that_the_log_never_left_is_said_and_costs_no_warning(unknown):
         initial = bondic.InitialStates.exact(states)
         problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range, accept=None)
         result = bondic.estimate_interval(problem)
-        step = bondic.next_steps(result, problem)[0]
+        step = next_steps(result, problem)[0]
         assert (step.kind, step.loud, step.numbers) == ("start", True, {"not_left": share})
         assert f"state {unknown:g}" in step.text
         assert "never left" in step.text
-        assert str(unknown)[0] not in bondic.next_steps(result, problem, no_rows=True)[0].text.split(":")[0]
+        assert str(unknown)[0] not in next_steps(result, problem, no_rows=True)[0].text.split(":")[0]
         assert bondic.verify(result.certificate, log, policy).status == result.status.name
         if share == 1.0:
             assert result.status is bondic.Status.TRIVIAL
@@ -198,13 +203,13 @@ def test_a_start_that_the_log_never_left_is_said_and_costs_no_warning(unknown):
 
 def test_generous_ranges_are_asked_about_and_extremes_are_not_quoted_without_rows():
     problem, result = ask(400, 0.9, reward_range=(-10.0, 10.0))
-    (step,) = only(bondic.next_steps(result, problem), "range")
+    (step,) = only(next_steps(result, problem), "range")
     assert step.basis == "yours"
     assert "--reward-range" in step.text
     assert "not from this log" in step.text
     least = float(problem.select(*result.rows).whole().rewards.min())
     assert f"{least:.3g}" in step.text
-    assert not only(bondic.next_steps(result, problem, no_rows=True), "range")
+    assert not only(next_steps(result, problem, no_rows=True), "range")
 
 
 def test_episodes_that_end_soon_suggest_a_horizon():
@@ -224,7 +229,7 @@ def test_episodes_that_end_soon_suggest_a_horizon():
     assert facts.ends == 30
     sums = (log.rewards * 0.99**steps).reshape(-1, 3).sum(axis=1)
     assert facts.returns == pytest.approx((sums.min(), sums.max()))
-    texts = [step.text for step in only(bondic.next_steps(bondic.estimate_interval(problem), problem), "range")]
+    texts = [step.text for step in only(next_steps(bondic.estimate_interval(problem), problem), "range")]
     assert any("--horizon 3" in text for text in texts)
     assert any("--value-range" in text for text in texts)
 
@@ -242,7 +247,7 @@ def rejected_result():
 def test_a_rejection_is_explained():
     problem, result = rejected_result()
     assert result.status is bondic.Status.REJECTED
-    steps = bondic.next_steps(result, problem)
+    steps = next_steps(result, problem)
     assert kinds(steps) == ["rejected"] * 3
     assert steps[0].loud
     assert "p-value" in steps[0].text
@@ -256,15 +261,20 @@ def test_a_rejection_is_explained():
 def test_propensities_that_would_be_shorter_are_named():
     problem = question(decisions(300))
     result = bondic.estimate_interval(problem, method=bondic.Dual())
-    steps = bondic.next_steps(result, problem)
-    assert any("--method propensities" in step.text for step in only(steps, "method"))
+    assert any("--method propensities" in step.text for step in only(next_steps(result, problem), "method"))
 
 
-def test_a_bound_of_the_ratios_is_suggested():
-    problem = question(decisions(60))
-    result = bondic.estimate_interval(problem)
-    steps = bondic.next_steps(result, problem)
-    assert any("least_behavior_prob" in step.text for step in only(steps, "method"))
+@pytest.mark.parametrize("rows", [150, 400, 1000])
+def test_no_method_is_recommended_that_the_default_has_refused(rows):
+    """The default has looked at the others: what it answers instead is no reason to name them."""
+    problem, result = ask(rows)
+    assert result.status is bondic.Status.TRIVIAL
+    assert not any("--method" in step.text for step in next_steps(result, problem))
+    named = bondic.estimate_interval(problem, method="dual")
+    taken = bondic.Default().choose(problem)[1]
+    told = [step.text for step in next_steps(named, problem) if "--method" in step.text]
+    assert all(taken.startswith(text.removeprefix("--method ").partition(",")[0]) for text in told)
+    assert bool(told) <= (not taken.startswith("none"))
 
 
 # --- guesses --------------------------------------------------------------------------------------------
@@ -308,28 +318,20 @@ def test_following_a_way_out_does_what_it_says(name):
     assert line(outcome).endswith("| yes |")
 
 
-def test_a_way_out_that_does_not_hold_is_written_down():
-    (case,) = (case for case in CASES if case.name == "60 decisions, propensities")
-    outcome = follow(replace(case, promise=lambda *_: 0.001))
-    assert not outcome.kept
-    assert line(outcome).endswith("| **no** |")
-    assert "no such way out" in line(follow(replace(case, said="nothing says this")))
-
-
 # --- views ----------------------------------------------------------------------------------------------
 
 
 def test_every_view_has_the_steps(trivial):
     problem, result = trivial
-    steps = bondic.next_steps(result, problem)
+    steps = next_steps(result, problem)
     page = bondic.report_page(result, problem, title="t")
     assert page.index('id="answer"') < page.index('id="next"') < page.index('id="terms"')
     told = replace(result, steps=steps)
-    data = json.loads(bondic.result_json(told))["next_steps"]
+    data = json.loads(told.to_json())["next_steps"]
     assert [item["kind"] for item in data] == kinds(steps)
     assert data[0]["text"] == str(steps[0])
-    assert "What to do next:" in bondic.result_markdown(told)
-    assert "What to do next" not in bondic.result_markdown(result)
+    assert "What to do next:" in told.to_markdown()
+    assert "What to do next" not in result.to_markdown()
     assert "<h3>What to do next</h3>" in told._repr_html_()
     assert result.next_steps() == steps
 
@@ -339,7 +341,7 @@ def test_saved_results_hold_the_steps(trivial, tmp_path):
     folder = result.save(tmp_path / "out")
     assert len(json.loads((folder / "result.json").read_text())["next_steps"]) == len(result.next_steps())
     with pytest.raises(InvalidInput, match="no longer holds its question"):
-        bondic.next_steps(replace(result, question=None))
+        next_steps(replace(result, question=None))
 
 
 # --- hints beside sharp answers ----------------------------------------------------------------------------------------------
@@ -348,12 +350,12 @@ def test_saved_results_hold_the_steps(trivial, tmp_path):
 def test_starts_that_are_most_of_a_short_interval_are_named():
     problem, result = ask(20000, 0.8, starts="log")
     assert result.length < 0.25 * result.value_range.width
-    (step,) = bondic.next_steps(result, problem)
+    (step,) = next_steps(result, problem)
     assert step.kind == "start"
     assert step.numbers["share"] > 0.4
     assert f"{step.numbers['share']:.0%} of the length" in step.text
     problem, exact = ask(20000, 0.8)
-    assert bondic.next_steps(exact, problem) == ()
+    assert next_steps(exact, problem) == ()
     assert exact.length < 0.75 * result.length
 
 
@@ -361,10 +363,10 @@ def test_a_bound_of_the_ratios_is_suggested_beside_short_intervals_and_shortens_
     case = decisions(4000, seed=3)
     problem, result = question(case), bondic.estimate_interval(question(case), method=bondic.Propensities())
     assert result.length < 0.25 * result.value_range.width
-    (step,) = bondic.next_steps(result, problem)
+    (step,) = next_steps(result, problem)
     assert "least_behavior_prob=p" in step.text
     assert "largest_ratio=R" in step.text
     assert not any(character.isdigit() for character in step.text)  # no promise is read off the log
     stated = bondic.estimate_interval(problem, method=bondic.Propensities(largest_ratio=20.0))
-    assert bondic.next_steps(stated, problem) == ()
+    assert next_steps(stated, problem) == ()
     assert stated.length <= result.length

@@ -19,7 +19,6 @@ from bondic.functions.functions import (
     TermExpansion,
     values_together,
 )
-from bondic.identity.loss import residual_loss
 from bondic.identity.measure import discrepancy, signed_measure
 from bondic.identity.residual import (
     FunctionValues,
@@ -32,6 +31,7 @@ from bondic.identity.value import doubly_robust_value
 from bondic.kernels.normal_form import Layout
 from bondic.rounding import U
 from bondic.sums.forms import Sums
+from bondic_lab.identity.loss import residual_loss
 from core_cases import inside, kernel_function, make_case
 
 SETTINGS = {

@@ -230,7 +230,8 @@ def test_memory_and_stream_agree():
 
 def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assumption():
     mdp, log, policy, initial = tabular(3000, gamma=0.8)
-    result = b.evaluate_policy(log, policy, gamma=0.8, reward_range=mdp.reward_range, initial=initial)
+    terms = {"gamma": 0.8, "reward_range": mdp.reward_range, "initial": initial}
+    result = b.evaluate_policy(log, policy, method=b.Sequential(), **terms)
     assert {item.name: item.state for item in result.assumptions}["values"] == "checked"
     assert result.chosen == ()
     assert result.robustness is None

@@ -70,8 +70,8 @@ class Case:
         return NaiveEvents(exact(vector.shape), exact(vector.rates), term, [exact(one) for one in cells.rates], own)
 
 
-def make_case(seed, cells=None, n=None) -> Case:
-    """20 to 60 rows; some end, some cells have no row, atoms are mixtures or cells, masses are fractions."""
+def make_case(seed, cells=None, n=None, whole=False) -> Case:
+    """20 to 60 rows; some end, some cells have no row, atoms are mixtures or cells, masses are fractions (or `whole`)."""
     rng = np.random.default_rng([seed, 3])
     p, J, blocks = cells or int(rng.integers(3, 7)), int(rng.integers(2, 5)), int(rng.integers(1, 4))
     atoms = rng.dirichlet(np.full(p, 0.5), size=J) if seed % 2 else np.eye(p)
@@ -80,8 +80,9 @@ def make_case(seed, cells=None, n=None) -> Case:
     owner, atom, mass = [], [], []
     for i in range(n):
         ways = rng.choice(J, size=int(rng.integers(0, 4)) % (J + 1), replace=False)  # none: an end
+        ways = ways[:1] if whole else ways
         part = rng.dirichlet(np.ones(ways.size)) if ways.size else np.zeros(0)
-        part = part * (0.6 if rng.random() < 0.1 else 1.0)  # some rows end in part
+        part = part * (0.6 if rng.random() < 0.1 and not whole else 1.0)  # some rows end in part
         owner += [i] * ways.size
         atom += list(ways)
         mass += list(part)
@@ -369,7 +370,7 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
     case = make_case(seed)
     located = locate(case.system.tally, case.events, ValueLimits(WIDTH, LOW, HIGH), case.allowance)
     averages, single = exact(case.allowance.averages), exact(case.allowance.single)
-    sets, row_reach, energy = naive_locate(case.naive, case.naive_events(), mp.mpf(WIDTH), averages, single)
+    sets, ranges, row_reach, energy = naive_locate(case.naive, case.naive_events(), mp.mpf(WIDTH), averages, single)
     assert [tuple(one.inside.tolist()) for one in located.sets] == [one.inside for one in sets]
     above(located.energy_bound, energy, 1e-5)
     for one, other in zip(located.sets, sets, strict=True):
@@ -378,7 +379,7 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
             above(computed, true, 1e-6)
     for computed, true in zip(located.row_reach, row_reach, strict=True):
         above(computed, true, 1e-5)
-    known = (sets, exact(located.row_reach))
+    known = (sets, ranges, exact(located.row_reach))
     psi = case.rng.dirichlet(np.ones(case.cells))
     for sign in (1.0, -1.0):
         tail = EndWeights(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)

@@ -14,6 +14,7 @@ from bondic.core import localize, tails
 from bondic.core.localize import Events, VectorEvent, locate
 from bondic.core.system import System
 from bondic.core.tails import EndWeights, end_terms
+from bondic.noise.betting import loss
 from bondic.plan.cells import reference_of
 from bondic.rounding import Enclosure
 from cells_cases import (
@@ -81,6 +82,29 @@ def check_energy(located, log, weights, terms):
     return 2 + 2 * len(located.sets)
 
 
+def check_ranges(located, log, terms, tail=None):
+    """f lies in its intervals, and of every block and label: sums of x^2, of Δ^2 and of g(-v Δ)."""
+    ranges, moved = located.ranges, terms[1]
+    f, t = true_coordinates(log, located.system)
+    tiny = 1e-9 * (1 + log.world.high) ** 2
+    assert np.all((f >= ranges.values.low - tiny) & (f <= ranges.values.high + tiny))
+    assert np.all(np.abs(t)[located.system.counts > 0] <= ranges.equations[located.system.counts > 0] + tiny)
+    shape = located.system.rows.count.shape
+
+    def total(values):
+        found = np.zeros(shape)
+        np.add.at(found, (log.block, log.label), values)
+        return found
+
+    assert np.all(total(moved**2) <= ranges.squares + tiny)
+    assert np.all(total(log.deviations**2) <= ranges.deviations(located.single, located.limits.width) + tiny)
+    if tail is not None:
+        weights = tail.weights[:, located.system.label_cell]
+        paid = total(loss(-(weights[log.block, log.label] * log.deviations)))
+        assert np.all(paid <= ranges.charges(weights, located.single, located.limits.width) + tiny)
+    return 4
+
+
 def check_ends(located, world, tail, sign, probability):
     """The end that is reported, and the weighed bound also where it is not the shorter one."""
     starts, reference = starts_of(world), located.system.tally.reference
@@ -118,7 +142,8 @@ def run_case(seed, sharp):
     known = forecasts_of(log, blocks, reference)
     located = locate(found, events, limits, true_allowance(log, constant=bool(rng.random() < 0.5)), known)
     terms = row_terms(log, reference)
-    checks = check_membership(located, log) + check_cells(located, events, log, limits)
+    checks = check_ranges(located, log, terms)
+    checks += check_membership(located, log) + check_cells(located, events, log, limits)
     checks += check_energy(
         located,
         log,
@@ -139,6 +164,7 @@ def run_case(seed, sharp):
         cost = max(need, LEAST_LOG) if sharp else math.log(10)
         if need > cost:
             continue
+        checks += check_ranges(located, log, terms, tail)
         checks += 2 + check_energy(located, log, rng.random(located.system.rows.count.shape), terms)
         short += check_ends(located, world, tail, sign, math.exp(-cost) * (1 - 1e-12))
     return checks, short, len(located.sets)

@@ -261,25 +261,26 @@ def test_larger_allowances_contain_smaller_ones_nearly_and_every_true_one_the_va
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_model_as_center_of_a_table_changes_nothing(seed):
-    """q̂ + e is q* at every pair, whatever q̂ is; with all cells learned the interval at allowance 0 is the same."""
+    """q̂ + e is q* at every pair, whatever q̂ is: it changes the box of e, which a constant shifts, and others widen."""
     rng = np.random.default_rng([seed, 6])
     table = random_world(rng, (0.0, 0.5, 0.9)[seed % 3], states=3)
     table = replace(table, behavior=np.full(table.size, 1 / table.reward.size))
     log = random_log(rng, table, 5000, 2)
-    model = rng.random(table.size) * table.high
-    centered = replace(log, world=replace(table, model=model))
+    models = (np.full(table.size, 0.3 * table.high), rng.random(table.size) * table.high)
     vector = VectorEvent(np.ones(table.count), (0.3 / table.high, 0.05 / table.high))
     events = Events(vector, 0.3, CellTails(np.full((1, table.count), 0.1 / table.high)), 0.2)
     first = tally_of(log, 2, np.zeros(table.count), by_states=True)
     reference = reference_of(first, np.ones(table.count, dtype=bool), 0.0, table.high)
     tails = {sign: random_tail(rng, log, first, sign) for sign in (1.0, -1.0)}
     found = []
-    for one, shifted in ((log, reference), (centered, reference - model.ravel())):
+    centered = [(replace(log, world=replace(table, model=model)), reference - model.ravel()) for model in models]
+    for one, shifted in ((log, reference), *centered):
         tally = tally_of(one, 2, shifted, by_states=True)
         bound = CellBound(tally, events, tails, {1.0: 0.04, -1.0: 0.04}, starts_of(one.world), limits_of(one.world))
         assert np.all(tally.count.sum(axis=0) > 0)
         now = bound.ends(bound.locate(NOTHING_ALLOWED))
         found.append([end.value.mid + sign * end.spread for sign, end in now.items()])
     assert found[0] == pytest.approx(found[1], abs=1e-6)
+    assert all(sign * wide >= sign * one - 1e-6 for sign, one, wide in zip((1, -1), found[0], found[2], strict=True))
     assert true_allowance(log).averages.max() <= 1e-12
     assert math.isfinite(sum(found[0]))

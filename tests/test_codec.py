@@ -26,7 +26,6 @@ from bondic.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.kernels.normal_form import Layout
 from bondic.noise.bound import NoiseBound, Uniform
 from bondic.noise.fixed_lambda import FixedLambda
-from bondic.noise.v_statistic import VStatistic
 from bondic.registry import from_outside, lookup, names, register, registered
 from bondic.rounding import Enclosure, U
 from bondic.sums.forms import STANDARD, Sums
@@ -117,7 +116,6 @@ GAUGES = {
     "plug-in": st.builds(bondic.PlugIn, sizes),
     "finite-class": st.builds(bondic.FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
     "self-normalized": st.builds(bondic.SelfNormalized, st.floats(1e-3, 1e6)),
-    "v-statistic": st.builds(VStatistic, st.sampled_from(["range", "paper"])),
 }
 provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
 CLASSES = {

@@ -11,7 +11,6 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.bounds.dual import dual_bound
-from bondic.bounds.primal import sum_of_values
 from bondic.bounds.rejection import evaluate_witness
 from bondic.claims import ErrorBudget
 from bondic.codec import same
@@ -21,6 +20,7 @@ from bondic.functions.functions import FeatureFunction, term_feature_bounds
 from bondic.identity.residual import FunctionValues, initial_value
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import Enclosure, U
+from bondic_lab.bounds.primal import sum_of_values
 from builders import setting_of
 from core_cases import make_case, plain_facts
 from forms import evaluate, quadratic_form

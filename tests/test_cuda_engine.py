@@ -14,18 +14,16 @@ import bondic
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
 from bondic.errors import InvalidInput
-from bondic.executors.here import Here
 from bondic.executors.threads import Serial
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import upper_sum
-from bondic.sums import elsewhere as sums_elsewhere
 from bondic.sums.engine import Survey, enclose
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.measure import Measure
 from bondic.sums.reference import Reference
-from bondic.sums.standard import name_of, named_engines
-from builders import synthetic
+from bondic.sums.standard import named_engines
+from builders import Here, synthetic
 from conformance import EngineCase
 
 pytestmark = pytest.mark.torch
@@ -105,7 +103,6 @@ from bondic.engines.cuda import Cuda
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.reference import Reference
-from bondic.sums.standard import name_of, named_engines
 from builders import synthetic
 (mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
 problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
@@ -176,7 +173,7 @@ def test_a_whole_interval_and_its_certificate():
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda32"])
-def test_the_engine_of_workers_is_found_by_its_name(name, monkeypatch):
+def test_the_engine_of_workers_is_that_of_their_device(name, monkeypatch):
     """Pairs of blocks as tasks: a worker makes the engine of its own device (here: the processor), with the same bits."""
     monkeypatch.setattr(Cuda.__init__, "__defaults__", ("float64", "cpu"))
     monkeypatch.setattr(Cuda, "block", 64)
@@ -184,13 +181,16 @@ def test_the_engine_of_workers_is_found_by_its_name(name, monkeypatch):
     (mdp, log, policy, start), sums = synthetic(300), Sums.named(name)
     question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     done = []
-    original = sums_elsewhere.sum_pair_at
-    monkeypatch.setattr(sums_elsewhere, "sum_pair_at", lambda job, number: done.append(number) or original(job, number))
+
+    class Counting(Here):
+        def submit(self, task, /, *given):
+            done.append(given[-1])
+            return super().submit(task, *given)
+
     found = [
         bondic.estimate_interval(question, method=bondic.Dual(radius="paper", engine=replace(sums, executor=executor)))
-        for executor in (Serial(), Here())
+        for executor in (Serial(), Counting())
     ]
     named_engines.cache_clear()
     assert len(done) == 10  # four blocks
     assert (found[0].low, found[0].high) == (found[1].low, found[1].high)
-    assert name_of(sums.engines) == name

@@ -11,6 +11,7 @@ from bondic.classes.value_class import constant_function
 from bondic.errors import InvalidInput
 from bondic.proofs.dual import DualProof
 from bondic.proofs.sequential import SequentialProof
+from bondic.summary import summarize
 from builders import tabular
 
 MDP, LOG, POLICY, INITIAL = tabular(600, gamma=0.3)
@@ -39,7 +40,7 @@ def test_without_a_method_it_is_the_sequential_one_and_says_so():
     assert result.method == "sequential"
     assert isinstance(result.proof, SequentialProof)
     assert result.choices["method"].startswith("sequential, the default wherever it applies")
-    assert "Method chosen by a fixed rule that saw no certified row: sequential" in " ".join(result.view().lines)
+    assert "Method chosen by a fixed rule that saw no certified row: sequential" in " ".join(summarize(result).lines)
     assert result.certificate.body["information"]["choices"] == result.choices
     assert result.hashes["certificate"] == result.certificate.digest
     same = b.estimate_interval(question(), method=b.Sequential())
@@ -387,3 +388,16 @@ COLUMNS = (
     *("observations", "actions", "rewards", "next_observations"),
     *("terminations", "truncations", "episode_ids", "timesteps"),
 )
+
+
+@pytest.mark.parametrize("rows", [250, 400, 1000])
+def test_rows_that_the_choice_has_seen_are_not_certified(rows):
+    """The pilot by which methods are compared may be longer than the share that a method would set aside by itself."""
+    demo = b.load_demo()
+    problem = b.make_problem(demo.log, demo.policy, demo.initial, gamma=0.8, reward_range=(0.0, 1.0))[:rows]
+    method, _ = b.Default().choose(problem, 0.1)
+    looked = b.Sequential().pilot_rows(problem)
+    if isinstance(method, b.Table):
+        assert b.estimate_interval(problem, alpha=0.1).rows[0] >= looked > 0.05 * rows
+    else:
+        assert isinstance(method, b.Sequential)

@@ -192,7 +192,8 @@ def test_propensities_that_a_log_holds_are_used():
     trial = open_bandit_trial(data, np.random.default_rng(9))
     assert np.array_equal(trial.log.behavior_action_probs, np.full(len(trial.log), 0.25))
     result = trial.evaluate(0.1)
-    assert (result.method, defaults_judge.class_of(result)) == ("propensities", "none")
+    assert result.method == "propensities"
+    assert not any(item.state == "chosen" for item in result.assumptions)
     assert result.low <= trial.truth <= result.high
 
 
@@ -235,8 +236,7 @@ def coin_trial(truth: float = 0.5) -> Trial:
         states, np.zeros(200, dtype=int), rng.integers(2, size=200), states, np.ones(200, dtype=bool)
     )
     start = bondic.InitialStates.exact(np.zeros((1, 1)))
-    q = (np.zeros((1, 1)), np.zeros(1, dtype=int), np.full(1, truth))
-    return Trial(log, bondic.UniformPolicy(1), 0.0, (0.0, 1.0), truth, initial=start, q_star=q)
+    return Trial(log, bondic.UniformPolicy(1), 0.0, (0.0, 1.0), truth, initial=start)
 
 
 def test_a_run_is_judged_by_its_truth():
@@ -249,7 +249,7 @@ def test_a_run_is_judged_by_its_truth():
     lines = {line["cell"]: line for line in defaults_judge.summarize(rows)}
     assert [lines[name]["misses"] for name in ("good", "bad", "granted")] == [0, 20, 0]
     assert [lines[name]["violated"] for name in ("good", "bad", "granted")] == [False, True, False]
-    assert lines["good"]["outside"] == 0
+    assert lines["good"]["used"] == coin_trial().evaluate(0.1).method
     data = {
         "rows": rows,
         "not_run": {"x": "obp not installed, cell not run"},
@@ -259,27 +259,6 @@ def test_a_run_is_judged_by_its_truth():
     text = defaults.page(data)
     assert re.search(r"\| bad \|.*\*\*violated\*\*", text)
     assert "- x: obp not installed, cell not run." in text
-
-
-def test_a_function_that_needs_a_large_norm_is_outside():
-    trial = coin_trial()
-    result = trial.evaluate(0.1)
-    assert defaults_judge.outside(result, trial) is False
-    far = replace(trial, q_star=(np.zeros((1, 1)), np.zeros(1, dtype=int), np.full(1, 1e6)))
-    assert defaults_judge.outside(result, far) is True
-    assert defaults_judge.outside(result, replace(trial, q_star=None)) is None
-
-
-def test_the_least_norm_is_that_of_a_function_of_the_space():
-    """f = Σ θ_j k(·, x_j) has norm sqrt(θᵀKθ); its values at the x_j need no less."""
-    from bondic.kernels.normal_form import Layout
-
-    states, actions = np.array([[0.0], [2.0], [0.0]]), np.array([0, 0, 1])
-    gram = np.array([[1, np.exp(-2.0), 0], [np.exp(-2.0), 1, 0], [0, 0, 1]])
-    theta = np.array([1.0, -2.0, 3.0])
-    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac(on="action")
-    found = defaults_judge.least_norm(kernel, Layout(1, False, 0, 2), states, actions, gram @ theta)
-    assert found == pytest.approx(np.sqrt(theta @ gram @ theta), rel=1e-12)
 
 
 def test_what_cannot_be_run_says_so():
@@ -359,7 +338,7 @@ def test_a_rejection_counts_as_a_miss_and_trivial_runs_are_no_evidence():
         "method": "default",
         "width": 1.0,
     }
-    row |= {"guarantee": "finite-sample", "class": "table", "outside": None, "seconds": 0.0}
+    row |= {"guarantee": "finite-sample", "used": "table", "seconds": 0.0}
     ends = {"INTERVAL": (0.4, 0.6), "missing": (0.6, 0.7), "TRIVIAL": (0.0, 1.0), "REJECTED": (0.0, 1.0)}
     rows = [
         {**row, "status": status if status.isupper() else "INTERVAL", "low": low, "high": high}

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import bondic
+import bondic_lab
 from pages import FILES, SHELL, Reader, blocks, commands, shows
 
 ROOT = Path(__file__).parent.parent
@@ -121,14 +122,14 @@ def test_every_public_name_is_in_the_reference():
         found = getattr(importlib.import_module(module), name)
         assert found.__doc__, f"{path} has no docstring"
         objects.append(found)
-    missing = [name for name in bondic._HOMES if not any(getattr(bondic, name) is found for found in objects)]
-    assert missing == []
+    public = [getattr(package, name) for package in (bondic, bondic_lab) for name in package._HOMES]
+    assert [one for one in public if not any(one is found for found in objects)] == []
     assert len(_described()) == len(set(_described()))
 
 
 def test_the_overview_of_the_reference_names_what_can_be_imported():
     table = (DOCS / "reference" / "index.md").read_text().partition("| page |")[2]
-    assert set(re.findall(r"`(\w+)`", table)) - {"bondic"} == set(bondic._HOMES)
+    assert set(re.findall(r"`(\w+)`", table)) == {*bondic._HOMES, *bondic_lab._HOMES}
 
 
 def test_pictures_are_small_and_each_has_its_place():

@@ -60,14 +60,19 @@ def foreseen(rng, rows: CellRows, atoms, cells, kind):
     return label, Forecasts(own, offset, following)
 
 
-def make_foreseen(seed):
+def make_foreseen(seed, whole=False):
     """A case of the algebra of cells, with forecasts."""
-    case = make_case(seed)
+    case = make_case(seed, whole=whole)
     atoms = case.shape.atoms.shape[0]
     label, given = foreseen(case.rng, case.rows, atoms, case.cells, KINDS[(seed + seed // 4) % 4])
-    found = forecast_tally([case.rows], label, given, case.shape, case.gamma, case.reference)
+    numbers = case.rng.normal(size=label.size) * (seed % 3)
+    found = forecast_tally([case.rows], label, given, case.shape, case.gamma, case.reference, numbers)
     own = NaiveForecasts(
-        label.tolist(), given.cell.tolist(), exact(given.offset), [exact(row) for row in given.following]
+        label.tolist(),
+        exact(numbers),
+        given.cell.tolist(),
+        exact(given.offset),
+        [exact(row) for row in given.following],
     )
     naive = replace(case.naive, forecasts=own)
     return replace(case, system=replace(case.system, forecasts=found), naive=naive), label, given
@@ -99,9 +104,11 @@ def test_sums_by_labels_are_those_of_the_deviations(seed):
     atoms = exact(case.shape.atoms @ case.reference)
     center = [o + naive.gamma * sum(k * b for k, b in zip(row, atoms, strict=True))
               for o, row in zip(exact(given.offset), naive.kappa, strict=True)]  # fmt: skip
-    for one, d, (_, _, outcome, ahead) in zip(label, naive.deviation, naive.rows, strict=True):
-        came = outcome + naive.gamma * sum(m * atoms[j] for j, m in ahead)
-        assert abs(d - (center[one] - came)) <= 1e-11
+    for one, d, m, (_, _, outcome, ahead) in zip(
+        label, naive.deviation, naive.forecasts.number, naive.rows, strict=True
+    ):
+        came = outcome + naive.gamma * sum(mass * atoms[j] for j, mass in ahead)
+        assert abs(d - (m + center[one] - came)) <= 1e-11
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -134,7 +141,7 @@ def test_differences_through_a_reference_atom(monkeypatch):
         for feasible, _ in case.feasible():
             exactly = feasible._outside
             with monkeypatch.context() as patch:
-                patch.setattr(system_module, "_MOST_NUMBERS", 0)
+                patch.setattr(system_module, "MOST_DIFFERENCES", 0)
                 other = replace(feasible, system=replace(feasible.system))._outside
             for one, more in zip(exactly, other, strict=True):
                 assert np.all(more >= one * (1 - 1e-14))
@@ -144,7 +151,7 @@ def test_differences_through_a_reference_atom(monkeypatch):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_inside_the_sets_exceeds_the_bounds(seed, most, monkeypatch):
     """At points of the sets: energies of x_i, and what forecasts miss of every atom that follows."""
-    monkeypatch.setattr(system_module, "_MOST_NUMBERS", most)
+    monkeypatch.setattr(system_module, "MOST_DIFFERENCES", most)
     case, label, given = make_foreseen(seed)
     system, p, atoms = case.system, case.cells, case.shape.atoms
     inverse = np.linalg.inv(np.eye(p) - case.gamma * system.following @ atoms)
@@ -213,7 +220,7 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
             assert one == np.inf if other == mp.inf else above(one, other) is None
     located = locate(case.system.tally, case.events, limits, case.allowance, case.system.forecasts)
     averages, single = exact(case.allowance.averages), exact(case.allowance.single)
-    sets, row_reach, energy = naive_locate(case.naive, case.naive_events(), mp.mpf(WIDTH), averages, single)
+    sets, ranges, row_reach, energy = naive_locate(case.naive, case.naive_events(), mp.mpf(WIDTH), averages, single)
     assert [tuple(one.inside.tolist()) for one in located.sets] == [one.inside for one in sets]
     above(located.energy_bound, energy, 1e-5)
     for one, other in zip(located.sets, sets, strict=True):
@@ -227,7 +234,7 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
     for sign in (1.0, -1.0):
         tail = EndWeights(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)
         weighed, plain = naive_end(
-            case.naive, (sets, exact(located.row_reach)), exact(psi), [exact(row) for row in tail.weights], mp.mpf(4),
+            case.naive, (sets, ranges, exact(located.row_reach)), exact(psi), [exact(row) for row in tail.weights], mp.mpf(4),
             mp.mpf(sign), mp.log(10), mp.mpf(WIDTH), (averages, single),
         )  # fmt: skip
         end = end_terms(located, starts, tail, sign, 0.1)
@@ -308,8 +315,13 @@ def test_labels_and_forecasts_that_do_not_fit_are_refused():
     case, label, given = make_foreseen(2)
     atoms = given.following.shape[1]
 
-    def tallied(labels=label, forecasts=given, rows=case.rows):
-        return forecast_tally([rows], labels, forecasts, case.shape, case.gamma, case.reference)
+    def tallied(labels=label, forecasts=given, rows=case.rows, numbers=None):
+        return forecast_tally([rows], labels, forecasts, case.shape, case.gamma, case.reference, numbers)
+
+    numbers = np.zeros(label.size)
+    for other in (numbers[1:], numbers[:, None], changed(numbers, 2, np.nan), changed(numbers, 0, np.inf)):
+        with pytest.raises(InvalidInput, match="finite forecast"):
+            tallied(numbers=other)
 
     other = label.copy()
     other[3] = np.flatnonzero(given.cell != case.rows.cell[3])[0]
@@ -383,7 +395,11 @@ def damages(arrays):
     names = ("label", "forecasts.cell", "forecasts.offset", "forecasts.following")
     label, cell, offset, following = (arrays[f"cells.{name}"] for name in names)
     other = int(np.flatnonzero(cell != cell[label[0]])[0])
-    columns = ("group", "value", "next_value", "half", "label")
+    columns = ("group", "value", "next_value", "half", "label", "foreseen")
+    foreseen = arrays["cells.foreseen"]
+    yield {"foreseen": changed(foreseen, 3, np.nan)}
+    yield {"foreseen": foreseen[1:]}
+    yield {"foreseen": foreseen + 0.5}  # another interval than the one that is written
     yield {"label": changed(label, 0, other)}
     yield {"label": changed(label, 0, -1)}
     yield {"label": changed(label, 0, cell.size)}
@@ -425,6 +441,7 @@ def test_forecasts_of_later_rows_are_refused_by_a_replay(stated):
     given = cells.forecasts
     for forged in (
         replace(cells, label=moved),
+        replace(cells, foreseen=cells.foreseen + 0.01),
         replace(cells, forecasts=replace(given, offset=given.offset + 0.01)),
         replace(cells, forecasts=replace(given, following=given.following * 1.01)),
     ):

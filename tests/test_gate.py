@@ -52,7 +52,7 @@ def test_a_statement_opens_it_and_is_named():
     assert found.unmet(above=BOUND) == ()
     assert len(found.unmet(above=0.9)) == 1
     assert {item.name: item.state for item in found.assumptions}["values"] == "stated"
-    for text in (bondic.result_markdown(found), found._repr_html_(), report_page(found, found.question, title="t")):
+    for text in (found.to_markdown(), found._repr_html_(), report_page(found, found.question, title="t")):
         assert "radius as you state it" in text
     assert bondic.verify(found.certificate, LOG).guarantee == found.guarantee == "finite-sample"
 

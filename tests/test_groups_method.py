@@ -424,9 +424,10 @@ def forgeries(proof):
     spread = replace(cells.forecasts, following=cells.forecasts.following * 0.99)
     yield "forecasts of what follows", replace(proof, cells=replace(cells, forecasts=spread))
     yield "halves", replace(proof, cells=replace(cells, half=1 - cells.half))
+    yield "forecasts of rows", replace(proof, cells=replace(cells, foreseen=0.99 * cells.foreseen - 0.01))
 
 
-@pytest.mark.parametrize("kind", range(13))
+@pytest.mark.parametrize("kind", range(14))
 def test_forged_plans_are_refused_by_a_replay(threshold, stated, kind):
     world, problem = threshold
     name, proof = list(forgeries(stated.proof))[kind]
@@ -457,11 +458,12 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     assert isinstance(cells, GroupCells)
     for changes in (
         {"group": cells.group + 100}, {"next_group": cells.next_group - 1}, {"half": cells.half + 1},
-        {"value": cells.value[1:]}, {"label": cells.label[1:]}, {"next_value": cells.next_value * math.nan}, {"count": 0},
+        {"value": cells.value[1:]}, {"label": cells.label[1:]},
+        {"foreseen": cells.foreseen * math.nan}, {"next_value": cells.next_value * math.nan}, {"count": 0},
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
             replace(cells, **changes)
-    later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half", "label")}
+    later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half", "label", "foreseen")}
     short = replace(stated.proof, cells=replace(cells, **later))
     with pytest.raises(InvalidInput, match="rows"):
         short.claims(rows)
@@ -472,6 +474,9 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     few = replace(stated.proof, cells=replace(cells, start_group=cells.start_group[1:]))
     with pytest.raises(VerificationError, match="start has no group"):
         few.claims(rows)
+    events = stated.proof.events
+    with pytest.raises(VerificationError, match="no quotas"):  # an allowance is about all rows of a block and cell
+        replace(stated.proof, events=replace(events, quotas=np.full((len(events.stops), events.reference.size), 9.0)))
     assert isinstance(stated.proof, CellsProof)
 
 
@@ -527,7 +532,7 @@ def test_groups_model_and_weights_do_not_see_later_rows(make):
         assert np.array_equal(again.events.cells.rates, honest.events.cells.rates)
         kept = stops[block] - stops[0]
         assert same(again.cells.forecasts, honest.cells.forecasts)
-        for name in ("group", "value", "half", "next_value", "label"):
+        for name in ("group", "value", "half", "next_value", "label", "foreseen"):
             assert np.array_equal(getattr(again.cells, name)[:kept], getattr(honest.cells, name)[:kept])
         assert np.array_equal(again.cells.start_value, honest.cells.start_value)
         for end, tail in honest.events.tails.items():

@@ -80,34 +80,6 @@ def test_a_sum_is_no_factor_and_a_few_rewards_show_nothing():
     assert found(columns, "reward-scale") == []
 
 
-def test_triples_are_disjoint_and_at_one_state_and_action():
-    points = rng().integers(3, size=(60, 2)).astype(float)
-    rows = np.arange(60)
-    for here, there in ((rows[:25], rows[25:]), (rows[25:], rows[:25])):
-        other, center, control = scale._equal(points, here, there)
-        used = np.concatenate([other, center, control])
-        assert np.unique(used).size == used.size > 20
-        assert np.isin(other, there).all()
-        assert np.isin(np.concatenate([center, control]), here).all()
-        np.testing.assert_array_equal(points[other], points[center])
-        np.testing.assert_array_equal(points[control], points[center])
-
-
-def test_neighbors_are_the_nearest_with_the_same_action():
-    points = np.column_stack([rng().normal(size=(80, 2)), rng(1).integers(2, size=80)])
-    here, there = np.arange(50), np.arange(50, 80)
-    other, center, control = scale._nearest(points, here, there, same_action=True)
-    scaled = points / points.std(axis=0)
-    assert other.size > 3
-    for j, i, k in zip(other, center, control, strict=True):
-        apart = ((scaled - scaled[i]) ** 2).sum(axis=1)
-        assert apart[j] <= apart[k]
-        for chosen, among in ((j, there), (k, here[25:])):
-            same = among[points[among, 2] == points[i, 2]]
-            assert chosen == same[np.argmin(apart[same])]
-    assert scale._nearest(points, here[:1], there, same_action=True)[0].size == 0
-
-
 def test_a_long_log_is_thinned_out_whatever_its_parts(monkeypatch):
     monkeypatch.setattr(scale, "_WORK", 2e6)
     columns = another_unit(GOOD["cart-pole"](rng()), rng())
@@ -172,17 +144,6 @@ def test_rows_with_other_rewards_are_named_with_their_original(spoil):
     for name in ("observations", "actions", "next_observations"):
         np.testing.assert_array_equal(columns[name][row], columns[name][original])
     assert columns["rewards"][row] != columns["rewards"][original]
-
-
-def test_streamed_logs_have_the_same_findings():
-    for spoil in (another_unit, filled_next, near_copies):
-        columns = spoil(GOOD["cart-pole"](rng()), rng())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", bondic.ValidityWarning)
-            whole = bondic.inspect_log(bondic.Transitions(**columns))
-            parts = bondic.inspect_log(bondic.stream_log(columns, batch_rows=101))
-        assert whole
-        assert whole == parts
 
 
 def test_what_is_accepted_is_stated():

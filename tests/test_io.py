@@ -12,12 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from bondic import InitialStates, InvalidInput, Transitions, ValidityWarning, stream_log
-from bondic.data.io.follow import following_rows
-from bondic.data.io.probabilities import first_rows
+from bondic import InitialStates, InvalidInput, Transitions, ValidityWarning
 from bondic.data.io.read import read_log
 from bondic.errors import one_line, shown
 from fuzz_corpus import CORPUS, GOOD, damaged
@@ -178,11 +174,6 @@ def test_the_same_log_in_every_format_has_the_same_hash(form, tmp_path):
     assert len(loaded.names) == 2
 
 
-def test_a_log_in_memory_and_a_streamed_log_agree(tmp_path):
-    where = write_parquet_parts(whole_log(), tmp_path)
-    assert read_log(where).transitions.content_hash == stream_log(where, batch_rows=4).content_hash
-
-
 # Formats that keep episodes, or no next observations
 
 
@@ -240,24 +231,11 @@ def write_minari_folder(data, where):
     return where / "demo-v0"
 
 
-def scope_rl(data, where=None):
-    del where
-    done = data["terminations"] | data["truncations"]
-    return {
-        "size": N, "n_trajectories": EPISODES, "step_per_trajectory": STEPS, "action_type": "discrete", "n_actions": 3,
-        "action_dim": None, "action_keys": None, "action_meaning": None, "state_dim": 2, "state_keys": ["a", "b"],
-        "state": data["observations"], "action": data["actions"].astype(float), "reward": data["rewards"],
-        "done": done.astype(float), "terminal": data["truncations"].astype(float), "info": {}, "pscore": None,
-        "behavior_policy": "eps", "dataset_id": 0,
-    }  # fmt: skip
-
-
 EPISODIC = {
     "d4rl": write_d4rl,
     "d3rlpy v1": write_d3rlpy_v1,
     "d3rlpy": write_d3rlpy,
     "minari folder": write_minari_folder,
-    "scope-rl": scope_rl,
 }
 
 
@@ -268,7 +246,7 @@ def test_formats_by_episode_give_the_same_log(form, tmp_path):
     assert loaded.transitions.content_hash == Transitions(**data).content_hash
 
 
-@pytest.mark.parametrize("form", ["d4rl", "d3rlpy v1", "d3rlpy", "scope-rl"])
+@pytest.mark.parametrize("form", ["d4rl", "d3rlpy v1", "d3rlpy"])
 def test_truncated_episodes_lose_the_row_whose_next_observation_was_not_kept(form, tmp_path):
     data = whole_log(scores=False)
     ends = data["terminations"] & (data["episode_ids"] % 2 == 0)
@@ -354,19 +332,6 @@ def test_nested_observations_are_flattened_in_the_order_of_their_keys():
     )
 
 
-def test_scope_rl_scores_and_steps():
-    data = scope_rl(whole_log())
-    data["pscore"] = np.full((N, 2), 0.5)
-    assert read_log(data).names == ("state.a", "state.b")
-    assert set(read_log(data).transitions.behavior_action_probs) == {0.25}
-    data["done"][2] = 1.0  # ends inside a trajectory: another episode starts in the next row
-    log = read_log(data).transitions
-    assert log.terminations[2]
-    assert list(log.timesteps[:5]) == [0, 1, 2, 0, 1]
-    with pytest.raises(InvalidInput, match="do not fit"):
-        read_log(data | {"n_trajectories": 5})
-
-
 # Next observations from following rows
 
 
@@ -399,36 +364,12 @@ def test_an_end_that_nobody_marked_is_a_doubt():
     with pytest.warns(ValidityWarning, match="recording stopped for reasons known before"):
         loaded = read_log(data)
     assert len(loaded.transitions) == N - EPISODES
-    del data["terminations"]
-    with pytest.warns(ValidityWarning, match="recording stopped"):
-        same = read_log(data, columns={"terminations": None})
-    assert same.transitions.content_hash == loaded.transitions.content_hash
 
 
 def test_a_gap_in_time_is_refused():
     data = {name: np.delete(column, 7, axis=0) for name, column in without_next().items()}
     with pytest.raises(InvalidInput, match=r"row 6 \(timestep 1\) is followed by row 7 \(timestep 3\)"):
         read_log(data)
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=1, max_size=25))
-@settings(max_examples=60, deadline=None)
-def test_following_rows_against_the_obvious_loop(rows):
-    ids = np.array([row[0] for row in rows])
-    ended = np.array([row[1] for row in rows])
-    cut = np.array([row[2] for row in rows]) & ~ended
-    expected = np.full(ids.size, -1)
-    for i in range(ids.size):
-        if not (ended[i] or cut[i]):
-            expected[i] = next((j for j in range(i + 1, ids.size) if ids[j] == ids[i]), -1)
-    keep = ended | (expected >= 0)
-    if not keep.any():
-        with pytest.raises(InvalidInput):
-            following_rows("log", ended, cut, ids, None, cuts_stated=False)
-        return
-    found = following_rows("log", ended, cut, ids, None, cuts_stated=False)
-    np.testing.assert_array_equal(found.row, expected)
-    np.testing.assert_array_equal(found.keep, keep)
 
 
 # Categories and gaps
@@ -583,9 +524,7 @@ def test_probabilities_in_the_log(rng, wide):
     assert loaded.logged_action_probs is None
     assert loaded.transitions.content_hash == Transitions(**data).content_hash
     starting = InitialStates.from_log(loaded.transitions)
-    np.testing.assert_array_equal(
-        loaded.transitions.observations[first_rows(loaded.transitions)], starting.observations
-    )
+    assert len(starting) == EPISODES
 
 
 def test_probabilities_at_logged_states_give_the_others(rng):
@@ -619,20 +558,6 @@ def test_probabilities_that_cannot_be_used(rng):
     bare |= {"terminations": np.zeros(N, dtype=bool), "initial_action_probs": probabilities(rng)}
     with pytest.raises(InvalidInput, match="neither episode ids nor episode ends"):
         read_log(bare)
-
-
-def test_first_rows_are_in_the_order_of_the_log():
-    data = whole_log()
-    log = Transitions(**data | {"episode_ids": -data["episode_ids"]})
-    np.testing.assert_array_equal(first_rows(log), np.arange(0, N, STEPS))
-    np.testing.assert_array_equal(log.observations[first_rows(log)], InitialStates.from_log(log).observations)
-
-
-def test_first_rows_without_ids_are_those_of_from_log():
-    data = whole_log()
-    del data["episode_ids"], data["timesteps"]
-    log = Transitions(**data)
-    np.testing.assert_array_equal(log.observations[first_rows(log)], InitialStates.from_log(log).observations)
 
 
 # Names, notes, types
@@ -688,12 +613,6 @@ def test_a_frame_with_a_column_that_arrow_cannot_take():
     frame = to_pandas(whole_log(), None)
     frame["odd"] = [{1: 2}, "a"] * (N // 2)
     assert read_log(frame).transitions.content_hash == Transitions(**whole_log()).content_hash
-
-
-def test_lists_of_unequal_length_in_memory_name_their_row():
-    data = whole_log()
-    with pytest.raises(InvalidInput, match="list of 3 numbers at row 4, 2 before"):
-        read_log(data | {"observations": [[1.0, 2.0]] * 4 + [[1.0, 2.0, 3.0]] * (N - 4)})
 
 
 def test_what_is_said_about_columns_is_checked():

@@ -22,7 +22,7 @@ except SystemExit as stop:
     assert stop.code == 0, stop.code
 print(json.dumps(sorted(sys.modules)))
 """
-SEARCHES = {f"bondic.{name}" for name in ("search", "tuning", "methods", "baselines", "estimate", "result", "report")}
+SEARCHES = {f"bondic.{name}" for name in ("search", "tuning", "methods", "estimate", "result", "report")}
 
 
 def loaded(*words):
@@ -60,7 +60,7 @@ def test_a_replay_is_what_brings_the_search_in(place):
     """Without it the test above could not fail."""
     names, _ = loaded("verify", place / "certificate.json", place / "log.npz", "--replay")
     assert {"bondic.methods.replay", "bondic.search"} <= names
-    assert not names & {"bondic.baselines", "bondic.report", "rich"}
+    assert not names & {"bondic_lab.baselines", "bondic.report", "rich"}
 
 
 def test_check_loads_no_sums_and_no_compiler(place):
@@ -77,7 +77,6 @@ def test_check_loads_no_sums_and_no_compiler(place):
             "proofs",
             "search",
             "methods",
-            "baselines",
             "report",
         )
     }

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import bondic
+import bondic_lab
 from bondic import InitialStates, InvalidInput, Sequential, Transitions, UniformPolicy
 from bondic import evaluate_policy as evaluate
 
@@ -189,15 +190,14 @@ OTHERS = {
     "weights that do not sum to 1": (lambda: InitialStates.exact([[0], [1]], [1, 1]), "sum to 2.0, not 1", "Divide"),
     "more starts than there are": (lambda: InitialStates.from_log(LOG, count=99), "30 episode starts", "Leave it out"),
     "a log for a problem": (lambda: bondic.estimate_interval(LOG), "takes a problem", "evaluate_policy"),
-    "a baseline that nobody knows": (lambda: bondic.make_baseline("tiss"), "no baseline 'tiss'", "`tis`?"),
-    "an option that it does not have": (lambda: bondic.make_baseline("tis", step=3), "`step`", "`steps`?"),
+    "a baseline that nobody knows": (lambda: bondic_lab.make_baseline("tiss"), "no baseline 'tiss'", "`tis`?"),
+    "an option that it does not have": (lambda: bondic_lab.make_baseline("tis", step=3), "`step`", "`steps`?"),
     "a certificate that is not there": (lambda: bondic.verify("absent", LOG), "no file absent.json"),
     "a log for a certificate": (lambda: bondic.verify(LOG, "x"), "needs a certificate, not Transitions"),
     "a number for a path": (lambda: bondic.load_certificate(3), "from a path, not from a int"),
     "nothing to save": (lambda: bondic.save_certificate(None, "x"), "not NoneType", "leaves none"),
     "a log to compare": (lambda: bondic.compare(LOG), "a list of results", "Transitions"),
     "nothing to compare": (lambda: bondic.compare([]), "nothing to compare"),
-    "batches of a CSV file": (lambda: bondic.stream_log("log.csv"), "log.csv is a .csv file", "read_log(path)"),
     "an amount of memory in words": (lambda: bondic.stream_log("log.csv", memory="lots"), "'lots'", "2GB"),
     "a number for a log": (lambda: bondic.read_log(3), "The log is an int", "Pass a path"),
     "a function of a file that is not there": (lambda: bondic.load_policy("rules.py:late"), "no file rules.py"),

@@ -545,7 +545,7 @@ def test_the_command_appends_new_rows_and_grown_logs(tmp_path):
         "whole": write_rows(tmp_path / "whole.npz", log),
     }
     assert "Missing option" in call(folder, "--log", files["first"]).output
-    made = call(folder, "--log", files["first"], *stated, "--pilot", 80)
+    made = call(folder, "--log", files["first"], *stated, "--with", "pilot=80")
     assert made.exit_code in (0, 4), made.output
     assert call(folder, "--log", files["second"]).exit_code in (0, 4)
     done = call(folder, "--log", files["whole"], "--json")

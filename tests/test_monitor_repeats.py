@@ -199,7 +199,7 @@ def test_the_same_file_twice_is_refused_by_the_command(tmp_path):
     np.savez(tmp_path / "policy.npz", probs=np.ones((1, 1)))
     np.savez(tmp_path / "start.npz", observations=np.zeros((1, 1)))
     stated = ["--policy", tmp_path / "policy.npz", "--initial", tmp_path / "start.npz", "--planned-rows", 900]
-    stated += ["--gamma", 0, "--reward-range", 0, 1, "--pilot", 60]
+    stated += ["--gamma", 0, "--reward-range", 0, 1, "--with", "pilot=60"]
     assert "waiting" in call(folder, "--log", few, *stated).output
     made = call(folder, "--log", file)
     assert made.exit_code == 0
@@ -213,5 +213,5 @@ def test_the_same_file_twice_is_refused_by_the_command(tmp_path):
     assert taken.exit_code == 0
     told = json.loads(taken.stdout)
     assert (told["rows"], told["repeated"], told["planned_rows"]) == (1797, True, 900)
-    assert "accept" not in (folder / "configuration.toml").read_text()
+    assert json.loads((folder / "stated.json").read_text())["accept"] == []
     assert "came before" in str(call(folder, "--log", file).exception)

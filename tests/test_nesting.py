@@ -14,15 +14,15 @@ from scipy.stats import binom
 import bondic as b
 import builders
 from bondic.bounds.dual import dual_bound
-from bondic.bounds.primal import primal_point
-from bondic.identity.loss import residual_loss
 from bondic.identity.measure import discrepancy
 from bondic.identity.residual import bellman_residual, function_values
 from bondic.identity.value import doubly_robust_value
-from bondic.methods.oracle import oracle_interval
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
+from bondic_lab.bounds.primal import primal_point
+from bondic_lab.identity.loss import residual_loss
+from bondic_lab.methods.oracle import oracle_interval
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import Given

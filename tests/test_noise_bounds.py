@@ -53,14 +53,6 @@ class TestFixedLambda(NoiseCase):
         )
 
 
-class TestVStatistic(NoiseCase):
-    control = 0.2
-
-    def make(self, kernel, rows, probability):
-        del kernel, rows, probability
-        return bondic.VStatistic("range")
-
-
 class TestFiniteClass(NoiseCase):
     def make(self, kernel, rows, probability):
         return bondic.FiniteClass.planned(kernel, LAYOUT, rows, probability=probability, mean_square_width=1.0)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
+import bondic_lab
 from bondic.cli import main as cli
 from bondic.report.health import examine
 
@@ -151,7 +152,7 @@ def test_baselines_take_rows_for_episodes(name):
     log = b.Transitions.one_step(**bandit(1500), behavior_action_probs=np.full(1500, 1 / ACTIONS))
     if name in ("dm", "lstd"):
         log = b.Transitions.one_step(**bandit(1500), episode_ids=np.arange(1500))
-    found = evaluated(log, b.TablePolicy(TARGET), method=b.make_baseline(name))
+    found = evaluated(log, b.TablePolicy(TARGET), method=bondic_lab.make_baseline(name))
     assert found.estimate == pytest.approx(TRUTH, abs=0.06)
 
 

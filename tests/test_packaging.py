@@ -113,26 +113,24 @@ def test_every_command_is_among_those_whose_help_is_tested() -> None:
 
 
 def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() -> None:
-    from bondic.advice.design import KINDS
-    from bondic.baselines.registry import BASELINES
-    from bondic.cli import commands, options
-    from bondic.methods.default import Default
+    from bondic.advice.lengths import KINDS
+    from bondic.cli import commands
+    from bondic.estimate import OWN
+    from bondic.extensions import added_methods
     from bondic.methods.dual import Dual
     from bondic.sums.standard import EngineName
-    from bondic.tuning.defaults import Choices
+    from bondic_lab.baselines.registry import BASELINES
+    from bondic_lab.catalog import NAMES
     from bondic_lab.commands import FIGURES
     from bondic_lab.reproduction.registry import EXPERIMENTS
 
     assert tuple(EXPERIMENTS) == FIGURES
-    assert ("auto", "table", "groups", "sequential", "dual", "propensities", *BASELINES) == commands.METHODS
+    assert tuple(OWN)[: len(commands.METHODS)] == commands.METHODS
+    assert tuple(BASELINES) == NAMES == tuple(added_methods())
     assert get_args(EngineName) == commands.ENGINES
     (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     defaults = {option.name: option.default for option in evaluate.params}
     assert commands.KINDS == KINDS
-    assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth
-    assert defaults["misspecification"] == Dual().misspecification
-    assert Default().gauge is None
-    assert not isinstance(defaults["gauge"], str)  # nothing is chosen for the user: the rule decides
     assert defaults["side"] == Dual().side
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -45,7 +44,7 @@ def test_tables_come_out_within_a_factor_of_three(rows, gamma):
     assert design.length(rows) / 3 < found < 3 * design.length(rows)
 
 
-@pytest.mark.parametrize("kind", ["one-step", "episodes", "table", "continuous"])
+@pytest.mark.parametrize("kind", ["one-step", "episodes", "table"])
 def test_rows_and_lengths_are_inverse_and_monotone(kind):
     design = bondic.LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4)
     lengths = [design.length(rows) for rows in (1, 100, 1e4, 1e6)]
@@ -87,30 +86,5 @@ def test_the_command_plans_without_a_log():
     assert "about 20 000 rows: an interval of length" in words
     assert "Expected, not guaranteed." in words
     assert isinstance(run("--kind", "table", "--reward-range", "0", "1").exception, InvalidInput)
-    assert isinstance(run("--reward-range", "0", "1").exception, InvalidInput)
+    assert run("--reward-range", "0", "1").exit_code == 2
     assert isinstance(run(*common, "--rows", "5", "--length", "1").exception, InvalidInput)
-
-
-def test_the_command_plans_from_a_log(tmp_path):
-    log = bondic.load_demo().log
-    kept = slice(0, 1000)
-    np.savez(
-        tmp_path / "log.npz",
-        **{
-            name: getattr(log, name)[kept]
-            for name in (
-                "observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
-                "timesteps",
-            )
-        },
-    )  # fmt: skip
-    (tmp_path / "rule.py").write_text(
-        "import numpy as np\n\ndef late(s):\n    w = s[:, 0] >= 3\n    return np.column_stack([~w, w]).astype(float)\n"
-    )
-    words = (str(tmp_path / "log.npz"), "--gamma", "0.8", "--reward-range", "0", "1", "--json")
-    data = json.loads(run(*words, "--policy", f"{tmp_path}/rule.py:late", "--length", "0.5").stdout)
-    lengths = [line["length"] for line in data["lines"]]
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[-1] < 0.5 < 5.0
-    assert math.isfinite(data["asked"]["rows"])
-    assert isinstance(run(*words).exception, InvalidInput)

@@ -15,6 +15,7 @@ from bondic.claims import Claim, Part
 from bondic.report.comparison import bar, line_ends
 from bondic.report.page import report_page
 from bondic.rounding import Enclosure
+from bondic.summary import summarize
 
 RATE = 0.0075
 """Of clicks on the item that the policy shows; ten items are shown at random."""
@@ -53,7 +54,7 @@ def test_a_log_that_decides_the_value_has_an_estimate_with_its_source():
     found = ask(clicks(20_000))
     assert found.estimate == pytest.approx(RATE, abs=0.005)
     assert "doubly robust" in found.choices["estimate"]
-    assert found.choices["estimate"] in found.view().lines[0]
+    assert found.choices["estimate"] in summarize(found).lines[0]
     demo = bondic.load_demo()
     asked = {"initial": demo.initial, "gamma": 0.8, "reward_range": (0.0, 1.0)}
     assert bondic.evaluate_policy(demo.log, demo.policy, **asked).estimate == pytest.approx(4.466, abs=0.01)
@@ -79,12 +80,12 @@ def test_no_view_draws_what_is_not_there():
     found, log = wide(), clicks(1000)
     assert found.to_row()["estimate"] is None
     assert found.to_dict()["estimate"] is None
-    assert next(csv.DictReader(bondic.result_csv(found).splitlines()))["estimate"] == ""
+    assert next(csv.DictReader(found.to_csv().splitlines()))["estimate"] == ""
     assert bondic.compare({"new": found}).to_rows()[0]["estimate"] is None
     assert line_ends(found)[1] == "-"
     assert not set("●○") & set(bar(found, 0.0, 1.0, 30))
     assert "estimate=none" in repr(found)
-    for text in (found._repr_html_(), bondic.result_markdown(found)):
+    for text in (found._repr_html_(), found.to_markdown()):
         assert "No point estimate" in text
         assert "nan" not in text.lower().replace("finance", "")
         assert "<circle" not in text

@@ -152,15 +152,6 @@ def test_softmax_is_its_formula(logits, temperature):
         np.testing.assert_allclose(probs[row], [value / math.fsum(odds) for value in odds], rtol=1e-11, atol=1e-300)
 
 
-@pytest.mark.parametrize("temperature", [1e-12, 1e-300, 5e-324])
-def test_softmax_becomes_uniform_when_hot_and_deterministic_when_cold(temperature):
-    states = log_of(40).observations + 0.1
-    hot = SoftmaxPolicy(scores, 1e12).action_probs(states)
-    np.testing.assert_allclose(hot, UniformPolicy(ACTIONS).action_probs(states), atol=1e-11)
-    cold = SoftmaxPolicy(lambda x: 1e3 * scores(x), temperature).action_probs(states)
-    np.testing.assert_array_equal(cold, DeterministicPolicy(best, ACTIONS).action_probs(states))
-
-
 def test_softmax_survives_huge_scores_and_forbidden_actions():
     probs = SoftmaxPolicy(lambda _: np.array([[1e300, 0.0, -1e300], [0.0, -np.inf, 0.0]])).action_probs(
         np.zeros((2, 1))
@@ -173,13 +164,6 @@ def test_deterministic_is_one_hot_whatever_type_the_choices_have(kind):
     choices = np.array([4, 0, 0, 2, 1, 3])
     probs = DeterministicPolicy(lambda _: choices.astype(kind), 5).action_probs(np.zeros((6, 1)))
     np.testing.assert_array_equal(probs, np.eye(5)[choices])
-
-
-def test_a_table_is_read_at_the_state_and_copied():
-    states, table = log_of(30).observations, TABLE.copy()
-    policy = TablePolicy(table)
-    table[:] = 0
-    np.testing.assert_array_equal(policy.action_probs(states), [TABLE[int(state[0])] for state in states])
 
 
 @pytest.mark.parametrize("alpha", [0, 1, 0.5, 0.3, 1e-300])
@@ -270,24 +254,6 @@ def test_gaussian_has_its_mean_and_spread():
     np.testing.assert_allclose(actions.std(axis=0), [0.5, 2.0], rtol=5 / np.sqrt(2 * 20_000))
 
 
-def test_gaussian_without_spread_is_its_mean_and_may_give_one_number_per_row():
-    states = log_of().observations
-    actions = GaussianPolicy(lambda x: x[:, 0], 0.0).sample_action(states, np.random.default_rng(0))
-    np.testing.assert_array_equal(actions, states[:, :1])
-
-
-def test_a_clipped_gaussian_stays_in_its_box_and_is_the_clipped_draw():
-    states = log_of(200).observations
-    free, boxed = (
-        GaussianPolicy(lambda x: x, 1.0, *box).sample_action(states, np.random.default_rng(0))
-        for box in ((None, None), ([0.0, 1.0], 2.0))
-    )
-    np.testing.assert_array_equal(boxed, np.clip(free, [0.0, 1.0], 2.0))
-    assert np.any(boxed != free)
-    below = GaussianPolicy(lambda x: x, 1.0, high=1.0).sample_action(states, np.random.default_rng(0))
-    np.testing.assert_array_equal(below, np.minimum(free, 1.0))
-
-
 def test_a_continuous_mixture_takes_whole_actions_from_one_part_at_its_rate():
     """2 000 choices, 5 standard errors."""
     one, other = DeterministicPolicy(lambda x: 0 * x), DeterministicPolicy(lambda x: 0 * x + 1)
@@ -297,24 +263,7 @@ def test_a_continuous_mixture_takes_whole_actions_from_one_part_at_its_rate():
     assert abs(np.mean(actions[:, 0] == 0) - 0.3) <= 5 * np.sqrt(0.3 * 0.7 / 2000)
 
 
-def test_a_mixture_of_one_number_per_row_and_one_column_is_one_column():
-    policy = MixturePolicy(0.5, DeterministicPolicy(lambda x: x[:, 0]), GaussianPolicy(lambda x: x[:, :1], 0.1))
-    assert ask(policy, continuous_log(dimension=1)).next.shape == (8, 5, 1)
-
-
 # How policies are asked
-
-
-def test_probabilities_off_by_rounding_are_normalized():
-    probs = np.full((8, 3), [0.2, 0.3, 0.5]) * np.linspace(1 - 9e-7, 1 + 9e-7, 8)[:, None]
-    answers = ask(RowProbabilities(probs, [[0.2, 0.3, 0.5]] * 2))
-    np.testing.assert_allclose(answers.next, np.full((8, 3), [0.2, 0.3, 0.5]), rtol=1e-15)
-
-
-def test_a_float32_policy_is_accepted():
-    answers = ask(CallablePolicy(lambda x: softmax_plain(x).astype(np.float32)))
-    np.testing.assert_allclose(answers.next.sum(axis=1), 1, atol=1e-15)
-    np.testing.assert_allclose(answers.next, softmax_plain(log_of().next_observations), atol=1e-7)
 
 
 @settings(max_examples=40)
@@ -416,12 +365,6 @@ def test_an_all_terminal_log_never_asks_for_next_actions():
     assert answers.next.shape == (0, 4, 2)
 
 
-def test_a_single_row_that_goes_on_is_asked():
-    one = np.arange(8) != 5
-    assert ask(Duck(), log_of(terminations=one)).next.shape == (1, ACTIONS)
-    assert ask(CONTINUOUS["gaussian"], continuous_log(terminations=one)).next.shape == (1, 5, 2)
-
-
 # What is refused
 
 
@@ -518,12 +461,6 @@ def test_a_transposed_answer_is_not_quietly_cut_into_rows(policy):
     refused(policy, "shape (2, 3); (3, 2) is needed", log=continuous_log(), start=InitialStates.exact(np.eye(3)[:, :2]))
 
 
-@pytest.mark.parametrize("state", [4.0, -1.0, 0.5])
-def test_states_that_the_table_lacks_are_refused(state):
-    start = InitialStates.exact([[0.0, 0.0], [state, 0.0]])
-    refused(TablePolicy(TABLE), f"State {state} is not in the table, which has states 0..3", start=start)
-
-
 @pytest.mark.parametrize("where", ["initial", "next"])
 def test_an_exception_of_the_policy_is_named_located_and_chained(where):
     def moody(observations):
@@ -541,16 +478,6 @@ def test_an_interrupt_is_not_swallowed():
 
     with pytest.raises(KeyboardInterrupt):
         ask(CallablePolicy(interrupted))
-
-
-@pytest.mark.parametrize("counts", [{"draws": 0}, {"draws": -1}, {"draws": 2.5}, {"initial_draws": 0}])
-def test_at_least_one_action_must_be_drawn(counts):
-    refused(CONTINUOUS["gaussian"], "At least one action", kind=InvalidInput, log=continuous_log(), **counts)
-
-
-def test_row_probabilities_need_one_row_per_row_of_the_log():
-    needles = ("`next_probs` has shape (7, 3)", "one row per row of the log (8)")
-    refused(written(rows=7), *needles, kind=InvalidInput)
 
 
 @pytest.mark.parametrize("by_row", [True, False])
@@ -588,16 +515,25 @@ def test_functions_of_time_are_wrapped_and_mixtures_pass_it_to_the_parts_that_wa
     np.testing.assert_array_equal(found, log.next_observations + log.timesteps[:, None] + 1)
 
 
-def test_a_discrete_log_needs_probabilities_and_the_message_says_how():
-    needles = ("discrete actions", "a GaussianPolicy", "action_probs", "RowProbabilities", "f(observations)")
-    refused(CONTINUOUS["gaussian"], *needles, kind=InvalidInput)
+GAUSSIAN = CONTINUOUS["gaussian"]
+UNFIT = {
+    "no policy": (None, "No policy was given", {}),
+    "too few rows": (written(rows=7), "one row per row of the log (8)", {}),
+    "a sampler for discrete actions": (GAUSSIAN, "action_probs", {}),
+    "probabilities for continuous actions": (UniformPolicy(3), "sample_action", {"log": continuous_log()}),
+    "rows for continuous actions": (RowProbabilities([], []), "sample_action", {"log": continuous_log()}),
+    **{
+        f"{counts}": (GAUSSIAN, "At least one action", {"log": continuous_log(), **counts})
+        for counts in ({"draws": 0}, {"draws": 2.5}, {"initial_draws": 0})
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("policy", [UniformPolicy(3), RowProbabilities([], [])], ids=["discrete", "rows"])
-def test_a_continuous_log_needs_a_sampler_and_the_message_says_how(policy):
-    needles = ("continuous", type(policy).__name__, "sample_action", "f(observations, rng)")
-    refused(policy, *needles, kind=InvalidInput, log=continuous_log())
+@pytest.mark.parametrize(("policy", "needle", "more"), UNFIT.values(), ids=UNFIT)
+def test_policies_that_do_not_fit_the_log_are_refused(policy, needle, more):
+    refused(policy, needle, kind=InvalidInput, **more)
 
 
-def test_a_policy_is_needed():
-    refused(None, "No policy was given", "evaluate_policy(log, policy, ...)", kind=InvalidInput)
+def test_a_state_that_the_table_lacks_is_named():
+    start = InitialStates.exact([[0.0, 0.0], [0.5, 0.0]])
+    refused(TablePolicy(TABLE), "State 0.5 is not in the table, which has states 0..3", start=start)

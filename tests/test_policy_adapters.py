@@ -6,7 +6,6 @@ import importlib
 import pickle
 import sys
 import textwrap
-import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 
 from bondic import InvalidInput, PolicyError, load_policy
 from bondic.policies import protocol
-from bondic.policies.adapters.outputs import in_order, to_probabilities
 
 STATES = np.random.default_rng(5).normal(size=(7, 3))
 
@@ -329,96 +327,11 @@ def test_onnx_models_of_other_shapes_are_refused(tmp_path):
 # What models return
 
 
-def test_single_precision_sums_are_normalized_and_other_sums_refused():
-    probs = np.full((4, 3), 1 / 3, dtype=np.float32) * np.float32(1.00001)
-    np.testing.assert_allclose(to_probabilities(probs, 4, "probabilities", "x").sum(axis=1), 1.0, rtol=1e-15)
-    for bad in (np.full((4, 3), 0.5), np.array([[1.5, -0.5]] * 4), np.full((4, 2), np.nan), np.ones(4), [["a"]] * 4):
-        with pytest.raises(PolicyError):
-            to_probabilities(bad, 4, "probabilities", "x")
-    assert np.isfinite(to_probabilities(np.array([[1e6, -1e6]]), 1, "logits", "x")).all()
-    with pytest.raises(PolicyError, match="2 probabilities for 1"):
-        in_order(np.ones((1, 2)), [0], None, "x")
+def test_what_draws_is_not_taken_for_a_rule():
+    """stable-baselines3: `predict` draws unless told otherwise, and its answer is then no function of the state."""
 
+    class Model:
+        def predict(self, observations, state=None, deterministic=False):
+            return np.full(len(observations), deterministic), state
 
-def test_files_that_run_code_need_trust(tmp_path):
-    for ending in (".pt", ".pth", ".ts", ".zip", ".pkl"):
-        (tmp_path / f"policy{ending}").write_bytes(b"anything")
-        refused(tmp_path / f"policy{ending}", "trust_pickle=True")
-    refused(tmp_path / "policy.zip", "not a model saved by stable-baselines3", trust_pickle=True)
-
-
-# torch and stable-baselines3
-
-
-@pytest.mark.torch
-def test_torch_modules_and_torchscript(tmp_path, rng):
-    torch = importlib.import_module("torch")
-    torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2))
-    with torch.no_grad():
-        module.eval()
-        logits = module(torch.as_tensor(STATES, dtype=torch.float32)).numpy().astype(float)
-    refused(module, "output='logits'")
-    module.train()
-    np.testing.assert_allclose(asked(load_policy(module, output="logits")), softmax(logits), atol=1e-6)
-    acting = load_policy(module, output="actions")
-    np.testing.assert_allclose(acting.sample_action(STATES, rng), logits, atol=1e-6)
-
-    class Distribution(torch.nn.Module):
-        def forward(self, x):
-            return torch.distributions.Categorical(logits=x[:, :2])
-
-    np.testing.assert_allclose(
-        asked(load_policy(Distribution(), output="probabilities")), softmax(STATES[:, :2]), atol=1e-6
-    )
-    path = tmp_path / "policy.pt"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch discourages TorchScript; files of it exist
-        torch.jit.save(torch.jit.script(module.eval()), path)
-        loaded = load_policy(path, trust_pickle=True, output="logits")
-        np.testing.assert_allclose(asked(loaded), softmax(logits), atol=1e-6)
-        path.write_bytes(b"nothing")
-        refused(path, "cannot be read as TorchScript", trust_pickle=True, output="logits")
-
-
-@pytest.mark.train
-@pytest.mark.parametrize("name", ["PPO", "A2C", "DQN"])
-def test_discrete_baselines(tmp_path, name):
-    baselines = importlib.import_module("stable_baselines3")
-    torch = importlib.import_module("torch")
-    model = getattr(baselines, name)("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
-    model.save(tmp_path / "model.zip")
-    states = np.random.default_rng(0).normal(size=(9, 4))
-    policy = load_policy(tmp_path / "model.zip", trust_pickle=True)
-    probs = asked(policy, states)
-    best = model.predict(states.astype(np.float32), deterministic=True)[0]
-    np.testing.assert_array_equal(probs.argmax(axis=1), best)
-    assert policy.deterministic == (name == "DQN")
-    if name != "DQN":
-        with torch.no_grad():
-            tensor = model.policy.obs_to_tensor(states.astype(np.float32))[0]
-            for action in range(2):
-                log = model.policy.evaluate_actions(tensor, torch.full((9,), action))[1].numpy()
-                np.testing.assert_allclose(probs[:, action], np.exp(log), atol=1e-6)
-    fails(load_policy(model), "the log has 2 dimensions", np.zeros((3, 2)))
-    with pytest.raises(PolicyError, match="continuous actions"):
-        policy.sample_action(states, np.random.default_rng(0))
-
-
-@pytest.mark.train
-@pytest.mark.parametrize("name", ["PPO", "SAC", "TD3", "DDPG"])
-def test_continuous_baselines(tmp_path, name):
-    baselines = importlib.import_module("stable_baselines3")
-    model = getattr(baselines, name)("MlpPolicy", "Pendulum-v1", seed=0, device="cpu")
-    model.save(tmp_path / "model.zip")
-    policy = load_policy(tmp_path / "model.zip", trust_pickle=True)
-    states = np.tile([[0.5, 0.5, 0.1]], (4000, 1))
-    draws = policy.sample_action(states, np.random.default_rng(1))
-    assert draws.shape == (4000, 1)
-    np.testing.assert_array_equal(draws, policy.sample_action(states, np.random.default_rng(1)))
-    again = model.predict(states.astype(np.float32), deterministic=name in ("TD3", "DDPG"))[0]
-    error = 5 * (draws.std() + 1e-6) / np.sqrt(4000) * np.sqrt(2)  # two samples of one law: five standard errors
-    assert abs(draws.mean() - again.mean()) < error
-    assert abs(draws.std() - again.std()) < 2 * error
-    with pytest.raises(PolicyError, match="discrete"):
-        policy.action_probs(states)
+    refused(Model(), "draws its actions", "deterministic=True")

@@ -33,7 +33,7 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--with", f"largest_ratio={LARGEST}"], ["--with", "value=contexts", "--pilot", "100"]]
+    "options", [[], ["--with", f"largest_ratio={LARGEST}"], ["--with", "value=contexts", "--with", "pilot=100"]]
 )
 def test_a_table_of_probabilities_becomes_a_verified_interval(place, options, capsys):
     question = ["--policy", "logged", "--method", "propensities", *QUESTION]

@@ -14,7 +14,6 @@ import bondic
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.part_sums import weights_at_rows
 from bondic.bounds.rejection import evaluate_witness
-from bondic.identity.loss import residual_loss, slot_weights
 from bondic.identity.measure import discrepancy
 from bondic.identity.residual import bellman_residual, function_values, initial_value, residual_error
 from bondic.identity.value import doubly_robust_value
@@ -24,6 +23,7 @@ from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.sums.forms import Sums
+from bondic_lab.identity.loss import residual_loss, slot_weights
 
 FOLDER = Path(__file__).parent / "reference"
 NAMES = ["continuous-1", "continuous-2", "discrete-1", "discrete-2"]

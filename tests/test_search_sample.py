@@ -7,7 +7,6 @@ import pytest
 
 import bondic as b
 from bondic.search import sample
-from bondic.search.search import KernelSearch
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import as_log
 
@@ -128,4 +127,3 @@ def test_rows_that_seem_to_contradict_q_are_not_believed(data, monkeypatch):
     monkeypatch.setattr(sample, "_proposals", lambda *_: None)
     result = b.estimate_interval(question(data), method=method())
     assert "looked at" not in result.choices["search upper"]
-    assert isinstance(result.search, KernelSearch)

@@ -8,6 +8,7 @@ import pytest
 
 import bondic
 from bondic import ValidityWarning
+from bondic.summary import summarize
 from test_mistakes import TABLE
 from test_slips import PARTS
 from test_slips import TABLE as PATIENTS
@@ -64,6 +65,6 @@ def test_rows_beyond_the_horizon_are_told_apart():
     first, stop = found.rows
     count = int((TABLE["timestep"][first:stop] < 4).sum())
     assert f"{stop - first} rows certified ({first} to {stop - 1}, {count} of them inside the horizon)" in " ".join(
-        found.view().lines
+        summarize(found).lines
     )
     assert any(f"the {count} certified rewards" in item.text for item in found.assumptions)

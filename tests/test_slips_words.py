@@ -156,7 +156,7 @@ def test_the_command_line_understands_a_comma_and_a_state_and_warns_of_alpha(pla
 def test_the_command_line_lists_options_and_files_that_there_are(place, capsys):
     asked = [*place, "--reward-range", "0", "1"]
     _, _, err = run(capsys, *asked, "--method", "sequential", "--with", "rank=3")
-    assert "sequential and dual have --side, --pilot, --radius" in err
+    assert "sequential: pilot, value_bandwidth" in err
     _, _, err = run(capsys, *asked, "--with", "least_behavior_probs=0.1")
     assert "Did you mean `least_behavior_prob`" in err
     assert "largest_ratio" in err

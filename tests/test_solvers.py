@@ -18,8 +18,8 @@ from bondic.kernels.normal_form import Layout
 from bondic.rows import Cloud
 from bondic.search import spectral
 from bondic.search.basis import make_basis
-from bondic.search.conic import solve_dual
 from bondic.search.model import SearchModel, build_model
+from bondic_lab.search.conic import solve_dual
 from builders import everything
 
 AGREEMENT = 1e-6

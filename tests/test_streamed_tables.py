@@ -1,16 +1,23 @@
-"""Parquet by one decoder: streamed logs take the options of read_log where they can, and say what they cannot do."""
+"""Files by one scanner: the same rows whole and in batches, in every format; what a stream cannot do is said."""
 
+import gzip
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow.csv import write_csv
 
 import bondic as b
+from bondic.data.io import formats
 from bondic.errors import InvalidInput
 
 ROWS = 90
+NAMED = {"observations": ["x", "y"], "next_observations": ["x2", "y2"], "actions": "choice"}
 
 
 def table(**more):
@@ -31,37 +38,78 @@ def table(**more):
     return pa.table({name: column for name, column in (columns | more).items() if column is not None})
 
 
-NAMED = {"observations": ["x", "y"], "next_observations": ["x2", "y2"], "actions": "choice"}
+def csv_bytes(whole):
+    lines = [",".join(whole.column_names), *(",".join(map(str, row.values())) for row in whole.to_pylist())]
+    return ("\n".join(lines) + "\n").encode()
 
 
-def written(tmp_path, whole, cuts=(0, 17, 60, ROWS)):
-    for k, (first, last) in enumerate(pairwise(cuts)):
-        pq.write_table(whole.slice(first, last - first), tmp_path / f"part-{k}.parquet", row_group_size=11)
-    return tmp_path
+WRITERS = {
+    "parquet": lambda whole, path: pq.write_table(whole, path, row_group_size=11),
+    "feather": feather.write_feather,
+    "csv": lambda whole, path: path.write_bytes(csv_bytes(whole)),
+    "csv.gz": lambda whole, path: path.write_bytes(gzip.compress(csv_bytes(whole))),
+}
 
 
-@pytest.mark.parametrize("batch", [1, 13, 1000])
+def written(folder, whole, ending="parquet", cuts=(0, 17, 60, ROWS)):
+    """Parts whose natural order is not the alphabetic one."""
+    for k, (first, last) in zip((2, 9, 10), pairwise(cuts), strict=False):
+        WRITERS[ending](whole.slice(first, last - first), folder / f"part-{k}.{ending}")
+    return folder
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+@pytest.mark.parametrize("place", ["part-2.{}", "", "part-*.{}"])
+def test_files_folders_and_patterns_are_the_table_in_the_order_of_time(tmp_path, ending, place, monkeypatch):
+    monkeypatch.setattr(formats, "_BLOCK", 2048)  # several blocks of a CSV file
+    whole = table()
+    cuts = (0, ROWS) if place.startswith("part-2") else (0, 17, 60, ROWS)
+    where = written(tmp_path, whole, ending, cuts) / place.format(ending)
+    expected = b.read_log(whole, columns=NAMED).transitions.content_hash
+    assert b.read_log(where, columns=NAMED).transitions.content_hash == expected
+    assert b.stream_log(where, columns=NAMED, batch_rows=13).content_hash == expected
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(sorted(WRITERS)), st.integers(0, ROWS - 1), st.integers(1, ROWS), st.integers(1, ROWS))
+def test_any_rows_in_any_batches_are_those_of_the_table(tmp_path_factory, ending, start, length, batch):
+    folder = written(tmp_path_factory.mktemp("log"), table(), ending)
+    rows = b.RowRange(start, min(start + length, ROWS))
+    stream = b.stream_log(folder, columns=NAMED, batch_rows=batch)
+    expected, read = b.read_log(table(), columns=NAMED).transitions.cut(rows), stream.read(rows)
+    for name, column in expected.columns().items():  # episode ids are text, numbered across batches
+        np.testing.assert_array_equal(getattr(read, name), column)
+    assert [len(part) for _, part in stream.batches(rows)][:-1] == [batch] * ((len(rows) - 1) // batch)
+
+
+@pytest.mark.parametrize("late", [0.5, 3, True])
+def test_all_rows_of_a_csv_file_settle_the_type_of_a_column(tmp_path, monkeypatch, late):
+    monkeypatch.setattr(formats, "_BLOCK", 512)
+    rewards = [0] * (ROWS - 1) + [late]
+    whole = table().set_column(3, "reward", pa.array(list(map(str, rewards))))
+    WRITERS["csv"](whole, tmp_path / "log.csv")
+    stream = b.stream_log(tmp_path / "log.csv", columns=NAMED, batch_rows=20)
+    assert stream.content_hash == b.read_log(tmp_path / "log.csv", columns=NAMED).transitions.content_hash
+    assert stream.read(b.RowRange(ROWS - 1, ROWS)).rewards[0] == late
+
+
 @pytest.mark.parametrize(
     ("changes", "options"),
     [
-        ({}, {}),
         ({"terminated": None}, {"columns": {"terminations": None}}),
-        ({}, {"columns": {"truncations": None}}),
         (
             {"choice": np.array(["none", "low", "high"])[np.arange(ROWS) % 3]},
             {"actions": ["none", "low", "high", "huge"]},
         ),
         ({"choice": [str(k % 3) for k in range(ROWS)]}, {}),
-        ({"x": np.arange(ROWS, dtype=np.float32)}, {}),
         ({"reward": pa.array(np.linspace(0, 1, ROWS)).cast(pa.float32())}, {}),
     ],
 )
-def test_a_streamed_table_is_the_loaded_one(tmp_path, changes, options, batch):
+def test_a_streamed_table_takes_the_options_of_a_loaded_one(tmp_path, changes, options):
     folder = written(tmp_path, table(**changes))
     options = {**options, "columns": {**NAMED, **options.get("columns", {})}}
-    assert b.stream_log(folder, batch_rows=batch, **options).content_hash == (
-        b.read_log(folder, **options).transitions.content_hash
-    )
+    expected = b.read_log(folder, **options).transitions.content_hash
+    assert b.stream_log(folder, batch_rows=13, **options).content_hash == expected
 
 
 def test_folders_name_columns_for_both(tmp_path):
@@ -78,9 +126,9 @@ def test_folders_name_columns_for_both(tmp_path):
 def test_parts_of_other_types_are_brought_to_one(tmp_path):
     whole = table(reward=np.arange(ROWS) % 2)
     pq.write_table(whole.slice(0, 40), tmp_path / "part-0.parquet")
-    place = whole.column_names.index("reward")
-    other = whole.set_column(place, "reward", whole.column("reward").cast(pa.float64()))
-    pq.write_table(other.slice(40), tmp_path / "part-1.parquet")
+    pq.write_table(
+        whole.set_column(3, "reward", whole["reward"].cast(pa.float64())).slice(40), tmp_path / "part-1.parquet"
+    )
     loaded = b.read_log(tmp_path, columns=NAMED).transitions
     for size in (1, 50, 1000):
         assert b.stream_log(tmp_path, columns=NAMED, batch_rows=size).content_hash == loaded.content_hash
@@ -102,14 +150,25 @@ def test_what_a_stream_cannot_do_is_said(tmp_path, changes, columns, words):
         b.stream_log(folder, columns={**NAMED, **columns}, batch_rows=25)
 
 
-@pytest.mark.parametrize("option", [{"columns": {"rewards": "r"}}, {"actions": ["go", "stay"]}])
-def test_options_of_tables_are_refused_for_arrays(option):
-    with pytest.raises(InvalidInput, match="Arrays go by the names of the parts"):
-        b.stream_log(b.load_demo().log.columns(), **option)
-
-
-def test_next_observations_are_not_built_while_streaming(tmp_path):
+def test_what_cannot_be_streamed_is_refused_with_the_way_out(tmp_path):
     folder = written(tmp_path, table(x2=None, y2=None))
-    given = {"observations": ["x", "y"], "actions": "choice"}
     with pytest.raises(InvalidInput, match=r"no column for `next_observations`.*read_log"):
-        b.stream_log(folder, columns=given, batch_rows=25)
+        b.stream_log(folder, columns={"observations": ["x", "y"], "actions": "choice"}, batch_rows=25)
+    with pytest.raises(InvalidInput, match="Arrays go by the names of the parts"):
+        b.stream_log(b.load_demo().log.columns(), actions=["go", "stay"])
+    np.savez(tmp_path / "log.npz", rewards=np.zeros(3))
+    with pytest.raises(InvalidInput, match=r"\.npz file.*read_log"):
+        b.stream_log(tmp_path / "log.npz")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather", "csv"])
+def test_long_files_have_all_their_rows(tmp_path, ending):
+    """More rows than pyarrow hands out at a time, in any of the formats."""
+    rows = 150_000
+    whole = pa.table({"x": np.arange(rows) / 7, "action": np.arange(rows) % 2, "reward": np.arange(rows) % 5 / 4})
+    writers = WRITERS | {"parquet": pq.write_table, "csv": write_csv}
+    writers[ending](whole, tmp_path / f"log.{ending}")
+    expected = b.Transitions.one_step(*(whole[name].to_numpy() for name in whole.column_names)).content_hash
+    for log in (b.read_log, b.stream_log):
+        found = log(tmp_path / f"log.{ending}", columns={"observations": "x"}, one_step=True)
+        assert getattr(found, "transitions", found).content_hash == expected

@@ -10,11 +10,12 @@ import bondic
 from bondic.bounds.cell_rows import StateIndex, TableCells
 from bondic.claims import ErrorBudget
 from bondic.codec import same
+from bondic.core import system
 from bondic.core.allowance import Allowance
 from bondic.core.localize import CellTails, VectorEvent
 from bondic.core.tails import EndWeights
 from bondic.errors import InvalidInput, VerificationError
-from bondic.methods import on_cells
+from bondic.methods import on_cells, on_tables
 from bondic.methods.described import describe
 from bondic.proofs.cells import CellsProof
 from bondic_lab.worlds.tabular import TabularMDP
@@ -237,14 +238,15 @@ def test_weights_of_a_block_do_not_see_later_rows(world, start):
         for end, tail in honest.events.tails.items():
             mine, theirs = tail.weights, again.events.tails[end].weights
             assert np.array_equal(mine[: block + 1], theirs[: block + 1])
-            assert tail.rate == again.events.tails[end].rate
+            assert np.array_equal(honest.events.quotas[: block + 1], again.events.quotas[: block + 1])
             if block < len(stops) - 2:  # and it is a plan of these rows
                 assert not np.array_equal(mine[block + 1 :], theirs[block + 1 :])
     assert plan(scrambled(log, 10)).events.vector.rates != honest.events.vector.rates
 
 
-def test_new_states_later_change_earlier_weights_by_rounding_at_most(world):
-    """The equations have another size then; cells keep their numbers."""
+@pytest.mark.parametrize("limit", [None, ("MOST_TOGETHER", 20), ("MOST_DIFFERENCES", 600), ("MOST_DIFFERENCES", 3000)])
+def test_new_states_later_change_earlier_weights_by_rounding_at_most(world, monkeypatch, limit):
+    """The equations have another size then; cells keep their numbers. A limit of sizes between both must not be met by it."""
     mdp, log, _ = world
     plain = part(log, drop=("behavior_action_probs", "episode_ids", "timesteps"))
     more = np.asarray(plain.observations).copy()
@@ -262,11 +264,20 @@ def test_new_states_later_change_earlier_weights_by_rounding_at_most(world):
             accept=None,
         )
 
+    if limit is not None:
+        name, value = limit
+        for module in (on_tables, system):
+            monkeypatch.setattr(module, name, value)
     one, two = plan_of(asked(plain)), plan_of(asked(part(plain, observations=more)))
     assert two.events.reference.size > one.events.reference.size
+    assert two.events.eras == one.events.eras
+    cells = one.events.reference.size
+    assert (two.events.past.count[:cells] == one.events.past.count).all()
+    np.testing.assert_allclose(two.events.past.outcome[:cells], one.events.past.outcome, rtol=1e-9)
     before = [k for k, stop in enumerate(one.events.stops) if stop <= 0.9 * n]
     for end, tail in one.events.tails.items():
         mine = tail.weights[before]
+        assert np.array_equal(two.events.quotas[before][:, : mine.shape[1]], one.events.quotas[before])
         np.testing.assert_allclose(
             two.events.tails[end].weights[before][:, : mine.shape[1]], mine, rtol=1e-9, atol=1e-12
         )
@@ -293,7 +304,6 @@ def test_with_a_planned_length_the_plan_does_not_see_the_length(rows):
     assert np.array_equal(usual.cells.rates, other.cells.rates)
     shared = [k for k, stop in enumerate(usual.stops[:-1]) if stop <= rows]
     for end, tail in usual.tails.items():
-        assert tail.rate == other.tails[end].rate
         assert np.array_equal(tail.weights[shared], other.tails[end].weights[shared])
         if rows >= 2000:
             assert np.array_equal(tail.weights, other.tails[end].weights)
@@ -377,14 +387,15 @@ def forgeries(proof):
     last = {
         end: EndWeights(np.vstack([tail.weights[:-1], 0 * tail.weights[-1:]]), tail.rate) for end, tail in tails.items()
     }
-    eager = {end: EndWeights(tail.weights, tail.rate * 0.9) for end, tail in tails.items()}
     states = proof.cells.states
     yield "weights", changed_events(proof, tails=bold)
     yield "the last block's weights", changed_events(proof, tails=last)
-    yield "the rate of the ends", changed_events(proof, tails=eager)
+    yield "quotas", changed_events(proof, quotas=events.quotas + 1.0)
+    yield "rows before", changed_events(proof, past=replace(events.past, outcome=events.past.outcome + 0.5))
+    yield "eras", changed_events(proof, eras=events.eras[:-1])
     yield (
         "rates of the vector event",
-        changed_events(proof, vector=VectorEvent(events.vector.shape, tuple(1.3 * r for r in events.vector.rates))),
+        changed_events(proof, vector=VectorEvent(events.vector.shape, tuple(0.9 * r for r in events.vector.rates))),
     )
     yield (
         "the shape of the vector event",
@@ -398,7 +409,7 @@ def forgeries(proof):
     yield "another split of alpha", replace(proof, budget=ErrorBudget(proof.budget.alpha, parts))
 
 
-@pytest.mark.parametrize("kind", range(10))
+@pytest.mark.parametrize("kind", range(12))
 def test_forged_plans_are_refused_by_a_replay(world, honest, kind):
     """Plain verification cannot see it, and says so."""
     mdp, log, problem = world

@@ -554,6 +554,7 @@ class TestMethod:
     def test_no_room_for_coordinates(self, monkeypatch):
         problem, truth = ring(states=60, rows=4000)
         monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 4000 * 450)
+        monkeypatch.setattr(bondic.Table, "predicted", lambda *_: float("inf"))
         found = bondic.estimate_interval(problem, alpha=0.1)
         assert found.method == "sequential"
         assert found.proof.plan is None

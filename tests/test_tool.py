@@ -3,9 +3,9 @@
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,6 @@ import pytest
 import bondic
 import fuzz_corpus
 from bondic.cli import main as cli
-from bondic.errors import InvalidInput
-from bondic.folders import result_folder
 from builders import tabular
 
 MDP, LOG, POLICY, START = tabular(1500, gamma=0.2)
@@ -72,21 +70,29 @@ def evaluate(capsys, *arguments, log="log.parquet", policy="policy.npz"):
     return run(capsys, "evaluate", log, "--policy", policy, *QUESTION, "--initial", "starts.csv", *arguments)
 
 
+def also(*forms):
+    return [word for form in forms for word in ("--also", form)]
+
+
 def test_evaluate_writes_everything_and_says_where(place, capsys):
-    code, out, err = evaluate(capsys, "--csv", "--markdown", "--plot", "svg", "--out", "res")
+    code, out, err = evaluate(capsys, *also("csv", "markdown", "svg"), "--out", "res")
     assert code == 0
     assert "At 90% confidence" in out
     assert "wrote res/report.html" in err
     assert "peak memory" in err
     names = {item.name for item in (place / "res").iterdir()}
     assert names == {
-        "certificate.json", "certificate.npz", "configuration.toml", "report.html", "result.csv", "result.json",
-        "summary.md", "terms.svg",
+        "certificate.json", "certificate.npz", "report.html", "result.csv", "result.json", "summary.md", "terms.svg",
     }  # fmt: skip
     expected = bondic.evaluate_policy(LOG, POLICY, initial=START, gamma=0.2, reward_range=MDP.reward_range)
     found = json.loads((place / "res" / "result.json").read_text())
     assert found["low"] == pytest.approx(expected.low, abs=1e-9)
     assert found["high"] == pytest.approx(expected.high, abs=1e-9)
+    assert found["command"].startswith("bondic evaluate log.parquet")
+    assert "--also csv --also markdown" in found["command"]
+    assert "--alpha" not in found["command"]  # what was not typed
+    code, out, _ = run(capsys, *shlex.split(found["command"])[1:], "--force", "--json")
+    assert (code, json.loads(out)["low"]) == (0, found["low"])
     check = ["verify", "res/certificate.json", "log.csv", "--policy", "policy.npz"]
     code, out, _ = run(capsys, *check)
     assert code == 0
@@ -108,35 +114,9 @@ def test_the_same_log_in_every_format_gives_the_identical_interval(capsys):
     assert json.loads(out)["low"] == pytest.approx(ends[0][0], abs=1e-3)
 
 
-def test_options_may_live_in_a_file_and_the_effective_ones_are_written(place, capsys):
-    (place / "question.toml").write_text(
-        f'policy = "policy.npz"\ngamma = 0.2\nreward-range = [{MDP.reward_range[0]}, {MDP.reward_range[1]}]\n'
-        'initial = "starts.csv"\nalpha = 0.2\nout = "first"\n[columns]\nrewards = "reward"\n'
-    )
-    code, out, _ = run(capsys, "evaluate", "log.parquet", "--config", "question.toml", "--json", "--csv")
-    assert code == 0
-    first = json.loads(out)
-    assert first["alpha"] == 0.2
-    written = tomllib.loads((place / "first" / "configuration.toml").read_text())
-    assert written["alpha"] == 0.2
-    assert written["columns"] == ["rewards=reward"]
-    again = ["evaluate", "log.parquet", "--config", "first/configuration.toml", "--json", "--out", "second"]
-    code, out, _ = run(capsys, *again)
-    assert json.loads(out)["low"] == first["low"]
-    assert (place / "second" / "result.csv").exists()
-    code, out, _ = run(capsys, *again, "--force", "--alpha", "0.05")
-    assert json.loads(out)["alpha"] == 0.05
-    (place / "both.toml").write_text(
-        'policy = ["policy.npz"]\nmethod = ["lstd"]\ngamma = 0.2\nreward_range = [-9, 9]\njson = true\n'
-    )
-    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "both.toml", "--initial", "starts.csv")
-    assert code == 0
-    assert [line["method"] for line in json.loads(out)] == ["lstd"]
-
-
 @pytest.mark.usefixtures("place")
 def test_exit_codes_tell_trivial_and_rejected_results(capsys):
-    code, out, _ = evaluate(capsys, "--alpha", "1e-9", "--gauge", "paper", "--quiet", "--out", "t")
+    code, out, _ = evaluate(capsys, "--alpha", "1e-9", "--with", "gauge=paper", "--quiet", "--out", "t")
     assert code == 4
     assert out.count("\n") == 1
     code, out, _ = evaluate(capsys, "--radius", "1e-6", "--alpha", "0.5", "--json", "--out", "r")
@@ -176,15 +156,6 @@ def test_an_unwritable_place_is_named(capsys, monkeypatch):
     code, _, err = evaluate(capsys, "--out", "locked/res")
     assert code == 2
     assert "locked cannot be written to (Permission denied)" in err
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with (
-        pytest.raises(InvalidInput, match="cannot be written"),
-        result_folder(tmp_path / "file" / "out", overwrite=False),
-    ):
-        pass
 
 
 @pytest.mark.usefixtures("place")
@@ -227,7 +198,7 @@ def test_text_actions_need_their_order(place, capsys):
     assert code == 0
     plain = json.loads(evaluate(capsys, "--json", "--out", "plain")[1])
     assert (json.loads(out)["low"], json.loads(out)["high"]) == (plain["low"], plain["high"])
-    assert tomllib.loads((place / "text" / "configuration.toml").read_text())["actions"] == order.split(",")
+    assert json.loads((place / "text" / "result.json").read_text())["reading"]["actions"] == order.split(",")
     code, out, _ = evaluate(capsys, "--actions", order, "--out", "again", log="text.parquet")
     assert f"0 = {order.split(',')[0]}" in out
     assert "order" not in run(capsys, "check", "log.parquet")[1]
@@ -240,55 +211,6 @@ def test_text_actions_need_their_order(place, capsys):
     code, _, err = evaluate(capsys, "--actions", order.split(",")[0], "--out", "few", log="text.parquet")
     assert code == 2
     assert "--actions" in err
-
-
-@pytest.mark.usefixtures("place")
-def test_text_actions_with_probabilities_in_columns_are_doubted(capsys):
-    probs = MDP.target[LOG.next_observations[:, 0].astype(int)]
-    first = MDP.target[LOG.observations[:, 0].astype(int)]
-    more = {f"next_action_probs_{a}": probs[:, a] for a in range(probs.shape[1])}
-    order = text_log(**more, **{f"initial_action_probs_{a}": first[:, a] for a in range(probs.shape[1])})
-    arguments = ["evaluate", "text.parquet", "--policy", "columns", *QUESTION]
-    code, out, err = run(capsys, *arguments, "--out", "a")
-    assert code in (0, 4)
-    assert "another policy" in out + err
-    code, out, err = run(capsys, *arguments, "--actions", order, "--out", "b")
-    assert "another policy" not in out + err
-
-
-@pytest.mark.usefixtures("place")
-def test_a_horizon_far_beyond_the_log_is_answered_and_doubted(capsys):
-    longest = int(LOG.timesteps.max())
-    for horizon, doubted in ((10**9, True), (longest + 1, False)):
-        code, out, err = evaluate(capsys, "--horizon", horizon, "--out", f"h{horizon}")
-        assert code in (0, 4)
-        assert ("nothing was seen of later steps" in out + err) == doubted
-
-
-@pytest.mark.usefixtures("place")
-def test_a_fixed_number_of_episode_starts(capsys):
-    code, out, _ = run(
-        capsys,
-        "evaluate",
-        "log.parquet",
-        "--policy",
-        "policy.npz",
-        *QUESTION,
-        "--initial-count",
-        "5",
-        "--json",
-        "--out",
-        "a",
-    )
-    assert code in (0, 4)
-    texts = " ".join(item["text"] for item in json.loads(out)["assumptions"])
-    assert "The 5 initial states are independent draws" in texts
-    assert "fixed beforehand" in texts
-    code, _, err = run(
-        capsys, "evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial-count", "5000", "--out", "b"
-    )
-    assert code == 2
-    assert "fewer than the 5000 that were stated" in err
 
 
 def test_no_rows_keeps_rows_out_of_report_and_certificate(place, capsys):
@@ -309,7 +231,7 @@ def test_a_withheld_sample_of_initial_states_is_asked_for(place, capsys):
     (place / "fewer.csv").write_text("obs_0\n" + "\n".join(map(str, states[:-1])) + "\n")
     (place / "others.csv").write_text("obs_0\n" + "\n".join(map(str, np.zeros(40))) + "\n")
     arguments = ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--quiet"]
-    drawn = ["--initial", "draws.csv", "--initial-kind", "sample"]
+    drawn = ["--initial", "sample:draws.csv"]
     assert run(capsys, *arguments, *drawn, "--no-rows", "--out", "res")[0] in (0, 4)
     check = ["verify", "res/certificate.json", "log.parquet", "--policy", "policy.npz"]
     code, _, err = run(capsys, *check)
@@ -342,15 +264,11 @@ def test_a_withheld_policy_in_columns_can_be_verified(capsys):
     table = columns() | {f"next_action_probs_{a}": probs[:, a] for a in range(probs.shape[1])}
     table |= {f"initial_action_probs_{a}": first[:, a] for a in range(probs.shape[1])}
     pq.write_table(pa.table(table), "with.parquet")
-    for more in ([], ["--initial-count", "5"]):
-        arguments = ["evaluate", "with.parquet", "--policy", "columns", *QUESTION, "--no-rows", "--quiet", "--force"]
-        assert run(capsys, *arguments, *more, "--out", "res")[0] in (0, 4)
-        code, out, err = run(
-            capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns", "--replay"
-        )
-        assert code == 0, err
-        assert out.startswith("verified")
-        assert "when the plan was made" not in out.splitlines()[0]
+    arguments = ["evaluate", "with.parquet", "--policy", "columns", *QUESTION, "--no-rows", "--quiet"]
+    assert run(capsys, *arguments, "--out", "res")[0] in (0, 4)
+    code, out, err = run(capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns", "--replay")
+    assert code == 0, err
+    assert "when the plan was made" not in out.splitlines()[0]
     assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--policy", "columns")[0] == 2
 
 
@@ -406,45 +324,11 @@ def test_compare_shows_policies_and_methods_side_by_side(place, capsys):
     assert code == 2
     assert "magic" in err
     assert run(capsys, *arguments, "--plot", "c.png")[0] == 2
-    assert run(capsys, *arguments, "--plot", "svg", "--json")[0] == 0
-    assert (place / "comparison.svg").stat().st_size > 1000
 
 
-@pytest.mark.usefixtures("place")
-def test_compare_all_explains_what_cannot_be_used(capsys):
-    bare = {name: column for name, column in columns().items() if name != "behavior_prob"}
-    pq.write_table(pa.table(bare), "bare.parquet")
-    code, out, _ = run(
-        capsys, "compare", "bare.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv",
-        "--method", "all", "--json",
-    )  # fmt: skip
-    assert code == 0
-    lines = {line["method"]: line for line in json.loads(out)}
-    assert "behavior" in lines["tis"]["reason"]
-    assert lines["lstd"]["guarantee"] == "asymptotic"
-    assert {"dual", "hcope", "dm", "feng2020"} <= set(lines)
-
-
-def test_hostile_names_are_shown_as_text(place, capsys):
-    evil = "<script>alert(1)</script>"
-    table = columns()
-    table[evil] = table.pop("obs_0")
-    table["next_" + evil] = table.pop("next_obs_0")
-    pq.write_table(pa.table(table), "evil.parquet")
-    mapped = ["--columns", f"observations={evil}", "--columns", f"next_observations=next_{evil}"]
-    (place / "states.csv").write_text("x,weight\n0,1\n")
-    code, _, _ = run(
-        capsys, "evaluate", "evil.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "states.csv", *mapped,
-        "--title", evil, "--out", "res",
-    )  # fmt: skip
-    assert code in (0, 4)
-    page = (place / "res" / "report.html").read_text()
-    assert evil not in page
-    assert "&lt;script&gt;alert(1)" in page
-
-
-@pytest.mark.parametrize("case", fuzz_corpus.CORPUS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", fuzz_corpus.CORPUS[::70], ids=lambda case: case.name)
 def test_malformed_logs_end_with_a_message_and_code_2(case, tmp_path, capsys, monkeypatch):
+    """A few of them: that each is refused in words is tested where logs are read."""
     monkeypatch.chdir(tmp_path)
     path = case.write(tmp_path)
     code, _, err = run(capsys, "check", path)
@@ -457,40 +341,27 @@ BAD_COMMANDS = {
     "no policy": ["evaluate", "log.parquet", *QUESTION],
     "no log": ["evaluate", "nowhere.parquet", "--policy", "policy.npz", *QUESTION],
     "gamma": ["evaluate", "log.parquet", "--policy", "policy.npz", "--gamma", "1", "--reward-range", "0", "1"],
-    "range": ["evaluate", "log.parquet", "--policy", "policy.npz", "--gamma", "0.5", "--reward-range", "0", "0.01"],
     "alpha": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--alpha", "2"],
     "columns": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--columns", "rewards"],
-    "pilot": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--pilot", "some"],
+    "pilot": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--with", "pilot=some"],
     "policy file": ["evaluate", "log.parquet", "--policy", "nobody.npz", *QUESTION],
     "policy object": ["evaluate", "log.parquet", "--policy", "math:pi", *QUESTION],
     "policy raises": ["evaluate", "log.parquet", "--policy", "angry.py:policy", *QUESTION],
     "method": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--method", "magic"],
     "states": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "policy.npz"],
-    "both starts": [
-        "evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv", "--initial-count", "3",
-    ],
     "memory": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--memory", "5MB"],
-    "stream of csv": ["evaluate", "log.csv", "--policy", "policy.npz", *QUESTION, "--memory", "3GB"],
     "certificate": ["verify", "nothing.json", "log.parquet"],
-    "not a certificate": ["verify", "angry.py", "log.parquet"],
     "unknown option": ["evaluate", "log.parquet", "--color", "red"],
     "pickle": ["check", "log.pkl"],
     "pickle that exits": ["check", "exit.pkl", "--trust-pickle"],
     "policy exits": ["evaluate", "log.parquet", "--policy", "exits.py:policy", *QUESTION],
     "policy file exits": ["evaluate", "log.parquet", "--policy", "exit_at_once.py:policy", *QUESTION],
-    "policy builder exits": ["compare", "log.parquet", "--policy", "exits.py:build", *QUESTION],
-    "policy pickle exits": ["evaluate", "log.parquet", "--policy", "exit.pkl", "--trust-pickle", *QUESTION],
     "density exits": ["evaluate", "real.npz", "--policy", "exits.py:Draws", *QUESTION, "--method", "tis"],
-    "seed": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--seed", "-1"],
-    "weight bandwidth": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--weight-bandwidth", "0"],
-    "value bandwidth": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--value-bandwidth", "nan"],
-    "actions": ["check", "log.parquet", "--actions", ","],
+    "seed": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--with", "seed=-1"],
+    "value bandwidth": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--with", "value_bandwidth=0"],
     "missing": ["check", "log.parquet", "--missing", "obs_0"],
-    "missing twice": ["check", "log.parquet", "--missing", "obs_0=1", "--missing", "obs_0=2"],
-    "missing value": ["check", "log.parquet", "--missing", "obs_0=nan"],
     "missing column": ["check", "log.parquet", "--missing", "height=1"],
     "columns twice": ["check", "log.parquet", "--columns", "rewards=reward", "--columns", "rewards=obs_0"],
-    "columns none": ["check", "log.parquet", "--columns", "rewards=none"],
 }  # fmt: skip
 
 
@@ -557,7 +428,7 @@ def test_completion_is_offered():
     assert "_bondic_completion" in done.stdout
     expected = {
         "bondic eval": "evaluate",
-        "bondic evaluate log.parquet --weight-b": "--weight-bandwidth",
+        "bondic evaluate log.parquet --require-a": "--require-above",
         "bondic evaluate log.parquet --method tis-": "tis-hoeffding",
         "bondic compare log.parquet --method al": "all",
         "bondic reproduce ablation-le": "ablation-length",

@@ -1,9 +1,8 @@
-"""Options of the command line that few need, and the files they may live in."""
+"""Options of the command line that few need."""
 
 import html
 import importlib
 import json
-import tomllib
 
 import numpy as np
 import pyarrow as pa
@@ -11,77 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
+import bondic_lab
 import test_tool
+from bondic.cli.commands import COMMANDS
 from bondic.rendering import sentence
 from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, run
 
 place = test_tool.place  # the fixture: a folder with a log, a policy and initial states
 
-BAD_FILES = {
-    "unknown": ("color = 3", "`color` is not an option"),
-    "no TOML": ("= 3", "not a TOML file"),
-    "number for a column": ("[columns]\nobservations = 5", "`columns.observations` is [5]; a text"),
-    "numbers for columns": ("[columns]\nobservations = [5, 6]", "`columns.observations`"),
-    "table in a table": ("[columns.observations]\nx = 5", "`columns.observations`"),
-    "number for a path": ("initial = 5", "`initial` is 5; one text"),
-    "no path": ('initial = "a\\u0000b"', "`initial`"),
-    "list for a path": ("initial = ['a']", "`initial`"),
-    "text for a number": ("gamma = 'much'", "`gamma` is 'much'; a number"),
-    "flag for a number": ("gamma = true", "`gamma` is True; a number"),
-    "date for a number": ("gamma = 2020-01-01", "`gamma`"),
-    "text for a flag": ("no-rows = 'false'", "`no-rows` is 'false'; true or false"),
-    "number for a flag": ("no-rows = 0", "`no-rows`"),
-    "one number for two": ("reward-range = 5", "`reward-range` is 5; a list"),
-    "three numbers for two": ("reward-range = [1, 2, 3]", "a list of 2 numbers"),
-    "texts for numbers": ("reward-range = ['a', 'b']", "a list of 2 numbers"),
-    "several policies": ("policy = ['a', 'b']", "`policy`"),
-    "unknown choice": ("side = 'left'", "left"),
-    "number for actions": ("actions = 2", "`actions` is 2"),
-    "numbers for actions": ("actions = [1, 2]", "`actions`"),
-    "table for a text": ("[title]\na = 1", "`title`"),
-    "twice": ("no_rows = true\nno-rows = false", "`no-rows` is given twice"),
-    "twice elsewhere": ("reward_range = [0, 1]\nreward-range = [0, 2]", "`reward-range` is given twice"),
-    "flag in a list": ("columns = [true]", "`columns`"),
-    "config": ("config = 'other.toml'", "`config` is not an option"),
-}
 
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_bad_configuration_files_end_with_one_screen(name, place, capsys):
-    content, words = BAD_FILES[name]
-    (place / "bad.toml").write_text(content + "\n")
-    given = [] if content.startswith(("gamma", "reward", "policy")) else ["--policy", "policy.npz", *QUESTION]
-    code, out, err = run(capsys, "evaluate", "log.parquet", "--config", "bad.toml", *given)
-    assert code == 2
-    assert words in err
-    assert "Traceback" not in out + err
-    assert 0 < err.count("\n") <= 24
-    assert not (place / "bondic-out").exists()
-
-
-def test_one_configuration_file_serves_all_commands(place, capsys):
-    (place / "all.toml").write_text(
-        f'policy = "policy.npz"\ngamma = 0.2\nreward-range = [{MDP.reward_range[0]}, {MDP.reward_range[1]}]\n'
-        'initial = "starts.csv"\njoint = true\njson = true\nmethod = "dual"\ntitle = "All"\nquiet = true\n'
-        'columns = "rewards=reward"\nmarkdown = true\nout = "res"\npilot = 0.2\nquick = true\n'
-    )
-    assert run(capsys, "check", "log.parquet", "--config", "all.toml")[0] == 0
-    code, out, _ = run(capsys, "evaluate", "log.parquet", "--config", "all.toml")
-    assert code == 0
-    one = json.loads(out)
-    assert (place / "res" / "summary.md").exists()
-    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "all.toml")
-    assert code == 0
-    assert [line["low"] for line in json.loads(out)] == [one["low"]]
-    assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--config", "all.toml")[0] == 0
-    # the file that evaluate writes serves the others as well
-    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "res/configuration.toml", "--json")
-    assert code == 0
-    assert [line["low"] for line in json.loads(out)] == [one["low"]]
-    assert run(capsys, "check", "log.parquet", "--config", "res/configuration.toml")[0] == 0
-
-
-def test_a_log_without_terminations_and_one_with_gaps(place, capsys):
+@pytest.mark.usefixtures("place")
+def test_a_log_without_terminations_and_one_with_gaps(capsys):
     table = columns()
     del table["terminated"]
     pq.write_table(pa.table(table), "endless.parquet")
@@ -90,8 +29,6 @@ def test_a_log_without_terminations_and_one_with_gaps(place, capsys):
     assert "--columns terminations=none" in err
     for word in ("none", "None"):
         assert run(capsys, "check", "endless.parquet", "--columns", f"terminations={word}")[0] == 0
-    (place / "endless.toml").write_text("[columns]\nterminations = 'none'\n[missing]\nobs_0 = 2\n")
-    assert run(capsys, "check", "endless.parquet", "--config", "endless.toml")[0] == 0
     gaps = columns()
     gaps["obs_0"] = pa.array(gaps["obs_0"], mask=np.arange(len(LOG)) == 17)
     pq.write_table(pa.table(gaps), "gaps.parquet")
@@ -133,7 +70,8 @@ def test_a_model_whose_output_says_nothing_is_explained_by_an_option(place, caps
     assert "policy gives the stored answers" in out
 
 
-def test_baselines_take_their_own_options(place, capsys):
+@pytest.mark.usefixtures("place")
+def test_baselines_take_their_own_options(capsys):
     question = [*QUESTION, "--initial", "starts.csv", "--horizon", "3"]
     arguments = ["compare", "log.parquet", "--policy", "policy.npz", *question, "--json"]
     hoeffding = ["--method", "tis-hoeffding", "--method", "pdis-hoeffding"]
@@ -146,41 +84,27 @@ def test_baselines_take_their_own_options(place, capsys):
     assert [line.get("guarantee") for line in lines] == ["finite-sample"] * 2, lines
     # the same numbers as in Python
     problem = bondic.make_problem(LOG, POLICY, START, gamma=0.2, reward_range=MDP.reward_range, horizon=3)
-    method = bondic.make_baseline("pdis-hoeffding", least_behavior_prob=0.01, steps=3)
+    method = bondic_lab.make_baseline("pdis-hoeffding", least_behavior_prob=0.01, steps=3)
     expected = bondic.estimate_interval(problem, alpha=0.1, method=method)
     assert (lines[1]["low"], lines[1]["high"]) == (expected.low, expected.high)
-    # applied where the field exists, by method where it is said, and kept in the file beside the result
+    # applied where the field exists, by method where it is said
     more = ["--method", "lstd", "--method", "dm", "--with", "unit=rows", "--with", "dm.replicates=7"]
-    code, out, _ = run(capsys, *arguments, *more)
-    assert code == 0
-    code, out, _ = run(
-        capsys, "evaluate", "log.parquet", "--policy", "policy.npz", *question, "--method", "tis", "--with",
-        "behavior=estimated", "--out", "res", "--quiet",
-    )  # fmt: skip
-    assert code in (0, 4)
-    assert tomllib.loads((place / "res" / "configuration.toml").read_text())["with"] == ["behavior=estimated"]
-    (place / "with.toml").write_text("[with]\nleast_behavior_prob = 0.01\nsteps = 3\n")
-    code, out, _ = run(capsys, *arguments, *hoeffding, "--config", "with.toml")
-    assert [line["low"] for line in json.loads(out)] == [line["low"] for line in lines]
+    assert run(capsys, *arguments, *more)[0] == 0
 
 
 BAD_OPTIONS = {
     "unknown": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "tis: steps, behavior, largest_ratio"),
-    "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "lstd: unit, rank, ridge"),
     "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: unit"),
-    "dual alone": (["--method", "dual", "--with", "rank=3"], "none by --with; sequential and dual have --side"),
+    "dual alone": (["--method", "dual", "--with", "rank=3"], "dual: pilot, value_bandwidth, gauge"),
+    "of the dual method": (["--method", "sequential", "--with", "gauge=half"], "sequential: pilot, value_bandwidth"),
     "other method": (["--method", "tis", "--with", "lstd.rank=3"], "none of the methods"),
-    "fixed by the name": (["--method", "tis", "--with", "interval=bca"], "none of the methods"),
     "an object": (["--method", "lstd", "--with", "kernel=gauss"], "none of the methods"),
     "side": (["--method", "tis", "--with", "side=lower"], "none of the methods"),
     "no value": (["--method", "tis", "--with", "steps="], "KEY=VALUE"),
-    "no sign": (["--method", "tis", "--with", "steps"], "KEY=VALUE"),
     "not whole": (["--method", "tis", "--with", "steps=2.5"], "`steps` of tis is a whole number or none"),
     "not a number": (["--method", "lstd", "--with", "ridge=much"], "`ridge` of lstd is a number or none"),
-    "not finite": (["--method", "lstd", "--with", "ridge=inf"], "a number or none"),
     "none of the words": (["--method", "tis", "--with", "behavior=guessed"], "one of logged, estimated"),
     "too small": (["--method", "dm", "--with", "replicates=0"], "at least 1"),
-    "negative seed": (["--method", "dm", "--with", "seed=-1"], "at least 0"),
     "numbers": (["--method", "dm-neural", "--with", "hidden=32,x"], "whole numbers with commas"),
     "twice": (["--method", "tis", "--with", "steps=3", "--with", "steps=4"], "given twice"),
     "meanings differ": (["--method", "all", "--with", "constant=2"], "METHOD.KEY=VALUE"),
@@ -218,12 +142,11 @@ def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
     ]
     code, _, err = run(capsys, *arguments, "--no-rows", "--out", "a")
     assert code == 2
-    assert "--weight-bandwidth" in err
-    assert run(capsys, *arguments, "--no-rows", "--weight-bandwidth", "1", "--out", "b")[0] in (0, 4)
-    assert tomllib.loads((place / "b" / "configuration.toml").read_text())["weight-bandwidth"] == 1.0
+    assert "--with weight_bandwidth" in err
+    assert run(capsys, *arguments, "--no-rows", "--with", "weight_bandwidth=1", "--out", "b")[0] in (0, 4)
     assert "nothing is assumed" in json.loads((place / "b" / "result.json").read_text())["choices"]["Q"]
     for folder, bandwidth in (("c", "2"), ("d", "1")):
-        stated = ["--radius", "30", "--value-bandwidth", bandwidth, "--out", folder]
+        stated = ["--radius", "30", "--with", f"value_bandwidth={bandwidth}", "--out", folder]
         assert run(capsys, *arguments, *stated)[0] in (0, 4)
     wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "d"))
     assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
@@ -260,13 +183,6 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
     }
     assert {out for out, data in found.items() if data["status"] == "TRIVIAL"} == {"numbers"}
     assert len({data["low"] for out, data in found.items() if out != "numbers"}) == 1
-    again = ["evaluate", "log.parquet", "--quiet", "--force"]
-    for out in ("named", "numbers"):
-        code, _, err = run(capsys, *again, "--config", f"{out}/configuration.toml", "--out", "again")
-        assert code in (0, 4), err
-        data = json.loads((place / "again" / "result.json").read_text())
-        assert (data["low"], data["choices"]["states"]) == (found[out]["low"], found[out]["choices"]["states"])
-    assert tomllib.loads((place / "named" / "configuration.toml").read_text())["categorical"] == ["obs_0"]
 
 
 @pytest.mark.usefixtures("place")
@@ -354,13 +270,13 @@ ASKED = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "start
         ((), "sequential"),
         (("--method", "sequential"), "sequential"),
         (("--method", "dual"), "dual"),
-        (("--gauge", "finite", "--radius", "paper"), "dual"),
+        (("--with", "gauge=finite", "--radius", "paper"), "dual"),
         (("--radius", "paper"), "sequential"),
-        (("--misspecification", "0.1"), "dual"),
-        (("--weight-bandwidth", "1"), "dual"),
-        (("--planned-rows", "900", "--pilot", "100", "--side", "lower"), "sequential"),
+        (("--with", "misspecification=0.1"), "dual"),
+        (("--with", "weight_bandwidth=1"), "dual"),
+        (("--planned-rows", "900", "--with", "pilot=100", "--side", "lower"), "sequential"),
         (("--method", "sequential", "--radius", "50", "--side", "lower"), "sequential"),
-        (("--method", "sequential", "--categorical", "obs", "--pilot", "0.2"), "sequential"),
+        (("--method", "sequential", "--categorical", "obs", "--with", "pilot=0.2"), "sequential"),
     ],
 )
 def test_the_method_follows_from_the_options(words, method, place, capsys):
@@ -372,15 +288,6 @@ def test_the_method_follows_from_the_options(words, method, place, capsys):
     assert ("method" in data["choices"]) == (not named)
     if not named:
         assert data["choices"]["method"].startswith(method)
-    assert tomllib.loads((place / "m" / "configuration.toml").read_text())["method"] == (words[1] if named else "auto")
-
-
-@pytest.mark.parametrize("only", [("--gauge", "half"), ("--misspecification", "0.1"), ("--weight-bandwidth", "1")])
-@pytest.mark.usefixtures("place")
-def test_options_of_the_dual_method_are_refused_beside_the_sequential_one(only, capsys):
-    code, _, err = run(capsys, "evaluate", *ASKED, "--method", "sequential", *only)
-    assert code == 2
-    assert f"{only[0]} is an option of the dual method" in err
 
 
 @pytest.mark.usefixtures("place")
@@ -388,9 +295,6 @@ def test_compare_names_the_method_that_was_taken(capsys):
     code, out, _ = run(capsys, "compare", *ASKED, "--json")
     assert code == 0
     assert [line["method"] for line in json.loads(out)] == ["sequential"]
-    code, out, _ = run(capsys, "compare", *ASKED, "--method", "sequential", "--method", "dual", "--gauge", "half")
-    assert code == 0
-    assert "--gauge is an option of the dual method" in out
     everything = ["compare", *ASKED, "--method", "all", "--with", "tis.steps=5", "--json"]
     assert [line["method"] for line in json.loads(run(capsys, *everything)[1])][:4] == [
         "table",
@@ -398,3 +302,14 @@ def test_compare_names_the_method_that_was_taken(capsys):
         "sequential",
         "dual",
     ]
+
+
+def test_help_lists_every_option_once_in_the_groups_of_the_question(capsys):
+    _, out, _ = run(capsys, "evaluate", "--help")
+    groups = ["Question:", "Log:", "Policy:", "Method:", "Output:"]
+    assert [line for line in out.splitlines() if line in groups] == groups
+    (evaluate,) = (command for command in COMMANDS if command.name == "evaluate")
+    names = [parameter.opts[0] for parameter in evaluate.params if parameter.opts[0].startswith("--")]
+    for name in names:
+        assert sum(line.startswith(f"  {name} ") or line.strip() == name for line in out.splitlines()) == 1, name
+    assert len(names) <= 41  # three of them belong to the executors

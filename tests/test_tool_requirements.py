@@ -35,14 +35,14 @@ def test_a_requirement_decides_the_exit_code_and_nothing_else(place, capsys):
         assert json.loads(out)["low"] == low
         assert ("requirement not met" in err) == (wanted == 5)
         assert (place / "asked" / "certificate.json").is_file()
-    assert f"require-below = {low!r}" in (place / "asked" / "configuration.toml").read_text()
+    assert f"--require-below {low!r}" in json.loads((place / "asked" / "result.json").read_text())["command"]
 
 
 def test_what_shows_nothing_meets_no_requirement(capsys):
     code, _, err = evaluate(capsys, "--method", "lstd", "--require-above", "-99", "--quiet", "--out", "limit")
     assert code == 5
     assert "a finite-sample one is needed" in err
-    few = ["--method", "dual", "--gauge", "paper", "--alpha", "0.0001", "--radius", "1e6"]
+    few = ["--method", "dual", "--with", "gauge=paper", "--alpha", "0.0001", "--radius", "1e6"]
     code, _, err = evaluate(capsys, *few, "--require-above", "-99", "--quiet", "--out", "trivial")
     assert code == 4
     assert "requirement not met: trivial" in err
@@ -78,18 +78,13 @@ def test_slips_are_answered_with_what_was_meant(words, meant, capsys):
     assert meant in err
 
 
-def test_a_slip_in_a_file_of_options_as_well(place, capsys):
-    (place / "options.toml").write_text("gama = 0.5\n")
-    code, _, err = evaluate(capsys, "--config", "options.toml")
-    assert code == 2
-    assert "Did you mean `gamma`?" in err
-
-
-def test_batches_of_a_csv_file_are_not_called_damaged(capsys):
-    code, _, err = evaluate(capsys, "--memory", "1GB", log="log.csv")
-    assert code == 2
-    assert "damaged" not in err
-    assert "leave out --memory" in err
+def test_a_csv_file_may_be_read_in_batches(capsys):
+    ends = []
+    for more in ([], ["--memory", "1GB", "--force"]):
+        code, out, err = evaluate(capsys, "--json", *more, log="log.csv")
+        assert code == 0, err
+        ends.append((json.loads(out)["low"], json.loads(out)["high"]))
+    assert ends[0] == ends[1]
 
 
 # --- verifying ----------------------------------------------------------------------------------------------------------
@@ -113,22 +108,29 @@ def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, c
     table.to_csv(place / "other.csv", index=False)
     named = ["--columns", "rewards=income"]
     assert evaluate(capsys, *named, "--out", "res", "--quiet", log="other.csv")[0] == 0
-    settings = place / "res" / "configuration.toml"
-    settings.write_text(settings.read_text().replace('policy = "', 'policy = "absent-').replace("false", "true"))
+    file = place / "res" / "result.json"
+    stated = json.loads(file.read_text())
+    assert stated["reading"] == {"columns": ["rewards=income"]}
     code, out, err = run(capsys, "verify", "res", "other.csv")
-    assert code == 2  # one-step = true, too, is a word on reading
-    settings.write_text(settings.read_text().replace("one-step = true", "one-step = false"))
-    code, out, err = run(capsys, "verify", "res", "other.csv")
-    assert (code, err) == (0, "note: the log is read as res/configuration.toml says (--columns).\n")
+    assert (code, err) == (0, "note: the log is read as res/result.json says (--columns).\n")
     assert out.startswith("verified, except the policy")
     code, _, err = run(capsys, "verify", "res/certificate.json", "other.csv")
     assert code == 1
-    assert "--config res/configuration.toml" in " ".join(err.split())
+    assert "bondic verify res LOG" in " ".join(err.split())
     assert run(capsys, "verify", "res/certificate.json", "other.csv", *named)[0] == 0
-    settings.unlink()
-    code, _, err = run(capsys, "verify", "res", "other.csv")
-    assert code == 1
-    assert "--config" not in err
+    for reading, expected in (
+        ({**stated["reading"], "policy": "absent.py:policy", "trust_pickle": True}, 0),  # neither is a word on reading
+        ({**stated["reading"], "one_step": True}, 2),
+        ({"columns": "rewards=income"}, 2),
+        ({"columns": [3]}, 2),
+        ([], 2),
+    ):
+        file.write_text(json.dumps({**stated, "reading": reading}))
+        code, out, err = run(capsys, "verify", "res", "other.csv")
+        assert code == expected, err
+        assert "Traceback" not in out + err
+    file.unlink()
+    assert run(capsys, "verify", "res", "other.csv")[0] == 1
 
 
 @pytest.mark.parametrize("more", [0, 2])
@@ -141,10 +143,9 @@ def test_verify_knows_how_many_actions_there_are(more, place, capsys):
     )
     which = "rules.py:counted" if more else "rules.py:rule"
     assert evaluate(capsys, "--out", "res", "--quiet", policy=which)[0] == 0
-    for how in (["--policy", "rules.py:rule"], ["--config", "res/configuration.toml"]):
-        code, out, err = run(capsys, "verify", "res", "log.csv", *how)
-        assert code == 0, err
-        assert "policy gives the stored answers" in out
+    code, out, err = run(capsys, "verify", "res", "log.csv", "--policy", "rules.py:rule")
+    assert code == 0, err
+    assert "policy gives the stored answers" in out
 
 
 OWN_KERNEL = """

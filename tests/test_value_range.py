@@ -12,9 +12,9 @@ import bondic
 import naive
 from bondic.errors import InvalidInput
 from bondic.noise.facts import noise_facts
-from bondic.noise.v_statistic import VStatistic
 from bondic.rows import Terms
 from bondic.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
+from bondic_lab.noise.v_statistic import VStatistic
 from builders import lake_problem
 
 # ------------------------------------------------------------------------------------------------------ formulas

@@ -10,6 +10,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
+import bondic_lab
 from bondic import InitialStates, InvalidInput, PolicyError, Sequential, Transitions, read_log, verify
 from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE
 
@@ -101,10 +102,9 @@ class Predicts:
 
 
 class Remembers:
-    """The style of stable-baselines3: actions, and a state of its own."""
+    """Actions, and a state of its own."""
 
-    def predict(self, states, state=None, deterministic=False):
-        assert not deterministic
+    def predict(self, states, state=None):
         return Predicts().predict(states), state
 
 
@@ -213,7 +213,7 @@ def test_methods_go_by_name():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert ask(method="sequential").low == ask().low
-        assert ask(method="lstd").method == bondic.make_baseline("lstd").run(ask().question, 0.1, None).method
+        assert ask(method="lstd").method == bondic_lab.make_baseline("lstd").run(ask().question, 0.1, None).method
     with pytest.raises(InvalidInput, match="Did you mean `lstd`"):
         ask(method="lsdt")
 

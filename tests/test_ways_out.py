@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,6 @@ import bondic
 from bondic import InvalidInput, Status
 from bondic.data.io.words import reading_words
 from bondic.folders import WRITTEN
-from bondic.report.configuration import reading_toml
 from test_tool import run
 from test_ways_in import ASKED, LOG, TABLE, _probabilities, ask
 
@@ -61,7 +59,7 @@ def test_a_row_and_a_frame(result, monkeypatch):
     assert frame["low"].tolist() == [result.low, result.low]
     assert frame["method"].tolist() == ["sequential", "another"]
     assert list(frame.columns) == list(result.to_row())
-    header, line = bondic.result_csv(result).splitlines()
+    header, line = result.to_csv().splitlines()
     assert header.split(",") == list(result.to_row())
     assert float(line.split(",")[0]) == result.low
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -246,8 +244,8 @@ def test_a_rejected_result_has_no_interval_anywhere(result):
     assert "no interval is given" in str(rejected)
     assert [rejected.to_row()[name] for name in ("low", "high")] == [None, None]
     assert rejected.to_frame()["low"].isna().all()
-    assert [bondic.result_dict(rejected)[name] for name in ("low", "high")] == [None, None]
-    assert bondic.result_csv(rejected, header=False).startswith(",,")
+    assert [rejected.to_dict()[name] for name in ("low", "high")] == [None, None]
+    assert rejected.to_csv(header=False).startswith(",,")
     line = bondic.compare({"wrong": rejected, "right": result})
     assert [line.to_rows()[0][name] for name in ("low", "high", "length")] == [None, None, None]
     assert line.to_rows()[1]["length"] == result.length
@@ -275,7 +273,7 @@ def test_a_log_that_was_read_in_its_own_way_is_verified_from_its_folder(tmp_path
     )
     found = bondic.evaluate_policy(loaded, _probabilities, gamma=0.5, reward_range=(0, 1))
     folder = found.save(tmp_path / "out")
-    stated = tomllib.loads((folder / "configuration.toml").read_text())
+    stated = json.loads((folder / "result.json").read_text())["reading"]
     assert stated == {
         "columns": ["rewards=income", "observations=state,ward", "next_observations=next_state,next_ward"],
         "missing": ["state=-1.0"], "text": "codes", "actions": ["run", "repair"],
@@ -294,7 +292,7 @@ def test_a_path_with_columns_is_verified_from_its_folder(streamed, tmp_path, cap
     folder = ask(log, tmp_path / "policy.npz", **how).save(tmp_path / "out")
     asked = ["--policy", tmp_path / "policy.npz"] if streamed else []  # such a certificate holds no answers
     assert run(capsys, "verify", folder, path, *asked)[0] == 0
-    (folder / "configuration.toml").unlink()
+    (folder / "result.json").unlink()
     assert run(capsys, "verify", folder, path, *asked)[0] == 1
 
 
@@ -311,7 +309,3 @@ def test_what_the_command_line_cannot_say_is_left_out_and_named(stated):
     (name,) = stated
     words = reading_words(**stated, one_step=True)
     assert words == {"one_step": True, "unwritten": ("text" if name == "categorical" else name,)}
-    lines = reading_toml(words).splitlines()
-    assert lines[1] == "one-step = true"
-    assert words["unwritten"][0] in lines[2]
-    assert tomllib.loads(reading_toml(words)) == {"one-step": True}

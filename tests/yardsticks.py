@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bondic.methods.oracle import slice_of_ball
+from bondic_lab.methods.oracle import slice_of_ball
 
 
 def infinite_data_interval(gram, operator, rewards, start, *, radius, center=None):

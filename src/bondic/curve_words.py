@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bondic.claims import Status
 from bondic.core.allowance import Allowance
 from bondic.curve import AllowanceCurve, CurvePoint, Mark
-from bondic.rendering import bound_text, counted, interval_text, number, sentence
-from bondic.view import CurveView, Grid
+from bondic.rendering import Grid, bound_text, counted, interval_text, number, sentence
 
 TITLE = "What an allowance would buy"
 _DECISION = "Up to which allowance a decision holds: --require-above X (curve.breaks(above=X) in Python)"
 _APART = "apart from what the model says of each"
 
 
+@dataclass(frozen=True)
+class CurveView:
+    """What every allowance would give, ready to be drawn."""
+
+    title: str
+    head: str  # what it is about
+    grid: Grid
+    marks: tuple[str, ...]  # a line each
+    advice: str  # what to do, or what was stated; without its full stop
+    decision: str  # how a reader finds out where a decision breaks
+
+
 def alike(curve: AllowanceCurve, allowance: Allowance | None) -> str:
     """The statement that an allowance is, in words; without a number as `A`."""
-    where = f"rows in the same group of {len(curve.groups)}"
+    where = f"rows in the same one of {len(curve.groups)} groups"
     if allowance is None:
         return f"{where} are alike, in value, up to ± A"
     averages, single = allowance.pair

@@ -10,15 +10,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.claims import check_alpha, unusual_alpha
 from bondic.core.allowance import Allowance
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
+from bondic.extensions import added_methods
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
 from bondic.methods.groups import Groups
-from bondic.methods.primal import Primal
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.table import Table
@@ -43,18 +42,17 @@ OWN: dict[str, type[Method]] = {
     "sequential": Sequential,
     "dual": Dual,
     "propensities": Propensities,
-    "primal": Primal,
 }
-"""bondic's own methods by name; baselines have theirs in `bondic.baselines.registry`."""
+"""bondic's own methods by name; those of other packages are found by `bondic.extensions`."""
 
 
 def named_method(name: str) -> Method:
-    """The method of this name with its defaults: bondic's own, or a baseline by its short name."""
+    """The method of this name with its defaults: bondic's own, or one of another package, such as a baseline of the lab."""
     if name in OWN:
         return OWN[name]()
-    if name in BASELINES:
-        return make_baseline(name)  # type: ignore[no-any-return]
-    known = (*OWN, *BASELINES)
+    if name in (others := added_methods()):
+        return others[name].make()  # type: ignore[no-any-return]
+    known = (*OWN, *others)
     raise InvalidInput(
         f"There is no method {one_line(repr(name))}.{did_you_mean(name, known)} There are {', '.join(known)}."
     )

@@ -1,4 +1,4 @@
-"""Words, numbers and small pieces of HTML that every view shares: plain strings, every value escaped, no template library."""
+"""Numbers as text, and tables of text: what every view, message and certificate prints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import html
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from bondic.errors import printable
@@ -25,6 +26,16 @@ _HAIR = 1e-12
 """Rounding that the arithmetic itself has added to an end: not worth a digit in a sentence."""
 
 
+@dataclass(frozen=True)
+class Grid:
+    """A table; `states` says where the statement of each row comes from, if rows are statements."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    states: tuple[str, ...] = ()
+
+
 def number(value: float) -> str:
     return "0" if value == 0 else f"{value:.6g}"
 
@@ -40,8 +51,8 @@ def grouped(count: int) -> str:
 
 
 def unbroken(text: str) -> str:
-    """The same text with the spaces inside of numbers (1 300) safe from line breaks."""
-    return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\N{NO-BREAK SPACE}", text)
+    """The same text with the spaces inside of numbers (1 300), and those after ±, safe from line breaks."""
+    return re.sub(r"(?<=\d) (?=\d{3}(?!\d))|(?<=±) ", "\N{NO-BREAK SPACE}", text)
 
 
 def interval_text(low: float, high: float) -> str:
@@ -101,13 +112,3 @@ def sentence(text: str) -> str:
 def escape(text: object) -> str:
     """Text of any origin inside a page: no markup, no control characters, nothing that turns the direction of writing."""
     return html.escape(printable(text, keep="\n\N{NO-BREAK SPACE}"))
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, total: bool = False) -> str:
-    """A table whose columns after the first may hold numbers (class `num`); `total` marks the last row."""
-    head = "".join(f"<th{'' if k == 0 else ' class=num'}>{escape(cell)}</th>" for k, cell in enumerate(header))
-    lines = []
-    for index, row in enumerate(rows):
-        cells = "".join(f"<td{'' if k == 0 else ' class=num'}>{escape(cell)}</td>" for k, cell in enumerate(row))
-        lines.append(f"<tr{' class=total' if total and index == len(rows) - 1 else ''}>{cells}</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+import os
 import platform
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 from numbers import Real
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
@@ -17,22 +19,24 @@ from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, 
 from bondic.core.allowance import Allowance
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
-from bondic.curve_words import alike, break_words, curve_view
 from bondic.errors import InvalidInput, Listing, NoInterval
-from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.cells import CellsProof
 from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.withhold import withhold_rows
-from bondic.rendering import bound_text, interval_text, number, sentence, three
+from bondic.rendering import interval_text, three
 from bondic.rows import Rows
-from bondic.search.search import Search
-from bondic.shortcuts import Shortcuts
-from bondic.terms import ValueRange, in_full, range_of
-from bondic.view import CurveView, Grid, NextStep, Tone, View, assumptions_grid, fragment, parts_grid
+from bondic.terms import ValueRange, range_of
 
-_LEVELS: dict[Guarantee, str] = {"asymptotic": " in the limit of large logs", "none": ", as a guess without guarantee,"}
-_TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
+StepKind = Literal["overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range", "method"]
+KnownBy = Literal["counted", "extrapolated", "yours"]
+_LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
+
+
+def _view(name: str) -> Any:
+    """A function of the views, which stand above results and are looked up when one is asked for: "module.function"."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(f"bondic.{module}"), function)
 
 
 @cache
@@ -60,7 +64,47 @@ class ConfidenceInterval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Result(Shortcuts):
+class NextStep:
+    """What would help, and how far that is known. It is advice, never a guarantee.
+
+    Parameters
+    ----------
+    kind : str
+        What it is about: "overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range" or
+        "method".
+    text : str
+        What was found and what to do, in a sentence or two.
+    basis : {"counted", "extrapolated", "yours"}
+        Counted in log and result; extrapolated from them; or a statement that only you can make.
+    loud : bool, default False
+        Whether nothing else helps before this is done.
+    numbers : dict of str to float
+        The numbers in the text, for programs.
+    """
+
+    kind: StepKind
+    text: str
+    basis: KnownBy = "counted"
+    loud: bool = False
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The text with its label."""
+        return f"{self.text.removesuffix('.')}{_LABELS[self.basis]}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "kind": self.kind,
+            "text": str(self),
+            "basis": self.basis,
+            "loud": self.loud,
+            "numbers": {name: float(value) for name, value in self.numbers.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Result:
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
     low: float  # lower end; that of the value range where it was not asked for, and after a rejection
@@ -88,7 +132,6 @@ class Result(Shortcuts):
     notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type Doubt
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
-    search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
     steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was requested
     curve: AllowanceCurve | None = field(
@@ -109,7 +152,6 @@ class Result(Shortcuts):
         seeds: dict[str, int] | None = None,
         effective: float = 0.0,
         seconds: dict[str, float] | None = None,
-        search: Search | None = None,
         planner: dict[str, Any] | None = None,
     ) -> Result:
         """What a proof shows on its rows, with its certificate; `claims` are those of the proof where they are known already.
@@ -146,7 +188,6 @@ class Result(Shortcuts):
             seconds=seconds or {},
             proof=proof,
             certificate=certificate,
-            search=search,
         )
 
     @property
@@ -202,16 +243,20 @@ class Result(Shortcuts):
     def __str__(self) -> str:
         return self.summary()
 
-    def terms(self) -> dict[str, dict[str, float]]:
-        """Every part of the end points that have more than one: values, then upper bounds of what is added or subtracted."""
-        return {claim.end: claim.table() for claim in self.claims if claim.of("spread")}
-
     def _repr_html_(self) -> str:
-        return fragment(self.view())
+        return str(_view("report.html.fragment")(self))
 
     def summary(self) -> str:
         """The warnings, if there are any, a line each; then the answer in one sentence."""
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
+
+    def sentence(self) -> str:
+        """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
+        return str(_view("summary.answer")(self))
+
+    def terms(self) -> dict[str, dict[str, float]]:
+        """Every part of the end points that have more than one: values, then upper bounds of what is added or subtracted."""
+        return {claim.end: claim.table() for claim in self.claims if claim.of("spread")}
 
     @property
     def allowance(self) -> Allowance | None:
@@ -219,14 +264,14 @@ class Result(Shortcuts):
         return self.proof.allowance if isinstance(self.proof, CellsProof) else None
 
     @property
-    def _on_groups(self) -> bool:
+    def on_groups(self) -> bool:
         """Whether the interval is a point of the curve, and not one that the curve stands beside."""
         return self.curve is not None and isinstance(self.proof, CellsProof)
 
     @property
     def unstated(self) -> bool:
         """Whether there are groups of states, and nothing is stated about how alike they are."""
-        return self._on_groups and self.allowance is None
+        return self.on_groups and self.allowance is None
 
     def _curve(self) -> AllowanceCurve:
         if self.curve is None:
@@ -247,7 +292,7 @@ class Result(Shortcuts):
         probability at most alpha, but nothing is known of how likely such a statement is to be true.
         """
         curve, stated = self._curve(), Allowance.of(allowance)
-        if self._on_groups and stated == self.allowance:
+        if self.on_groups and stated == self.allowance:
             return self
         proof = curve.stated(stated, first=False)
         made = Result.of(
@@ -258,7 +303,7 @@ class Result(Shortcuts):
             choices=self.choices,
             effective=curve.bound.effective_rows(),
             seconds=self.seconds,
-            planner=self.certificate.planner if self._on_groups and self.certificate is not None else None,
+            planner=self.certificate.planner if self.on_groups and self.certificate is not None else None,
         )
         made = made if self.question is None else made.with_question(self.question)
         return replace(made, curve=curve, warnings=self.warnings, notes=self.notes)
@@ -269,163 +314,15 @@ class Result(Shortcuts):
         told = {"warnings": question.doubts, "notes": question.notes}
         return replace(self, **told, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
 
-    def unmet(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
-        """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
-
-        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log.
-        Where there is a curve, a reason says up to which allowance the requirement would be met.
-        """
-        wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
-        if not wanted:
-            raise InvalidInput("Nothing is required: pass above= or below=.")
-        if self.status is not Status.INTERVAL:
-            return ("; ".join([self._verdict, *self.breaks(above=above, below=below)]),)
-        if self.guarantee in _LEVELS:
-            return (f"the guarantee of the method {self.method} is {self.guarantee!r}; a finite-sample one is needed",)
-        reasons: list[str] = []
-        for name, bound in wanted:
-            met = self.low >= bound if name == "above" else self.high <= bound
-            ends = (
-                f"lower end {number(self.low)} is below"
-                if name == "above"
-                else f"upper end {number(self.high)} is above"
-            )
-            if not met:
-                reasons.append("; ".join([f"the {ends} {in_full(bound)}", *self.breaks(**{name: bound})]))
-        return tuple(reasons)
-
-    def breaks(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
-        """Up to which allowance a decision holds, in words; `curve.breaks` has the number. Empty where there is no curve."""
-        if self.curve is None:
-            return ()
-        return tuple(break_words(self.curve, above=above, below=below, stated=self.allowance))
-
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
-        choices = {name: text, **self.choices}
+        choices = {name: text, **{known: words for known, words in self.choices.items() if known != name}}
         if self.certificate is None:
             return replace(self, choices=choices)
         certificate = self.certificate.with_choices(choices)
         return replace(
             self, choices=choices, certificate=certificate, hashes={**self.hashes, "certificate": certificate.digest}
         )
-
-    def sentence(self) -> str:
-        """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
-        level = f"At {100 * (1 - self.alpha):g}% confidence{_LEVELS.get(self.guarantee, '')}"
-        if self.status is Status.REJECTED:
-            return f"{level} no interval is given ({self._verdict})."
-        what = {
-            "both": f"lies in {interval_text(self.low, self.high)}",
-            "lower": f"is at least {bound_text(self.low, -1)}",
-            "upper": f"is at most {bound_text(self.high, 1)}",
-        }
-        return f"{level} the value of the policy {what[self.side]} ({self._verdict})."
-
-    @property
-    def ranges(self) -> tuple[str, str]:
-        """What implies the value range, and the verb that goes with it."""
-        stated = any(item.name == VALUE_RANGE for item in self.assumptions)
-        return ("the stated ranges", "imply") if stated else ("the reward range", "implies")
-
-    @property
-    def _verdict(self) -> str:
-        """The message of the status; it speaks of both ranges where two were stated, and of groups where there are some."""
-        ranges, verb = self.ranges
-        if self._on_groups and self.curve is not None:
-            if self.allowance is None:
-                return "trivial: nothing is stated about how alike states are"
-            if self.status is Status.INTERVAL:
-                return f"stated by you: {alike(self.curve, self.allowance)}"
-        return (
-            str(self.status)
-            .replace("the reward range alone implies", f"{ranges} alone {verb}")
-            .replace("the reward range", ranges)
-            .replace("the value function q*", "the value function q*" if self._rests_on_class else "the propensities")
-        )
-
-    @property
-    def _rests_on_class(self) -> bool:
-        """Whether a class of value functions was assumed: with propensities none is."""
-        return not any(item.name == "propensities" for item in self.assumptions)
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
-        method = self.choices.get("method")
-        rule = () if method is None else (f"method chosen by a fixed rule that saw no certified row: {method}",)
-        if method is not None and self.unstated:
-            rule = (method.removeprefix(f"{GROUPS}, as "),)
-        return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
-
-    @property
-    def search_words(self) -> str:
-        """What a better search could still change; empty where nothing was searched. An end that was not computed is left out."""
-        known = {end: gap for end, gap in zip(("lower", "upper"), self.gap, strict=True) if gap == gap}
-        if not known:
-            return ""
-        if not all(map(math.isfinite, known.values())):
-            return "how much a better search could shorten the interval is not known"
-        gains = ", ".join(f"{three(gap)} ({end})" for end, gap in known.items())
-        return f"better weights in the searched space could shorten the interval by at most {gains}"
-
-    def view(self) -> View:
-        """What every view shows, as plain data."""
-        parts = parts_grid(self.claims)
-        return View(
-            tone=_TONES[self.status],
-            warnings=self.warnings,
-            sentence=self.sentence(),
-            guarantee=self._guarantee_words(),
-            lines=tuple(f"{sentence(line)}." for line in self._lines(split=parts is not None)),
-            parts=parts,
-            curve=self._curve_view(),
-            steps=tuple(step for step in self.steps if step.kind != "allowance"),  # said with the curve
-            assumptions=assumptions_grid(self.assumptions),
-            choices=Grid("Choices", ("what", "how"), tuple(self.choices.items())),
-            hashes=self.hashes,
-            ends=(self.low, self.high),
-            estimate=self.estimate,
-            estimate_outside=self.estimate_outside,
-            limits=self.value_range,
-        )
-
-    def _curve_view(self) -> CurveView | None:
-        if self.curve is None:
-            return None
-        first = isinstance(self.proof, CellsProof) and self.proof.stated_first
-        return curve_view(self.curve, self.allowance, first=first, beside=not self._on_groups)
-
-    def _guarantee_words(self) -> str:
-        """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
-        if self.status is Status.REJECTED:
-            return "No interval is given, so nothing is guaranteed."
-        words = self.guarantee + (", no assumption about the value function" if self.is_assumption_free else "")
-        return f"Guarantee of the interval: {words}."
-
-    @property
-    def estimate_words(self) -> str:
-        """The point estimate, where it comes from and what it is worth; or why there is none."""
-        if not self.estimated:
-            return "no point estimate" + ("" if self._on_groups else ", because the rows do not decide one")
-        worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
-        source = f"{self.choices['estimate']}; " if "estimate" in self.choices else ""
-        return f"point estimate {three(self.estimate)} ({source}{worth})"
-
-    def _lines(self, *, split: bool) -> Iterator[str]:
-        yield self.estimate_words
-        (ranges, imply), limits = self.ranges, self.value_range
-        if not self.unstated:  # there it is the interval
-            yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
-        used = self.effective_sample_size > 0
-        carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""
-        (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
-        inside = self.question.select(first, stop) if self.question is not None and self.question.dropped else None
-        within = "" if inside is None else f", {len(inside)} of them inside the horizon"
-        yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}{within}){carried}"
-        yield from self.told
-        if split and self.search_words:
-            yield self.search_words
 
     def without_rows(self, problem: Rows) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
@@ -435,6 +332,76 @@ class Result(Shortcuts):
         proof = withhold_rows(self.proof, problem)
         certificate = self.certificate.with_proof(proof)
         hashes = {**self.hashes, "certificate": certificate.digest}
-        return replace(
-            self, proof=proof, certificate=certificate, hashes=hashes, search=None, notes=notes, question=None
+        return replace(self, proof=proof, certificate=certificate, hashes=hashes, notes=notes, question=None)
+
+    def unmet(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
+        """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
+
+        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log.
+        Where there is a curve, a reason says up to which allowance the requirement would be met.
+        """
+        found: tuple[str, ...] = _view("summary.unmet")(self, above=above, below=below)
+        return found
+
+    def breaks(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
+        """Up to which allowance a decision holds, in words; `curve.breaks` has the number. Empty where there is no curve."""
+        found: tuple[str, ...] = _view("summary.breaks")(self, above=above, below=below)
+        return found
+
+    def next_steps(self) -> tuple[NextStep, ...]:
+        """What would help where the answer is trivial, wide or rejected. Advice, never a guarantee."""
+        found: tuple[NextStep, ...] = self.steps or _view("advice.levers.next_steps")(self)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data: exactly what `result.json` holds, next steps included where the question is still there."""
+        told = replace(self, steps=self.next_steps()) if self.question is not None else self
+        found: dict[str, Any] = _view("report.exports.result_dict")(told)
+        return found
+
+    def to_json(self) -> str:
+        """`to_dict` as text; the docstring of `report/exports.py` lists its fields."""
+        return str(_view("report.exports.as_json")(self.to_dict()))
+
+    def to_row(self) -> dict[str, Any]:
+        """One row of a table of many results, by column; the columns of `result.csv`."""
+        found: dict[str, Any] = _view("report.exports.result_row")(self)
+        return found
+
+    def to_csv(self, *, header: bool = True) -> str:
+        """`to_row` as text, so that many results make a table."""
+        return str(_view("report.exports.result_csv")(self, header=header))
+
+    def to_frame(self) -> Any:
+        """`to_row` as a pandas DataFrame of one row; `pandas.concat` makes a table of many."""
+        return _view("report.exports.frame")([self.to_row()])
+
+    def to_markdown(self, title: str = "Policy evaluation") -> str:
+        """A summary for an issue, a merge request or a mail."""
+        return str(_view("report.exports.result_markdown")(self, title))
+
+    def plot(self) -> Any:
+        """Both ends as stacks of their terms, with the interval: a matplotlib Figure (extra `plot`)."""
+        return _view("report.plots.terms_figure")(self)
+
+    def report(self, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:
+        """Write the report, one page that opens anywhere."""
+        written: Path = _view("report.saving.write_report")(self, path, title=title)
+        return written
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        title: str = "Policy evaluation",
+        overwrite: bool = False,
+        no_rows: bool = False,
+    ) -> Path:
+        """Write result, certificate and report into a folder that appears when it is complete, as `bondic evaluate` does.
+
+        `overwrite` replaces an earlier result as a whole, `no_rows` keeps every single row out of report and certificate.
+        """
+        written: Path = _view("report.saving.save_result")(
+            self, folder, title=title, overwrite=overwrite, no_rows=no_rows
         )
+        return written

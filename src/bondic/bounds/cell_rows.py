@@ -9,7 +9,7 @@ an interval.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -162,15 +162,17 @@ class GroupCells(Cells):
     start_value: FloatArray  # (n_0,) the same at every initial state
     half: IntArray  # (n,) 0 or 1: which half of its group a row is in, for tests of the allowance
     label: IntArray  # (n,) finer than cells: by what is forecast to follow
+    foreseen: FloatArray  # (n,) of r + γ V̂(s') - q̂(x): what a forecast of the row itself says beyond that of its label
     forecasts: Forecasts  # of every label
 
     def __post_init__(self) -> None:
         codes = (self.group, self.next_group, self.start_group)
         fine = self.count > 0 and all(np.all((one >= 0) & (one < self.count)) for one in codes)
-        columns = (self.value, self.next_value, self.half, self.label)
+        columns = (self.value, self.next_value, self.half, self.label, self.foreseen)
         fine = fine and self.group.ndim == 1 and all(one.shape == self.group.shape for one in columns)
         fine = fine and bool(np.all((self.half == 0) | (self.half == 1)))
-        if not (fine and all(np.all(np.isfinite(one)) for one in (self.value, self.next_value, self.start_value))):
+        values = (self.value, self.next_value, self.start_value, self.foreseen)
+        if not (fine and all(np.all(np.isfinite(one)) for one in values)):
             raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")
 
     def atoms(self, rows: Rows) -> FloatArray:
@@ -195,7 +197,8 @@ class GroupCells(Cells):
     def forecast(
         self, rows: Rows, stops: Sequence[int], shape: CellShape, reference: FloatArray
     ) -> ForecastTally | None:
-        return forecast_tally(self.parts(rows, stops), self.label, self.forecasts, shape, rows.gamma, reference)
+        parts = self.parts(rows, stops)
+        return forecast_tally(parts, self.label, self.forecasts, shape, rows.gamma, reference, self.foreseen)
 
     def half_parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
         """The same rows with cells 2 c and 2 c + 1 for the halves of cell c."""
@@ -241,6 +244,7 @@ class GroupCells(Cells):
         return replace(
             self, group=self.group[rows], next_group=self.next_group[points], value=self.value[rows],
             next_value=self.next_value[rows], half=self.half[rows], label=self.label[rows],
+            foreseen=self.foreseen[rows],
         )  # fmt: skip
 
 
@@ -254,6 +258,28 @@ def blocks_of(log_rows: IntArray, stops: Sequence[int]) -> IntArray:
     if found.size and int(found.max()) >= len(stops):
         raise InvalidInput("The blocks of the plan end before the rows do.")
     return np.asarray(found)
+
+
+def within_quotas(parts: Iterable[CellRows], quotas: FloatArray) -> Iterator[CellRows]:
+    """Rows of block b and cell c beyond the first quotas[b, c] move to block B + b, B the number of blocks."""
+    blocks, cells = quotas.shape
+    seen = np.zeros(blocks * cells, dtype=np.int64)
+    for part in parts:
+        key = part.block * cells + part.cell
+        earlier = seen[key] + repeats(key)
+        seen += np.bincount(key, minlength=seen.size)
+        beyond = earlier >= quotas.reshape(-1)[key]
+        yield replace(part, block=part.block + blocks * beyond)
+
+
+def repeats(values: IntArray) -> IntArray:
+    """How many entries before each one are equal to it."""
+    order = np.argsort(values, kind="stable")
+    new = np.flatnonzero(np.diff(values[order], prepend=-1))
+    ranks = np.arange(values.size) - np.repeat(new, np.diff(np.append(new, values.size)))
+    out = np.empty(values.size, dtype=np.int64)
+    out[order] = ranks
+    return out
 
 
 class StateIndex:

@@ -63,11 +63,6 @@ class RidgeModel(NextModel):
     coefficients: FloatArray
 
     @staticmethod
-    def blank(size: int) -> RidgeModel:
-        """One that predicts nothing yet."""
-        return RidgeModel(np.zeros((1 + size, 1 + size)))
-
-    @staticmethod
     def design(coordinates: FloatArray) -> FloatArray:
         """Regressors [1, c(x)], (n, 1 + seen)."""
         return np.hstack([np.ones((coordinates.shape[0], 1)), coordinates])

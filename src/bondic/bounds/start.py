@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.noise.start import initial_error
-from bondic.rounding import Enclosure, certified_dot
+from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic.terms import range_of
 
@@ -37,19 +36,6 @@ class SampledStart:
             count_fixed=self.count_fixed,
             sides=self.sides,
         )
-
-    def law(self) -> dict[str, Any]:
-        """The same as a formula of delta_0, for whoever computes it elsewhere.
-
-        mean: width sqrt( log(sides/delta_0) square / 2 )
-        any:  the least over j = 1..24 of ( log(sides j (j+1) / delta_0) / rate_j + rate_j width^2 count / 8 ) / count,
-              rate_j = sqrt( 8 log(sides j (j+1) / delta_0) / 4^(j-1) ) / width
-        """
-        common = {"width": self.width, "sides": self.sides}
-        if not self.count_fixed:
-            return {"kind": "any", "count": self.weights.size, **common}
-        square = certified_dot(self.weights, self.weights) / float(self.draws)
-        return {"kind": "mean", "square": square.upper, **common}
 
 
 def sampled_start(problem: Rows, sides: int) -> SampledStart | None:

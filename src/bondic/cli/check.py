@@ -14,7 +14,7 @@ from rich.text import Text
 
 from bondic.cli.categorical import stated_columns
 from bondic.cli.reading import read_rows
-from bondic.data.inspect import inspect_log
+from bondic.data.hygiene.inspection import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, one_line, printable

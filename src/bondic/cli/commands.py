@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
+from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,45 +13,52 @@ import click
 from click.shell_completion import CompletionItem
 
 from bondic.cli import options as opt
-from bondic.cli.config import load_config
-from bondic.errors import did_you_mean, one_line
+from bondic.errors import InvalidInput, did_you_mean, one_line
+from bondic.extensions import added_methods
 
-METHODS = (
-    "auto", "table", "groups", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding",
-    "pdis-hoeffding", "is-percentile", "is-bca", "hcope", "pdis-betting", "dr-betting", "dm", "dm-neural", "dr", "mis", "lstd",
-    "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
-)  # fmt: skip
-"""bondic's own, and the names of bondic.baselines.registry."""
-KINDS = ("one-step", "episodes", "table", "continuous")
-"""Those of bondic.advice.design."""
-ENGINES = ("auto", "pairs", "series", "cutoff", "reference", "cuda", "cuda32")
+METHODS = ("auto", "table", "groups", "sequential", "dual", "propensities")
+"""bondic's own; those of other packages are found by bondic.extensions."""
+KINDS = ("one-step", "episodes", "table")
+"""Those of bondic.advice.lengths."""
+ENGINES = ("auto", "pairs", "series", "reference", "cuda", "cuda32")
 """Those of bondic.sums.standard."""
-PICTURES = ("png", "svg", "pdf")
+FORMATS = ("csv", "markdown", "png", "svg", "pdf")
+STATED = "stated.json"
+"""What was stated when the folder of a monitor was begun."""
 
 
 def _command(
-    name: str, words: str, *parts: opt.Decorator | list[opt.Decorator], short: str | None = None
+    name: str,
+    words: str,
+    *groups: tuple[str, list[opt.Decorator]],
+    arguments: list[opt.Decorator],
+    short: str | None = None,
 ) -> click.Command:
-    """A command with its options; what it does is a function `command` in the module of its name."""
+    """A command with its options in groups; what it does is a function `command` in the module of its name."""
 
     def run(**options: Any) -> Any:
         return importlib.import_module(f"bondic.cli.{name}").command(**options)
 
-    groups = [part if isinstance(part, list) else [part] for part in parts]
-    return click.command(name, help=words, short_help=short)(opt.add_options(*groups)(run))
+    decorators = [*arguments, *chain.from_iterable(items for _, items in groups)]
+    decorated = reduce(lambda made, item: item(made), reversed(decorators), run)
+    command = click.command(name, cls=opt.Grouped, help=words, short_help=short)(decorated)
+    command.groups = [(title, len(items)) for title, items in groups]
+    return command
 
 
 def _methods(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     del ctx
-    names = (*METHODS, "all") if parameter.multiple else METHODS
-    return [CompletionItem(name) for name in names if name.startswith(begun)]
+    return [CompletionItem(name) for name in _every_method(parameter) if name.startswith(begun)]
+
+
+def _every_method(parameter: click.Parameter) -> tuple[str, ...]:
+    return (*METHODS, *added_methods(), *(("all",) if parameter.multiple else ()))
 
 
 def _known_methods(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """A name that no method has is refused before a log is read."""
-    known = (*METHODS, "all") if parameter.multiple else METHODS
     for name in value if parameter.multiple else [value]:
-        if name not in known:
+        if name not in METHODS and name not in (known := _every_method(parameter)):
             raise click.BadParameter(
                 f"there is no method {one_line(name)!r}.{did_you_mean(name, known)} There are {', '.join(known)}.",
                 ctx,
@@ -63,17 +73,21 @@ def _files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[C
     return [CompletionItem(begun, type="file")]
 
 
-def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    """The word that evaluate takes does here as well, so that one file of options serves both."""
-    del ctx, parameter
-    return Path(f"comparison.{value}") if str(value) in PICTURES else value
-
-
-_MEMORY = opt.option("--memory", "Read the log in batches within this budget, e.g. 2GB (Parquet).", metavar="SIZE")
+def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    """What was stated when the folder was begun need not be stated again."""
+    del parameter
+    try:
+        text = (folder / STATED).read_text(encoding="utf-8")
+        held = json.loads(text)
+    except OSError:
+        return folder
+    except ValueError as problem:
+        raise InvalidInput(f"{folder / STATED} is damaged ({one_line(problem, 200)}).") from problem
+    ctx.default_map = {name: value for name, value in held.items() if value not in (None, [])}
+    return folder
 
 
 _WORK = [
-    _MEMORY,
     opt.choice(
         "--engine",
         ENGINES,
@@ -81,44 +95,40 @@ _WORK = [
     ),
     opt.option(
         "--executor",
-        "Where the rows of a Parquet log are worked on: serial, threads://N, dask://HOST:PORT (a scheduler), dask://N (N "
-        "processes of this machine), ray://HOST:PORT, ray://N. Default: threads of this process.",
+        "Where the rows of a Parquet log are worked on: serial, threads://N, processes://N, dask://HOST:PORT (a scheduler). "
+        "Default: threads of this process.",
         metavar="NAME",
     ),
-    opt.option("--checkpoints", "Keep results of finished parts here: the same command continues.", type=opt.FOLDER),
-    opt.flag("--send-policy-by-pickle", "Send the policy to other processes as a pickle, not as a file they read."),
 ]
-
-
-def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path:
-    """What was stated when the folder was begun need not be stated again."""
-    stated = folder / "configuration.toml"
-    if stated.is_file():
-        load_config(ctx, parameter, stated)
-    return folder
-
-
-_FOLDER = click.argument("folder", type=opt.FOLDER, is_eager=True, callback=_begun)
 _LOG = click.argument("log", shell_complete=_files)
-_ONE = [
-    opt.option(
-        "--policy",
-        "The new policy: module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), "
-        "or 'logged' (the log holds its probabilities of the logged actions).",
-        required=True,
-        metavar="SPEC",
-    ),
-    opt.default(
-        "--method",
-        "auto",
-        "table, groups, sequential, dual, propensities, or the short name of a baseline. auto: propensities if the log has them "
-        "and they are useful, else table or sequential where states are names, and groups where they are numbers: the value "
-        "range, and what every allowance would give.",
-        shell_complete=_methods,
-        callback=_known_methods,
-    ),
-]
-_REQUIRED = [
+_READ = ("Log", [*opt.READING, *opt.STATES, opt.ACCEPT, opt.MEMORY])
+_POLICY = ("Policy", [opt.option("--policy", opt.POLICY_WORDS, required=True, metavar="SPEC"), opt.POLICY_OUTPUT])
+_POLICIES = (
+    "Policies",
+    [
+        opt.several("--policy policies", "SPEC", "A policy, as in evaluate. May be repeated.", required=True),
+        opt.POLICY_OUTPUT,
+    ],
+)
+_METHOD = opt.default(
+    "--method",
+    "auto",
+    "table, groups, sequential, dual, propensities, or the short name of a baseline. auto: propensities if the log has them "
+    "and they are useful, else table or sequential where states are names, and groups where they are numbers: the value "
+    "range, and what every allowance would give.",
+    shell_complete=_methods,
+    callback=_known_methods,
+)
+_SEVERAL_METHODS = opt.several(
+    "--method methods",
+    None,
+    "As in evaluate, or 'all'. May be repeated.",
+    default=["auto"],
+    show_default=True,
+    shell_complete=_methods,
+    callback=_known_methods,
+)
+_FILES = [
     opt.option(
         "--require-above",
         "End with exit code 5 unless the interval shows that the value is at least this. Answer and files are "
@@ -127,35 +137,19 @@ _REQUIRED = [
         metavar="X",
     ),
     opt.option("--require-below", "The same for a value of at most this, such as a cost.", type=float, metavar="X"),
-]
-_FILES = [
     opt.default("--out", Path("bondic-out"), "Folder for the results.", type=opt.PATH),
-    opt.flag("--no-rows", "Keep single rows out of the report and the certificate."),
-    opt.flag("--json as_json", "Print the result as JSON and nothing else."),
-    opt.flag("--csv as_csv", "Also write result.csv."),
-    opt.flag("--markdown", "Also write summary.md."),
-    opt.choice("--plot", PICTURES, "Also write a picture of the terms."),
-    opt.default("--title", "Policy evaluation", "Heading of the report."),
-    *_WORK,
-]
-_LINES = [
-    opt.several("--policy policies", "SPEC", "A policy, as in evaluate. May be repeated.", required=True),
     opt.several(
-        "--method methods",
-        None,
-        "As in evaluate, or 'all'. May be repeated.",
-        default=["auto"],
-        show_default=True,
-        shell_complete=_methods,
-        callback=_known_methods,
+        "--also",
+        "|".join(FORMATS),
+        "Also write result.csv, summary.md, or a picture of the terms. May be repeated.",
+        type=click.Choice(FORMATS),
     ),
+    opt.flag("--no-rows", "Keep single rows out of the report and the certificate."),
+]
+_TABLES = [
     opt.flag("--joint", "Divide alpha over all lines (policies times methods), so that all hold at once."),
-    opt.option(
-        "--plot", "Write a picture (.png, .svg or .pdf; `png` is comparison.png).", type=opt.PATH, callback=_picture
-    ),
+    opt.option("--plot", "Write a picture (.png, .svg or .pdf).", type=opt.PATH),
     opt.option("--report", "Write picture and table as a page (.html).", type=opt.PATH),
-    opt.flag("--json as_json", "Print JSON and nothing else."),
-    _MEMORY,
 ]
 _CHECKS = [
     opt.option(
@@ -163,8 +157,8 @@ _CHECKS = [
         "Also check that this policy gives the stored answers. Needed if the certificate stores none.",
         metavar="SPEC",
     ),
-    *opt.POLICY_OUTPUT,
-    opt.option("--initial", "File with the initial states, if the certificate does not hold them.", type=opt.PATH),
+    opt.POLICY_OUTPUT,
+    opt.option("--initial", "File with the initial states, if the certificate does not hold them.", metavar="FILE"),
     opt.several(
         "--import modules",
         "MODULE|FILE.py",
@@ -176,44 +170,12 @@ _CHECKS = [
     ),
     *_WORK,
 ]
-_WATCHED = [
-    opt.option(
-        "--log", "New rows, or the whole log as it is now.", required=True, metavar="FILE", shell_complete=_files
-    ),
-    opt.option(
-        "--policy",
-        "module:object, a file (ONNX, NPZ, ...), 'columns' or 'logged' (the log holds its probabilities), as in evaluate.",
-        required=True,
-        metavar="SPEC",
-    ),
-    opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
-    opt.default("--alpha", 0.1, "Probability that any of the intervals misses the value."),
-    opt.default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
-    opt.RADIUS,
-    opt.option(
-        "--pilot", "First rows that are set aside for tuning: a share of the planned rows, or a number.", type=str
-    ),
-    opt.default(
-        "--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of the kernel behind --radius, in medians of distances."
-    ),
-    opt.several(
-        "--with",
-        "KEY=VALUE",
-        "What you state about the log's propensities, such as least_behavior_prob=0.05 or off_by=1.2. May be repeated.",
-    ),
-    opt.flag("--json as_json", "Print the update as JSON and nothing else."),
-    opt.flag("--quiet", "Print the answer in one line, nothing else."),
-]
 _PLANNED = [
-    opt.choice("--kind", KINDS, "Kind of log, if there is no log yet."),
+    opt.choice("--kind", KINDS, "Kind of log: the first two with propensities.", required=True),
     opt.option("--length", "The length that the interval should have. The answer is a number of rows.", type=float),
     opt.option("--rows", "The number of rows that there will be. The answer is a length.", type=click.IntRange(min=1)),
     opt.default("--n-actions", 2, "Number of actions."),
-    opt.default(
-        "--n-states",
-        10,
-        "Number of states in a table; for numbers, your guess of how many different situations there are.",
-    ),
+    opt.default("--n-states", 10, "Number of states in a table."),
     opt.default(
         "--largest-ratio",
         2.0,
@@ -225,17 +187,6 @@ _PLANNED = [
         0.1,
         "Standard deviation of one outcome as a share of the value range; 0 if state and action determine what follows.",
     ),
-    opt.default("--alpha", 0.1, "Probability that the interval misses the value."),
-    opt.option("--policy", "With a LOG: as in evaluate.", metavar="SPEC"),
-    opt.flag("--json as_json", "Print JSON and nothing else."),
-    _MEMORY,
-]
-_DEMO = [
-    opt.default("--out", Path("bondic-demo"), "Folder for the results.", type=opt.FOLDER),
-    opt.default("--alpha", 0.1, "Probability that the interval misses the value."),
-    opt.flag("--json as_json", "Print the result as JSON and nothing else."),
-    opt.flag("--force", "Replace an earlier result."),
-    opt.flag("--quiet", "Print one line and no progress."),
 ]
 
 COMMANDS = (
@@ -243,7 +194,8 @@ COMMANDS = (
         "check",
         "Read LOG, print how it was understood, and show its columns. If something is wrong, the message names the row and the "
         "exit code is 2.",
-        *(_LOG, opt.CONFIG, opt.LOG, opt.STATES),
+        ("Log", [opt.ONE_STEP, *opt.READING, *opt.STATES]),
+        arguments=[_LOG],
         short="Show what is in a log, and whether it can be used.",
     ),
     _command(
@@ -253,10 +205,27 @@ COMMANDS = (
         Without --joint each interval holds at 1 - alpha by itself. If you pick one of several policies or methods after seeing
         the intervals, you need --joint.
         """,
-        *(_LOG, opt.CONFIG, _LINES, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, opt.OUTPUT),
+        ("Question", [*opt.QUESTION, *opt.LEVEL]),
+        _READ,
+        _POLICIES,
+        ("Methods", [_SEVERAL_METHODS, *opt.METHOD]),
+        ("Output", [*_TABLES, *opt.OUTPUT]),
+        arguments=[_LOG],
         short="Compare several policies or methods.",
     ),
-    _command("demo", "Evaluate a policy on the log that ships with bondic and write a report.", _DEMO),
+    _command(
+        "demo",
+        "Evaluate a policy on the log that ships with bondic and write a report.",
+        (
+            "Options",
+            [
+                opt.default("--out", Path("bondic-demo"), "Folder for the results.", type=opt.FOLDER),
+                opt.ALPHA,
+                *opt.OUTPUT[:3],
+            ],
+        ),
+        arguments=[],
+    ),
     _command(
         "evaluate",
         """Evaluate a policy on LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
@@ -264,7 +233,12 @@ COMMANDS = (
         Exit codes: 0 an interval, 2 bad input, 3 the log contradicts the assumptions, 4 the log adds nothing, 5 a requirement
         is not met.
         """,
-        *(_LOG, _ONE, opt.CONFIG, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, _REQUIRED, _FILES, opt.OUTPUT),
+        ("Question", [*opt.QUESTION, *opt.LEVEL]),
+        _READ,
+        _POLICY,
+        ("Method", [_METHOD, *opt.METHOD, *_WORK]),
+        ("Output", [*_FILES, *opt.OUTPUT]),
+        arguments=[_LOG],
         short="What would a policy have earned? An interval from a log.",
     ),
     _command(
@@ -276,31 +250,54 @@ COMMANDS = (
 
         The exit code is that of evaluate, for all updates together.
         """,
-        *(_FOLDER, opt.CONFIG, _WATCHED, opt.QUESTION, opt.LOG, opt.STATES),
+        (
+            "Question",
+            [
+                *opt.QUESTION,
+                *opt.LEVEL,
+                opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
+            ],
+        ),
+        (
+            "Log",
+            [
+                opt.option(
+                    "--log",
+                    "New rows, or the whole log as it is now.",
+                    required=True,
+                    metavar="FILE",
+                    shell_complete=_files,
+                ),
+                *opt.READING,
+                *opt.STATES,
+                opt.ACCEPT,
+            ],
+        ),
+        _POLICY,
+        ("Method", [opt.RADIUS, opt.WITH]),
+        ("Output", [opt.JSON, opt.flag("--quiet", "Print the answer in one line, nothing else.")]),
+        arguments=[click.argument("folder", type=opt.FOLDER, is_eager=True, callback=_begun)],
         short="Intervals for a log that grows, valid at every look.",
     ),
     _command(
         "plan",
-        """Estimate how many rows an interval of a given length needs: before there is a log (--kind), or from the first rows of
-        LOG.
+        """Estimate how many rows an interval of a given length needs, or how long it will be, before there is a log.
 
-        Lengths are expected, not guaranteed. No file is written.
+        Lengths are expected, not guaranteed. No file is written. With a log, `evaluate` says how many rows are missing.
         """,
-        *(
-            click.argument("log", required=False, shell_complete=_files),
-            opt.CONFIG,
-            _PLANNED,
-            opt.QUESTION,
-            opt.LOG,
-            opt.STATES,
-        ),
+        ("Plan", _PLANNED),
+        ("Question", [opt.GAMMA, opt.REWARD_RANGE, opt.HORIZON, opt.ALPHA]),
+        ("Output", [opt.JSON]),
+        arguments=[],
         short="How many rows will be needed?",
     ),
     _command(
         "verify",
         "Compute the interval again from a certificate and its log.\n\nCERTIFICATE is NAME.json (with NAME.npz beside it) or the "
         "folder of a result. LOG is the log it was made from, in any format that can be read.",
-        *(click.argument("certificate", type=opt.PATH), _LOG, opt.CONFIG, _CHECKS, opt.LOG),
+        ("Check", _CHECKS),
+        ("Log", [opt.ONE_STEP, *opt.READING, opt.MEMORY]),
+        arguments=[click.argument("certificate", type=opt.PATH), _LOG],
         short="Check a certificate against its log.",
     ),
 )

@@ -12,16 +12,15 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.baselines.registry import BASELINES
 from bondic.claims import unusual_alpha
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
 from bondic.errors import Doubt, InvalidInput, ValidityWarning
 from bondic.estimate import estimate_interval
+from bondic.extensions import added_methods
 from bondic.proofs.io import write_atomically
 from bondic.report.compare import joint_title, line_alpha, tried
-from bondic.report.comparison import Line, print_comparison
-from bondic.report.comparison_page import comparison_page
+from bondic.report.comparison import Line, comparison_page, print_comparison
 from bondic.report.exports import result_dict
 from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
@@ -36,7 +35,7 @@ def command(log: str, **options: Any) -> int:
         if path is not None and path.exists() and not options["force"]:
             raise InvalidInput(f"{path} exists already. Choose another name, or pass --force.")
     policies = list(dict.fromkeys(options["policies"]))
-    every = ["table", "groups", "sequential", "dual", "propensities", *BASELINES]
+    every = ["table", "groups", "sequential", "dual", "propensities", *added_methods()]
     methods = list(dict.fromkeys(every if "all" in options["methods"] else options["methods"]))
     inputs = read_inputs(log, options)
     pairs = [(policy, name) for policy in policies for name in methods]

@@ -14,7 +14,6 @@ from bondic.folders import refuse_existing, result_folder
 from bondic.proofs.io import load_certificate
 from bondic.proofs.verify import Verification, verify_certificate
 from bondic.rendering import interval_text
-from bondic.report.exports import result_json
 from bondic.report.progress import progress_bar
 from bondic.report.saving import write_result
 from bondic.report.table import result_table
@@ -38,7 +37,7 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
         result = estimate_interval(problem, alpha=alpha, progress=progress)
     checked = _write(result, problem, demo, out, force=force)
     if as_json:
-        click.echo(result_json(result), nl=False)
+        click.echo(result.to_json(), nl=False)
     elif quiet:
         click.echo(result.summary())
     console.print(result_table(result))

@@ -14,22 +14,19 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.advice.steps import with_next_steps
+from bondic.advice.levers import with_next_steps
 from bondic.cli.inputs import make_method, make_question, read_inputs, with_sums
-from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
-from bondic.cli.work import WORK, not_elsewhere, reads_in_parts, sums_of
+from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, this_command, verify_command
+from bondic.cli.work import not_elsewhere, reads_in_parts, sums_of
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.executors.remote import Remote
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
-from bondic.methods.frontier import Frontier
-from bondic.methods.sensitivity import result_frontier
 from bondic.methods.sequential import Sequential
 from bondic.proofs.dual import DualProof
 from bondic.rendering import number
-from bondic.report.configuration import CONFIGURATION, to_toml
 from bondic.report.exports import result_csv, result_markdown
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
@@ -66,12 +63,10 @@ def command(**options: Any) -> int:
             talk.print(not_elsewhere(result.method), highlight=False)  # which method it would be was not known before
         if progress:
             progress("report", 0.0)
-        # the frontier first: the matrices of the search leave the result together with the rows
-        frontier = result_frontier(result, question, sums=sums) if isinstance(result.proof, DualProof) else None
         result = with_next_steps(result, question, no_rows=options["no_rows"])
         if options["no_rows"]:
             result = result.without_rows(question)
-        files = _write(question, result, frontier, options)
+        files = _write(question, result, options)
     _print(result, question.notes, options)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     return _code(result, options)
@@ -89,26 +84,21 @@ def _code(result: Result, options: dict[str, Any]) -> int:
     return EXIT_CODES[result.status]
 
 
-def _write(question: Rows, result: Result, frontier: Frontier | None, options: dict[str, Any]) -> list[str]:
+def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]:
     """Everything that belongs to the result, in one folder."""
     command = "" if result.certificate is None else verify_command(options, result.certificate)
-    shown = {"title": options["title"], "no_rows": options["no_rows"], "command": command}
+    title = f"{options['policy']} on {Path(options['log']).name}"
+    shown = {"title": title, "no_rows": options["no_rows"], "command": command, "run": this_command()}
     with result_folder(options["out"], overwrite=options["force"]) as folder:
-        write_result(folder, result, question, sensitivity=frontier, **shown)
-        texts = {CONFIGURATION: to_toml(_configuration(options))}
-        if options["as_csv"]:
-            texts["result.csv"] = result_csv(result)
-        if options["markdown"]:
-            texts["summary.md"] = result_markdown(result, options["title"])
-        write_texts(folder, texts)
-        if options["plot"]:
-            save_plot(terms_figure(result), folder / f"terms.{options['plot']}")
+        write_result(folder, result, question, **shown)
+        for form in options["also"]:
+            if form == "csv":
+                write_texts(folder, {"result.csv": result_csv(result)})
+            elif form == "markdown":
+                write_texts(folder, {"summary.md": result_markdown(result, title)})
+            else:
+                save_plot(terms_figure(result), folder / f"terms.{form}")
         return sorted(item.name for item in folder.iterdir())
-
-
-def _configuration(options: dict[str, Any]) -> dict[str, Any]:
-    skipped = ("config", "force", "quiet", "verbose", "as_json", "log", *WORK)  # where it was done leaves no trace
-    return {name.removeprefix("as_"): value for name, value in options.items() if name not in skipped}
 
 
 def _print(result: Result, notes: Sequence[str], options: dict[str, Any]) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from bondic.baselines.registry import make_baseline
 from bondic.cli.categorical import stated_columns
-from bondic.cli.own_options import own_options, refuse_unknown_options
+from bondic.cli.own_options import TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.cli.policy import choose_policy, require_action_order
-from bondic.cli.reading import one_step, read_initial, read_rows, stated_gamma
+from bondic.cli.reading import one_step, read_rows, stated_gamma, stated_initial
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
@@ -19,6 +18,7 @@ from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, kind_of, one_line, shown
 from bondic.estimate import Method
+from bondic.extensions import added_methods
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
 from bondic.methods.groups import Groups
@@ -27,12 +27,11 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.table import Table
 from bondic.policies.adapters.imported import import_object
 from bondic.rows import Rows
-from bondic.rows.doubts import undiscounted
+from bondic.rows.checks import undiscounted
 from bondic.rows.inputs import action_names
 from bondic.rows.problem import make_problem
 from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
-from bondic.tuning.pilot import PILOT_SHARE
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,7 @@ def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows, loaded = read_rows(log, options, progress)
-        initial = _initial(rows, loaded, options)
+        initial = stated_initial(options["initial"], rows, loaded) or InitialStates.from_log(rows)
     if loaded is None:
         notes: list[str] = [f"read in batches of {rows.batch_rows} rows"] if isinstance(rows, LogStream) else []
     else:
@@ -63,20 +62,6 @@ def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float]
         notes += [*_doubt_action_order(loaded, options), *_doubt_horizon(loaded.transitions, options["horizon"])]
     tolerated = [f"{item.text} {item.cure}" for item in rows.inspection.findings() if item.severity == "note"]
     return Inputs(rows, initial, loaded, (*dict.fromkeys(notes), *tolerated))
-
-
-def _initial(log: Log, loaded: LoadedLog | None, options: Mapping[str, Any]) -> InitialStates:
-    path, count = options["initial"], options["initial_count"]
-    if path is not None and count is not None:
-        raise InvalidInput("--initial and --initial-count exclude each other: a file of states, or starts of the log.")
-    if path is None:
-        return InitialStates.from_log(log, count=count)
-    states, weights = read_initial(path, log, loaded)
-    if options["initial_kind"] == "exact":
-        return InitialStates.exact(states, weights)
-    if weights is not None:
-        raise InvalidInput(f"{path} has weights; independent draws have none. Drop them, or --initial-kind exact.")
-    return InitialStates.sample(states)
 
 
 def _doubt_action_order(loaded: LoadedLog, options: Mapping[str, Any]) -> Iterator[Doubt]:
@@ -115,66 +100,53 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             gamma=stated_gamma(options, inputs.loaded),
             may_terminate=not options["never_terminates"],
             **{name: options[name] for name in _ASKED},
+            **drawing_options(options["with"]),
         )
     names = () if inputs.loaded is None else inputs.loaded.names
     discounts = undiscounted(options["gamma"]) if one_step(options, inputs.loaded) else ()
-    return replace(question, names=names, notes=(*inputs.notes, *question.notes, *discounts))
+    reading = question.reading if inputs.loaded is None else inputs.loaded.reading
+    return replace(question, names=names, notes=(*inputs.notes, *question.notes, *discounts), reading=reading)
 
 
-_ASKED = ("reward_range", "horizon", "value_range", "draws", "seed", "accept")
+_ASKED = ("reward_range", "horizon", "value_range", "accept")
 """Options that make_problem takes under the same name."""
-_TUNED = ("seed", "weight_bandwidth", "value_bandwidth")
-_COMMON = ("side", "radius", "planned_rows")
-_ONLY_DUAL = ("gauge", "misspecification", "weight_bandwidth")
 
 
 def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method:
     """A method of bondic's own with the options given, or a baseline by its short name."""
+    own, side = own_options(name, options["with"]), options["side"]
     if name == "propensities":
-        return _propensities(options)
+        return _propensities(options, own)
     if name in ("table", "groups"):
-        return _on_cells(name, options, inputs)
+        return _on_cells(name, options, inputs, own)
     if name not in ("auto", "sequential", "dual"):
-        return _baseline(name, options["side"], own_options(name, options["with"]))
+        return _baseline(name, side, own)
     columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
-    choices = Choices(categorical=columns, **{name: options[name] for name in _TUNED})
-    given: dict[str, Any] = {"choices": choices, **{name: options[name] for name in _COMMON}}
-    pilot, allowance = parse_pilot(options["pilot"]), options["misspecification"]
+    tuned = {key: own.pop(key) for key in TUNED if key in own}
+    seed = {key: value for key, value in drawing_options(options["with"]).items() if key == "seed"}
+    given: dict[str, Any] = {
+        "choices": Choices(categorical=columns, **tuned, **seed),
+        "side": side,
+        "radius": options["radius"],
+        "planned_rows": options["planned_rows"],
+    }
     if name == "auto":
-        withheld = options.get("no_rows", False)
-        own = own_options("auto", options["with"])
-        stated = Propensities(**own) if own else None
-        return Default(
-            pilot=pilot,
-            gauge=options["gauge"],
-            misspecification=allowance,
-            no_rows=withheld,
-            propensities=stated,
-            **_stated_groups(options, inputs),
-            **given,
-        )
-    if name == "dual":
-        gauge, share = options["gauge"] or "half", PILOT_SHARE if pilot is None else pilot
-        return Dual(pilot=share, gauge=gauge, misspecification=allowance, **given)
-    for only in _ONLY_DUAL:
-        if options[only]:
-            raise InvalidInput(
-                f"--{only.replace('_', '-')} is an option of the dual method, which the sequential one does not have: leave it "
-                "out, or take --method dual."
-            )
-    return Sequential(pilot=pilot, **given)
+        stated = {
+            key: own.pop(key) for key in list(own) if key in {field.name for field in fields(Propensities)} - {"pilot"}
+        }
+        given |= {"no_rows": options.get("no_rows", False), "propensities": Propensities(**stated) if stated else None}
+        return Default(**given, **own, **_stated_groups(options, inputs))
+    return Dual(**given, **own) if name == "dual" else Sequential(**given, **own)
 
 
 _GROUPS = ("allowance", "model", "groups")
 """Options on groups of states."""
-_CLASSES = ("radius", *_ONLY_DUAL)
-"""Options on classes of functions, which methods on cells do not have."""
 
 
 def refuse_unused_options(methods: Collection[str], options: Mapping[str, Any]) -> None:
     """Options that none of the methods would look at."""
     used: tuple[str, ...] = () if {"auto", "groups", "all"} & set(methods) else _GROUPS
-    used += _CLASSES if set(methods) <= {"table", "groups"} else ()
+    used += ("radius",) if set(methods) <= {"table", "groups"} else ()  # cells have no class of functions
     for name in used:
         if options[name]:
             raise InvalidInput(
@@ -199,11 +171,9 @@ def _function(option: str, spec: str) -> Any:
     return found
 
 
-def _on_cells(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method:
+def _on_cells(name: str, options: Mapping[str, Any], inputs: Inputs, own: dict[str, Any]) -> Method:
     """A table, or groups."""
-    given: dict[str, Any] = {"side": options["side"], "planned_rows": options["planned_rows"]}
-    pilot = parse_pilot(options["pilot"])
-    given |= {} if pilot is None else {"pilot": pilot}
+    given: dict[str, Any] = {"side": options["side"], "planned_rows": options["planned_rows"], **own}
     if name == "table":
         return Table(**given)
     if options.get("no_rows", False):
@@ -219,34 +189,19 @@ def with_sums(method: Method, sums: Sums) -> Method:
         return method
     if isinstance(method, Default | Sequential | Dual):
         return replace(method, engine=sums)
-    raise InvalidInput("--engine, --executor and --checkpoints are for the methods dual, sequential and auto.")
+    raise InvalidInput("--engine and --executor are for the methods dual, sequential and auto.")
 
 
-def _propensities(options: Mapping[str, Any]) -> Method:
-    """Its own options are given by --with, as those of a baseline."""
+def _propensities(options: Mapping[str, Any], own: dict[str, Any]) -> Method:
     if options["planned_rows"] is not None:
         raise InvalidInput(
             "--planned-rows counts rows; for the method propensities write --with planned=N, N decisions or episodes."
         )
-    pilot = parse_pilot(options["pilot"])
-    given: dict[str, Any] = {} if pilot is None else {"pilot": pilot}
-    given |= own_options("propensities", options["with"])
-    return Propensities(side=options["side"], **given)
-
-
-def parse_pilot(text: str | None) -> float | int | None:
-    """ "0.2" is a share, "500" a number of rows; None: left to the method."""
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError as problem:
-        raise InvalidInput(f"--pilot {text}: a share such as 0.2 or a whole number of rows is needed.") from problem
-    return int(value) if value >= 1 and value.is_integer() else value
+    return Propensities(side=options["side"], **own)
 
 
 def _baseline(name: str, side: str, own: dict[str, Any]) -> Method:
-    method: Any = make_baseline(name, **own)
+    method: Any = added_methods()[name].make(**own)
     if side == "both":
         return method  # type: ignore[no-any-return]
     if "side" not in {field.name for field in fields(method)}:

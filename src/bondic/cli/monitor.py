@@ -20,13 +20,11 @@ from rich.console import Console
 
 from bondic.claims import Status
 from bondic.cli.categorical import stated_columns
-from bondic.cli.config import options_in
-from bondic.cli.inputs import parse_pilot
+from bondic.cli.commands import STATED
 from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
-from bondic.cli.own_options import own_options, refuse_unknown_options
+from bondic.cli.own_options import TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.cli.policy import choose_policy
-from bondic.cli.reading import read_initial, read_rows, stated_gamma
-from bondic.data.initial import InitialStates
+from bondic.cli.reading import read_rows, stated_gamma, stated_initial
 from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
@@ -36,22 +34,21 @@ from bondic.methods.monitor_repeats import REPEATED
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.rendering import interval_text
-from bondic.report.configuration import to_toml
 from bondic.report.progress import progress_bar
 from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
 from bondic.rows.written import WrittenProbabilities
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT
 
-CONFIGURATION = "configuration.toml"
-_NOT_STATED = ("folder", "log", "config", "as_json", "quiet")
+_NOT_STATED = ("folder", "log", "as_json", "quiet")
 
 
 def command(folder: Path, **options: Any) -> int:
     """Read, update, write, print; the exit code tells the status of all updates together."""
-    refuse_unknown_options(["auto"], options["with"])
+    refuse_unknown_options(["sequential", "auto"], options["with"])
     accepted, options = _accepted(folder, options)
-    stated = to_toml({name: value for name, value in options.items() if name not in _NOT_STATED})
+    stated = {name: value for name, value in options.items() if name not in _NOT_STATED}
+    stated = json.loads(json.dumps(stated, default=str))
     with _alone(folder), progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         _refuse_other_statements(folder, stated)
         before = _reading(folder)
@@ -65,7 +62,7 @@ def command(folder: Path, **options: Any) -> int:
             written = WrittenProbabilities.of(loaded).last(len(fresh)) if options["policy"] == COLUMNS else None
             result = monitor.update(fresh, progress, accept=accepted, probabilities=written)
             monitor.reading = asdict(loaded.coding)
-            monitor.save(folder, texts={CONFIGURATION: stated})
+            monitor.save(folder, texts={STATED: json.dumps(stated, indent=1)})
             say_doubts([Doubt(text) for text in result.warnings])
     _print(folder, monitor, 0 if fresh is None else len(fresh), options)
     return EXIT_CODES[monitor.status]
@@ -76,9 +73,8 @@ def _accepted(folder: Path, options: dict[str, Any]) -> tuple[tuple[str, ...], d
     said = tuple(options["accept"])
     if REPEATED not in said:
         return (), options
-    rest, held = tuple(kind for kind in said if kind != REPEATED), folder / CONFIGURATION
-    if not rest and held.is_file():  # what was accepted of all updates need not be said again
-        rest = options_in(click.get_current_context(), held, ["accept"]).get("accept", ())
+    rest = tuple(kind for kind in said if kind != REPEATED)
+    rest = rest or tuple(_held(folder).get("accept", ()))  # what was accepted of all updates need not be said again
     return (REPEATED,), {**options, "accept": rest}
 
 
@@ -98,17 +94,22 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _refuse_other_statements(folder: Path, stated: str) -> None:
+def _held(folder: Path) -> dict[str, Any]:
+    """What was stated when the folder was begun; {} where it was not."""
+    path = folder / STATED
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
+
+
+def _refuse_other_statements(folder: Path, stated: dict[str, Any]) -> None:
     """What is asked is fixed before the first row: another discount or range would be another monitor."""
-    path = folder / CONFIGURATION
-    if not path.is_file():
-        return
-    held, given = (set(text.splitlines()) for text in (path.read_text(encoding="utf-8"), stated))
-    if held != given:
-        names = sorted({line.partition(" = ")[0] for line in held ^ given})
+    held = _held(folder)
+    names = sorted(name for name in {*held, *stated} if held.get(name) != stated.get(name))
+    words = shown([f"--{name.replace('_', '-')}" for name in names])
+    if held and names:
         raise InvalidInput(
-            f"{folder} was begun with other values of these options: {shown([f'--{name}' for name in names])}. They are "
-            f"fixed before the first row, and are recorded in {path}: leave them out, or begin another folder."
+            f"{folder} was begun with other values of these options: {words}. They are fixed before the first row, and are "
+            f"recorded in {folder / STATED}: leave them out, or begin another folder."
         )
 
 
@@ -151,43 +152,28 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
     if not options["quiet"] and not options["as_json"]:
         print_notes(Console(), notes)
     columns = stated_columns(options, loaded, rows.observation_dim)
-    choices = Choices(categorical=columns, seed=options["seed"], value_bandwidth=options["value_bandwidth"])
-    pilot = parse_pilot(options["pilot"])
-    method = Sequential(
-        radius=options["radius"], side=options["side"], pilot=PILOT if pilot is None else pilot, choices=choices
-    )
+    own, drawn = own_options("sequential", options["with"]), drawing_options(options["with"])
+    tuned = {key: own.pop(key) for key in TUNED if key in own}
+    choices = Choices(categorical=columns, seed=drawn.get("seed", 0), **tuned)
+    method = Sequential(radius=options["radius"], side=options["side"], pilot=own.get("pilot", PILOT), choices=choices)
+    stated = {key: value for key, value in own_options("auto", options["with"]).items() if key in _STATED}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # every answer carries them
         return SequentialMonitor(
             policy,
-            _initial(rows, loaded, options),
+            stated_initial(options["initial"], rows, loaded),
             gamma=stated_gamma(options, loaded),
             may_terminate=not options["never_terminates"],
             method=method,
-            propensities=Propensities(**own) if (own := own_options("auto", options["with"])) else None,
+            propensities=Propensities(**stated) if stated else None,
             **{name: options[name] for name in _ASKED},
+            **drawn,
         )
 
 
-_ASKED = ("reward_range", "value_range", "horizon", "draws", "seed", "accept", "alpha", "planned_rows")
-
-
-def _initial(rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -> InitialStates | None:
-    """Those of the file, or None: the episode starts of the log, as they come."""
-    if options["initial_count"] is not None:
-        raise InvalidInput(
-            "--initial-count is for a log that is complete. Leave it out: episode starts count as they come."
-        )
-    if options["initial"] is None:
-        return None
-    states, weights = read_initial(options["initial"], rows, loaded)
-    if options["initial_kind"] == "exact":
-        return InitialStates.exact(states, weights)
-    if weights is not None:
-        raise InvalidInput(
-            f"{options['initial']} has weights; independent draws have none. Drop them, or --initial-kind exact."
-        )
-    return InitialStates.sample(states)
+_ASKED = ("reward_range", "value_range", "horizon", "accept", "alpha", "planned_rows")
+_STATED = ("off_by", "largest_ratio", "least_behavior_prob", "model")
+"""What may be stated about propensities."""
 
 
 def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mapping[str, Any]) -> None:

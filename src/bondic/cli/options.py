@@ -1,18 +1,15 @@
-"""Options that several commands share. Nothing heavy is loaded here: --help needs it all."""
+"""Options that several commands share, in the groups of --help. Nothing heavy is loaded here: --help needs it all."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import reduce
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bondic.cli.config import load_config
 from bondic.data.hygiene.findings import ACCEPTABLE
 from bondic.errors import one_line
 
@@ -20,8 +17,6 @@ Decorator = Callable[[Any], Any]
 
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-VALUE_BANDWIDTH = 1.0
-"""The default of Choices.value_bandwidth."""
 
 
 def option(names: str, words: str, **more: Any) -> Decorator:
@@ -47,9 +42,21 @@ def several(names: str, form: str | None, words: str, **more: Any) -> Decorator:
     return option(names, words, multiple=True, metavar=form, **more)
 
 
-def add_options(*groups: list[Decorator]) -> Decorator:
-    """Decorate a command with groups of options, first group first in the help."""
-    return lambda command: reduce(lambda made, item: item(made), reversed([*chain(*groups)]), command)
+class Grouped(click.Command):
+    """A command whose --help lists its options in groups."""
+
+    groups: Sequence[tuple[str, int]] = ()
+    """Titles, and how many options each has, in order."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A section per group; what belongs to none, such as --help, comes last."""
+        found = [p.get_help_record(ctx) for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        records = [record for record in found if record is not None]
+        for title, count in (*self.groups, ("Other", len(records))):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records[:count])
+            records = records[count:]
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[str, ...] | None:
@@ -87,12 +94,11 @@ def spelled_pairs(args: Sequence[str]) -> list[str]:
 
 
 def _allowance(ctx: click.Context, parameter: click.Parameter, value: Any) -> float | tuple[float, float] | None:
-    """One number, or two with a comma between them; in a file a number or a list of two."""
+    """One number, or two with a comma between them."""
     if value is None:
         return None
-    words = value.split(",") if isinstance(value, str) else value
     try:
-        found = [float(word) for word in (words if isinstance(words, list | tuple) else [words])]
+        found = [float(word) for word in str(value).split(",")]
     except ValueError:
         found = []
     if len(found) not in (1, 2) or not all(0 <= number < math.inf for number in found):
@@ -110,24 +116,49 @@ def _radius(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
     return value if value in (None, "paper") else click.FLOAT.convert(value, parameter, ctx)
 
 
-RADIUS = option(
-    "--radius",
-    "State the radius of Q, the class of functions that holds the value function, in advance; 'paper' states the rule of the "
-    "paper, 10 times the norm of a fitted q. Needed where states are numbers.",
-    type=str,
-    callback=_radius,
-    metavar="NUMBER|paper",
-)
-CONFIG = [
-    option(
-        "--config",
-        "TOML file with options by their long names; the command line overrides it.",
-        type=PATH,
-        is_eager=True,
-        callback=load_config,
-    )
+# --- question -----------------------------------------------------------------------------------------
+
+_RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
+ALPHA = default("--alpha", 0.1, "Probability that the interval misses the value: 0.1 for 90% confidence.")
+LEVEL = [
+    ALPHA,
+    default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
 ]
-LOG = [
+ONE_STEP = flag("--one-step", "State that every row is an episode of its own (a bandit log): nothing follows it.")
+GAMMA = option(
+    "--gamma",
+    "Discount in [0, 1): the weight of a reward one step later. 1 is allowed with --horizon. Not needed for single decisions.",
+    type=float,
+)
+REWARD_RANGE = option(
+    "--reward-range",
+    "Range of every possible reward. It comes from what you know, not from the smallest and largest reward in the log.",
+    required=True,
+    **_RANGE,
+)
+HORIZON = option("--horizon", "Value of the first H steps only; needs timesteps in the log.", type=int)
+QUESTION = [
+    GAMMA,
+    REWARD_RANGE,
+    option(
+        "--value-range",
+        "State that every discounted sum of rewards lies in this range, from any state and action on, under any policy.",
+        **_RANGE,
+    ),
+    HORIZON,
+    ONE_STEP,
+    flag("--never-terminates", "State that the process never ends."),
+    option(
+        "--initial",
+        "File with the initial states, the whole distribution; a column `weight` may hold their weights. sample:FILE if they are "
+        "independent draws from it. One state can be written out, as in 36 or 0.5,2. Default: the episode starts of the log.",
+        metavar="[sample:]FILE",
+    ),
+]
+
+# --- log ----------------------------------------------------------------------------------------------
+
+READING = [
     several(
         "--columns",
         "PART=COL[,COL...]",
@@ -153,7 +184,6 @@ LOG = [
         callback=_names,
         metavar="NAME,NAME,...",
     ),
-    flag("--one-step", "State that every row is an episode of its own (a bandit log): nothing follows it."),
     flag("--trust-pickle", "Allow files that run code when they are loaded (pickles)."),
 ]
 STATES = [
@@ -165,66 +195,47 @@ STATES = [
     ),
     flag("--numeric", "All observation columns hold quantities: states are compared by their distance."),
 ]
-_OUTPUTS = ("probabilities", "logits", "actions")
-POLICY_OUTPUT = [
-    choice("--policy-output", _OUTPUTS, "What an ONNX or torch model returns, if its output's name is unclear.")
-]
-_RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
-QUESTION = [
-    *POLICY_OUTPUT,
-    option(
-        "--gamma",
-        "Discount in [0, 1): the weight of a reward one step later. 1 is allowed with --horizon. Not needed with --one-step.",
-        type=float,
-    ),
-    option(
-        "--reward-range",
-        "Range of every possible reward. It comes from what you know, not from the smallest and largest reward in the log.",
-        required=True,
-        **_RANGE,
-    ),
-    option(
-        "--value-range",
-        "State that every discounted sum of rewards lies in this range, from any state and action on, under any policy.",
-        **_RANGE,
-    ),
-    option(
-        "--initial",
-        "File with the initial states; a column `weight` may hold their weights. One state can be written out, as in 36 or "
-        "0.5,2. Default: the episode starts of the log.",
-        type=PATH,
-    ),
-    default(
-        "--initial-kind",
-        "exact",
-        "exact: the file is the whole initial distribution. sample: it holds independent draws from it.",
-        type=click.Choice(["exact", "sample"]),
-    ),
-    option(
-        "--initial-count",
-        "Use the first N episode starts of the log, with an N that was fixed beforehand. Default: all starts.",
-        type=int,
-    ),
-    option("--horizon", "Value of the first H steps only; needs timesteps in the log.", type=int),
-    several(
-        "--accept",
-        None,
-        "Accept a finding about the log or the policy that is not a fault in your case. "
-        "It becomes an assumption that you state. May be repeated.",
-        type=click.Choice(list(ACCEPTABLE)),
-    ),
-    flag("--never-terminates", "State that the process never ends."),
-    default("--draws", 5, "Number of actions that are drawn per state from a continuous policy."),
-    default("--seed", 0, "Seed of the action draws and random features.", type=click.IntRange(min=0)),
-]
+ACCEPT = several(
+    "--accept",
+    "KIND",
+    "Accept a finding about the log or the policy that is not a fault in your case; the message about it names its kind. "
+    "It becomes an assumption that you state. May be repeated.",
+    type=click.Choice(list(ACCEPTABLE)),
+)
+MEMORY = option(
+    "--memory", "Read the log (Parquet, CSV, Feather) in batches within this budget, e.g. 2GB.", metavar="SIZE"
+)
+
+# --- policy -------------------------------------------------------------------------------------------
+
+POLICY_WORDS = (
+    "The new policy: module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), "
+    "or 'logged' (the log holds its probabilities of the logged actions)."
+)
+POLICY_OUTPUT = choice(
+    "--policy-output",
+    ("probabilities", "logits", "actions"),
+    "What an ONNX model returns, if its output's name is unclear.",
+)
+
+# --- method -------------------------------------------------------------------------------------------
+
+RADIUS = option(
+    "--radius",
+    "State the radius of Q, the class of functions that holds the value function, in advance; 'paper' states the rule of the "
+    "paper, 10 times the norm of a fitted q. Where states are numbers, a statement like --allowance.",
+    type=str,
+    callback=_radius,
+    metavar="NUMBER|paper",
+)
+WITH = several(
+    "--with",
+    "[METHOD.]KEY=VALUE",
+    "A setting for experts: of bondic's methods (pilot=0.2, gauge=paper, value_bandwidth=2), of propensities "
+    "(least_behavior_prob=0.05), of a baseline (steps=50), or of the draws from a continuous policy (draws=20, seed=1). "
+    "May be repeated.",
+)
 METHOD = [
-    default("--alpha", 0.1, "Probability that the interval misses the value: 0.1 for 90% confidence."),
-    default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
-    choice(
-        "--gauge",
-        ("half", "range", "paper", "finite", "self-normalized", "plug-in"),
-        "Noise bound of the dual method; this option selects that method. Default: half.",
-    ),
     option(
         "--allowance",
         "Where states are numbers: state how alike they are inside a group, in units of the value. One number, or two: "
@@ -242,25 +253,15 @@ METHOD = [
         metavar="SPEC",
     ),
     RADIUS,
-    option("--pilot", "First rows that are set aside for tuning: a share such as 0.2, or a whole number.", type=str),
     option("--planned-rows", "Planned number of rows, if the log was stopped because of what it showed.", type=int),
-    default(
-        "--misspecification", 0.0, "How far the value function q* may be from Q; more than 0 selects the dual method."
-    ),
-    option(
-        "--weight-bandwidth",
-        "Bandwidth of W, the space of weights, in medians of distances; fixed beforehand. W is then made of random features. "
-        "This option selects the dual method. Default: picked on the pilot rows.",
-        type=float,
-    ),
-    default("--value-bandwidth", VALUE_BANDWIDTH, "Bandwidth of the kernel behind --radius, in medians of distances."),
-    several(
-        "--with",
-        "[METHOD.]KEY=VALUE",
-        "An option of a baseline or of propensities, such as steps=50 or least_behavior_prob=0.05. May be repeated.",
-    ),
+    WITH,
 ]
+
+# --- output -------------------------------------------------------------------------------------------
+
+JSON = flag("--json as_json", "Print JSON and nothing else.")
 OUTPUT = [
+    JSON,
     flag("--force", "Replace files that exist."),
     flag("--quiet", "Print the answer in one line, nothing else."),
     flag("--verbose", "Print choices, stages and versions as well."),

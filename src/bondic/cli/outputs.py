@@ -37,17 +37,40 @@ def print_notes(console: Console, notes: Sequence[str]) -> None:
 
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
-    words = ["bondic", "verify", str(options["out"] / "certificate.json"), options["log"]]
     asked, told = certificate.asked, list(_READING)
     if asked.answers.next is None:
         told = ["policy", "policy_output", *told]
     if asked.start.observations is None:
         told = ["initial", *told]
-    for name in told:
-        value = options.get(name)
-        if name == "actions" and value:
-            value = ",".join(value)
-        for item in value if isinstance(value, tuple | list) else [value]:
-            if item not in (None, False):
-                words += [f"--{name.replace('_', '-')}", *([] if item is True else [str(item)])]
+    words = [word for name in told for word in _typed(f"--{name.replace('_', '-')}", options.get(name))]
+    return shlex.join(["bondic", "verify", str(options["out"] / "certificate.json"), options["log"], *words])
+
+
+def this_command() -> str:
+    """What was typed, in full: defaults are left out."""
+    ctx = click.get_current_context()
+    words = ["bondic", str(ctx.command.name)]
+    for parameter in ctx.command.params:
+        name = str(parameter.name)
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        value = ctx.params[name]
+        if isinstance(parameter, click.Option) and parameter.nargs == 2:
+            words += [parameter.opts[0], *map(str, value)]
+        elif isinstance(parameter, click.Option):
+            words += _typed(
+                parameter.opts[0],
+                ",".join(map(str, value)) if name == "allowance" and isinstance(value, tuple) else value,
+            )
+        else:
+            words.append(str(value))
     return shlex.join(words)
+
+
+def _typed(option: str, value: Any) -> list[str]:
+    """An option with its value as words of the command line; nothing where it says nothing."""
+    items = (
+        [",".join(value)] if option == "--actions" and value else value if isinstance(value, tuple | list) else [value]
+    )
+    said = [item for item in items if item not in (None, False)]
+    return [word for item in said for word in ([option] if item is True else [option, str(item)])]

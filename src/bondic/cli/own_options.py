@@ -1,4 +1,4 @@
-"""`--with KEY=VALUE`: the fields of a baseline, or of the method from propensities, that are numbers, words or lists of them."""
+"""`--with KEY=VALUE`: settings of a method that are numbers, words or lists of them; experts have all of them in Python."""
 
 from __future__ import annotations
 
@@ -9,23 +9,31 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from bondic.baselines.registry import BASELINES
 from bondic.errors import InvalidInput, did_you_mean, one_line
+from bondic.extensions import added_methods
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 
-_METHODS: dict[str, tuple[Any, set[str]]] = {
-    **{name: (short.method, {"side", *short.fixed}) for name, short in BASELINES.items()},
-    PROPENSITIES: (Propensities, {"side", "pilot"}),
+_OWN: dict[str, tuple[Any, set[str]]] = {
+    PROPENSITIES: (Propensities, {"side"}),
     "auto": (Propensities, {"side", "pilot", "value", "planned"}),
 }
-"""Methods with fields of their own, and those of them that have an option or that the short name stands for."""
-
-
-_BY_NAME = (
-    "none by --with; sequential and dual have --side, --pilot, --radius, --planned-rows, --value-bandwidth, and dual --gauge, "
-    "--misspecification, --weight-bandwidth"
-)
+"""bondic's methods with fields of their own, and those of them that have an option."""
+_GAUGES = Literal["half", "range", "paper", "finite", "self-normalized", "plug-in"]
+_DUAL: dict[str, Any] = {
+    "pilot": int | float, "value_bandwidth": float, "gauge": _GAUGES, "misspecification": float, "weight_bandwidth": float,
+}  # fmt: skip
+_OF_OURS: dict[str, dict[str, Any]] = {
+    "auto": _DUAL,
+    "dual": _DUAL,
+    "sequential": {"pilot": int | float, "value_bandwidth": float},
+    "table": {"pilot": int | float},
+    "groups": {"pilot": int | float, "count": int},
+}
+_DRAWS: dict[str, Any] = {"draws": int, "seed": int}
+"""Of the question, whatever the method is."""
+TUNED = ("weight_bandwidth", "value_bandwidth")
+"""Those that are fields of `Choices`."""
 
 
 def _keys(name: str) -> dict[str, Any]:
@@ -33,18 +41,30 @@ def _keys(name: str) -> dict[str, Any]:
 
     Not those with an option of their own, nor what the short name stands for: another value is another method.
     """
-    if name not in _METHODS:
-        return {}
-    kind, taken = _METHODS[name]
+    ours = _OF_OURS.get(name, {})
+    if name in _OWN:
+        kind, taken = _OWN[name]
+    elif not ours and name in (others := added_methods()):
+        kind, taken = others[name].method, {"side", *others[name].fixed}
+    else:
+        return ours
     hints = get_type_hints(kind)
-    return {
-        field.name: hints[field.name] for field in fields(kind) if field.name not in taken and _forms(hints[field.name])
-    }
+    listed = [field.name for field in fields(kind) if field.name not in taken and _forms(hints[field.name])]
+    return {**ours, **{name: hints[name] for name in listed}}
 
 
 def own_options(name: str, items: Sequence[str]) -> dict[str, Any]:
-    """The options that this method has, as arguments of make_baseline."""
-    keys, out = _keys(name), {}
+    """The settings that this method has, as its arguments."""
+    return _found(name, _keys(name), items)
+
+
+def drawing_options(items: Sequence[str]) -> dict[str, Any]:
+    """How many actions are drawn from a continuous policy, and the seed, where they are stated."""
+    return _found("the question", _DRAWS, [item for item in items if _split(item)[0] is None])
+
+
+def _found(name: str, keys: dict[str, Any], items: Sequence[str]) -> dict[str, Any]:
+    out = {}
     for item in sorted(items, key=lambda item: _split(item)[0] is not None):  # what is said of one method goes last
         method, key, text = _split(item)
         if key in keys and method in (None, name):
@@ -54,22 +74,25 @@ def own_options(name: str, items: Sequence[str]) -> dict[str, Any]:
 
 def refuse_unknown_options(methods: Iterable[str], items: Sequence[str]) -> None:
     """Before any long work: a key that none of the methods has, one given twice, a value that does not fit."""
-    chosen = list(_METHODS) if "all" in (listed := list(methods)) else [name for name in listed if name in _METHODS]
+    every = dict.fromkeys((*_OF_OURS, *added_methods(), *_OWN))
+    chosen = list(every) if "all" in (listed := list(methods)) else [name for name in listed if name in every]
     seen = set()
     for item in items:
         method, key, _ = _split(item)
         if (method, key) in seen:
             raise InvalidInput(f"--with {one_line(item)}: `{one_line(key)}` is given twice.")
         seen.add((method, key))
-        if not any(key in _keys(name) for name in chosen if method in (None, name)):
-            known = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
+        known = [name for name in chosen if method in (None, name) and key in _keys(name)]
+        if not known and not (method is None and key in _DRAWS):
+            told = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
             near = did_you_mean(key, {option for name in chosen for option in _keys(name)})
             raise InvalidInput(
                 f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`.{near} Options that they have: "
-                f"{known or _BY_NAME}."
+                f"{told}; the draws of a policy: {', '.join(_DRAWS)}."
             )
     for name in chosen:
         own_options(name, items)
+    drawing_options(items)
 
 
 def _split(item: str) -> tuple[str | None, str, str]:
@@ -83,7 +106,8 @@ def _split(item: str) -> tuple[str | None, str, str]:
 
 def _forms(hint: Any) -> list[tuple[str, Callable[[str], Any]]]:
     """What values of this type look like, and how a text becomes one; empty for types that cannot be written as a text."""
-    parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    either = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    parts = sorted(either, key=lambda part: part is not int)  # 500 is a whole number before it is a number
     found = [_one_of(get_args(part)) if get_origin(part) is Literal else _FORMS.get(part) for part in parts]
     return [form for form in found if form is not None] if None not in found else []
 
@@ -123,7 +147,7 @@ def _value(hint: Any, text: str, item: str, name: str) -> Any:
         raise InvalidInput(
             f"--with {one_line(item)}: `{key}` of {name} is {words}. Where methods differ, write METHOD.KEY=VALUE."
         )
-    least = 0 if key == "seed" else 1
+    least = 0 if key in ("seed", "pilot") else 1
     if isinstance(found, int) and found < least:
         raise InvalidInput(f"--with {one_line(item)}: `{key}` of {name} is at least {least}.")
     return found

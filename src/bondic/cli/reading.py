@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
@@ -18,6 +19,9 @@ from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
+
+SAMPLE = "sample:"
+"""Before the name of a file of initial states that are draws."""
 
 
 def read_rows(
@@ -63,6 +67,19 @@ def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, A
             )
         return np.array([state]), None
     return read_states(path, () if loaded is None else loaded.names, log.observation_dim)
+
+
+def stated_initial(text: str | None, log: Log, loaded: LoadedLog | None) -> InitialStates | None:
+    """The initial distribution of --initial: exact, or a sample of it; None where nothing is said."""
+    if text is None:
+        return None
+    path = Path(text.removeprefix(SAMPLE))
+    states, weights = read_initial(path, log, loaded)
+    if not text.startswith(SAMPLE):
+        return InitialStates.exact(states, weights)
+    if weights is not None:
+        raise InvalidInput(f"{path} has weights; independent draws have none. Drop them, or {SAMPLE}.")
+    return InitialStates.sample(states)
 
 
 def one_step(options: Mapping[str, Any], loaded: LoadedLog | None = None) -> bool:

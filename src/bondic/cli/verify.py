@@ -5,20 +5,20 @@ Nothing that searches or tunes is loaded, unless --replay makes the plan again.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from bondic.cli.config import options_in
 from bondic.cli.policy import choose_policy
-from bondic.cli.reading import read_initial, read_rows
+from bondic.cli.reading import SAMPLE, read_initial, read_rows
 from bondic.cli.work import reads_in_parts, sums_of
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
-from bondic.errors import InvalidInput, VerificationError
+from bondic.errors import InvalidInput, VerificationError, one_line
 from bondic.policies.adapters.imported import import_module
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.io import load_certificate
@@ -45,32 +45,54 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     _print(checked)
 
 
-_READING = ("columns", "missing", "text", "categories", "actions", "one_step")
+_RESULT = "result.json"
+_READING: dict[str, type] = {
+    "columns": list,
+    "missing": list,
+    "text": str,
+    "categories": list,
+    "actions": list,
+    "one_step": bool,
+}
 """What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that anybody may have made."""
-_CONFIGURATION = "configuration.toml"
 
 
 def _as_read_before(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Where a result's folder is given and no word on reading, the log is read as the folder's configuration says."""
-    path = certificate / _CONFIGURATION
-    if options["config"] is not None or any(options[name] for name in _READING) or not path.is_file():
+    """Where a result's folder is given and no word on reading, the log is read as its result.json says."""
+    path = certificate / _RESULT
+    if any(options[name] for name in _READING) or not path.is_file():
         return options
-    found = options_in(click.get_current_context(), path, _READING)
+    found = _reading(path)
     if found:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
         click.echo(f"note: the log is read as {clean_text(path)} says ({names}).", err=True)
     return {**options, **found}
 
 
+def _reading(path: Path) -> dict[str, Any]:
+    """The options on reading that a file states."""
+    try:
+        stated = json.loads(path.read_text(encoding="utf-8")).get("reading", {})
+        found = {name: stated[name] for name in _READING if stated.get(name)}
+    except (OSError, ValueError, AttributeError) as problem:
+        raise InvalidInput(f"{path} cannot be read ({one_line(problem, 200)}).") from problem
+    for name, value in found.items():
+        texts = value if isinstance(value, list) else []
+        if not isinstance(value, _READING[name]) or not all(isinstance(item, str) for item in texts):
+            raise InvalidInput(f"{path}: `{name}` under `reading` is {one_line(repr(value))}.")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
 def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> None:
     """The core refuses it as well; here it is known what may have been forgotten."""
     if rows.content_hash == found.asked.log_hash:
         return
-    folder = certificate if certificate.is_dir() else certificate.parent
     message = "The log is not the one that was certified (content hashes differ)."
-    if (folder / _CONFIGURATION).is_file():
-        path = clean_text(folder / _CONFIGURATION)
-        message += f" If it was read in another way then (other columns, say): {path} has the options, --config {path}."
+    if certificate.is_file() and (certificate.parent / _RESULT).is_file():
+        folder = clean_text(certificate.parent)
+        message += (
+            f" If it was read in another way then (other columns, say), give the folder: bondic verify {folder} LOG."
+        )
     raise VerificationError(message)
 
 
@@ -124,7 +146,7 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
     if loaded.transitions.content_hash != found.asked.log_hash:
         raise InvalidInput(
             "The log's actions are text, and in the sorted order of their names it is not the certified log. Pass --actions "
-            "as it was when the certificate was made (see configuration.toml beside it)."
+            "as it was when the certificate was made (see `reading` in result.json beside it)."
         )
 
 
@@ -145,7 +167,7 @@ def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: d
     """The states of --initial, held against those of the certificate where it has them."""
     if options["initial"] is None:
         return None
-    states, weights = read_initial(options["initial"], rows, loaded)
+    states, weights = read_initial(Path(options["initial"].removeprefix(SAMPLE)), rows, loaded)
     start = found.asked.start
     # the kind is a statement of the certificate; what a file can be compared with are states and weights
     sample = start.kind == "sample" and weights is None

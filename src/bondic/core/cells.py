@@ -31,9 +31,9 @@ class CellBound:
     limits: ValueLimits
     forecasts: ForecastTally | None = None
 
-    def locate(self, allowance: Allowance) -> Located:
-        """What the rows leave of the values on cells, if (23) holds at this allowance."""
-        own = CellAllowance.constant(allowance, self.tally.shape.cells)
+    def locate(self, allowance: Allowance | CellAllowance) -> Located:
+        """What the rows leave of the values on cells, if (23) holds at this allowance: one for all cells, or one of each."""
+        own = CellAllowance.of(allowance, self.tally.shape.cells)
         return locate(self.tally, self.events, self.limits, own, self.forecasts, self._ground)
 
     @cached_property

@@ -32,11 +32,12 @@ import numpy.typing as npt
 
 from bondic.core.allowance import CellAllowance
 from bondic.core.forecasts import ForecastTally
+from bondic.core.ranges import Bounds, Ranges
 from bondic.core.system import Direction, Energy, Feasible, System
 from bondic.core.tally import Tally
 from bondic.errors import InvalidInput
 from bondic.noise.betting import LARGEST_BET, curvature, vector_term
-from bondic.rounding import inflate
+from bondic.rounding import U, inflate
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -90,9 +91,10 @@ class CellTails:
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """E for one allowance: several sets, each of which holds t, and what bounds single rows over them."""
+    """E for one allowance: several sets, each of which holds t, intervals of f, and what bounds single rows over them."""
 
     sets: tuple[Feasible, ...]
+    ranges: Ranges
     allowance: CellAllowance
     row_reach: FloatArray  # (Λ,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a label
     limits: ValueLimits
@@ -100,24 +102,31 @@ class Located:
 
     @property
     def system(self) -> System:
-        return self.sets[0].system
+        return self.ranges.system
 
     def support(self, direction: Direction) -> float:
-        """An upper bound of |<f, d>|."""
-        return min(one.support(direction) for one in self.sets)
+        """An upper bound of <f, d>."""
+        own = self.ranges.support(direction.cells, direction.error)
+        return min([own, *(one.support(direction) for one in self.sets)])
 
     def supports(self, cells: FloatArray) -> FloatArray:
-        """The same for many directions."""
-        return np.asarray(np.minimum.reduce([one.supports(cells) for one in self.sets]))
+        """Upper bounds of |<f, d>| for many directions."""
+        return np.asarray(np.minimum.reduce([self.ranges.supports(cells), *(one.supports(cells) for one in self.sets)]))
+
+    @property
+    def single(self) -> float:
+        """A bound of |γ ζ'_i| at every row."""
+        return largest_single(self.system, self.allowance)
 
     def energy(self, weights: FloatArray) -> RowEnergy:
         return RowEnergy.of(self.system, weights, self.allowance)
 
     def excess(self, energy: RowEnergy, direction: Direction) -> float:
-        """An upper bound of <f, d> + factor * sum_i w_i x_i(f)^2."""
-        return min(
+        """An upper bound of <f, d> + factor * sum_i w_i x_i(f)^2; inf without sets."""
+        found = (
             one.support(direction) + inflate(energy.factor * one.root_energy(energy.form) ** 2) for one in self.sets
         )
+        return min(found, default=math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,13 +182,13 @@ class Ground:
 
     system: System
     weights: FloatArray  # (B, Λ) s_c^2
-    form: Energy
+    form: Energy | None  # None where there are too many cells for sets of all of them
 
     @staticmethod
     def of(tally: Tally, vector: VectorEvent, limits: ValueLimits, forecasts: ForecastTally | None = None) -> Ground:
         system = System(tally, limits.low - tally.reference, limits.high - tally.reference, forecasts)
         weights = np.broadcast_to(vector.shape[system.label_cell] ** 2 * (1 + 1e-15), system.rows.count.shape)
-        return Ground(system, weights, Energy.of(system, weights))
+        return Ground(system, weights, None if system.large else Energy.of(system, weights))
 
 
 def locate(
@@ -196,33 +205,73 @@ def locate(
     if largest * limits.width > LARGEST_BET:
         raise InvalidInput("A rate of an event is too large for the value range.")
     ground = ground or Ground.of(tally, vector, limits, forecasts)
-    system, weights, rows = ground.system, ground.weights, ground.system.rows
-    scale, tau = vector.shape * system.counts, _slack(system, allowance)
-    energy = RowEnergy.of(system, weights, allowance, ground.form)
-    direction = system.direction(energy.linear, energy.linear_error)
-    found = inflate(float((weights * rows.count).sum()) * limits.width**2 * (1 + rows.relative))
-    row_reach, radius = np.full(system.label_cell.size, math.inf), math.inf
-    own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
-    roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
-    sets: tuple[Feasible, ...] = ()
-    for _ in range(_ROUNDS):
-        before, known = found, own
-        costs = prices(vector, system, row_reach, limits)
-        radius = min(radius, _radius(vector, events.vector_probability, costs, found))
-        own = np.minimum(own, _own_bounds(events, system, row_reach, limits, roots, allowance))
-        growths = [one.growth(energy.form, direction) for one in _sets(system, scale, radius, tau, own)]
-        for _ in range(_STEPS):
-            last = radius
-            found = min(found, *(_at(energy, growth, radius) for growth in growths))
-            radius = min(radius, _radius(vector, events.vector_probability, costs, found))
-            if radius >= last * (1 - 1e-6):
+    return _FixedPoint(ground, events, limits, allowance).run()
+
+
+class _FixedPoint:
+    """All that is known so far; every step makes some of it smaller."""
+
+    def __init__(self, ground: Ground, events: Events, limits: ValueLimits, allowance: CellAllowance) -> None:
+        system, vector, labels = ground.system, events.vector, ground.system.label_cell.size
+        self.ground, self.events, self.limits, self.allowance = ground, events, limits, allowance
+        self.single = largest_single(system, allowance)
+        self.scale, self.tau = vector.shape * system.counts, _slack(system, allowance)
+        self.row_reach, self.radius = np.full(labels, math.inf), math.inf
+        self.own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
+        self.roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
+        rounding = 4 * U * (abs(limits.low) + abs(limits.high) + np.abs(system.tally.reference))
+        self.ranges = Ranges(system, Bounds(system.low, system.high).wider(rounding), self.own)
+        self.sets: tuple[Feasible, ...] = ()
+        rows = system.rows
+        self.found = inflate(float((ground.weights * rows.count).sum()) * limits.width**2 * (1 + rows.relative))
+
+    def run(self) -> Located:
+        for _ in range(_ROUNDS):
+            before, known = self.found, self.own
+            self._step()
+            if self.found >= before * (1 - _SETTLED) and not np.any(self.own < known * (1 - _SETTLED)):
                 break
-        sets = _sets(system, scale, radius, tau, own)
-        row_reach = np.minimum.reduce([row_reach, *(_row_reach(one, allowance) for one in sets)])
-        roots = np.minimum.reduce([roots, *(one.cell_roots() for one in sets)])
-        if found >= before * (1 - _SETTLED) and not np.any(own < known * (1 - _SETTLED)):
-            break
-    return Located(sets, allowance, row_reach, limits, found)
+        return Located(self.sets, self.ranges, self.allowance, self.row_reach, self.limits, self.found)
+
+    def _step(self) -> None:
+        """Radii from what is known of the rows, then sets and intervals, then the rows again."""
+        system, event = self.ground.system, self.events.vector
+        squares = self.ranges.deviations(self.single, self.limits.width)
+        grow = 1 + 4 * system.relative
+        self.found = min(self.found, inflate(float((self.ground.weights * squares).sum()) * grow))
+        costs = prices(event, system, self.row_reach, self.limits)
+        self._shrink(costs)
+        bounds = _own_bounds(self.events, system, self.row_reach, self.limits, self.roots, self.allowance, squares)
+        self.own = np.minimum(self.own, bounds)
+        if self.ground.form is not None:
+            self._together(self.ground.form, costs)
+        known = np.minimum(self.own, self.radius / np.where(self.scale > 0, self.scale, math.inf))
+        equations = np.where(system.counts > 0, known + self.tau, math.inf)
+        self.ranges = Ranges.of(system, self.ranges.values, equations)
+        self.row_reach = np.minimum(self.row_reach, self.ranges.row_reach() + self.single)
+
+    def _shrink(self, costs: list[float]) -> None:
+        found = _radius(self.events.vector, self.events.vector_probability, costs, self.found)
+        self.radius = min(self.radius, found)
+
+    def _together(self, form: Energy, costs: list[float]) -> None:
+        """Sets of all cells, and the radius that goes with their energy."""
+        system = self.ground.system
+        energy = RowEnergy.of(system, self.ground.weights, self.allowance, form)
+        direction = system.direction(energy.linear, energy.linear_error)
+        growths = [one.growth(energy.form, direction) for one in self._sets()]
+        for _ in range(_STEPS):
+            last = self.radius
+            self.found = min(self.found, *(_at(energy, growth, self.radius) for growth in growths))
+            self._shrink(costs)
+            if self.radius >= last * (1 - 1e-6):
+                break
+        self.sets = self._sets()
+        self.row_reach = np.minimum.reduce([self.row_reach, *(_row_reach(one, self.allowance) for one in self.sets)])
+        self.roots = np.minimum.reduce([self.roots, *(one.cell_roots() for one in self.sets)])
+
+    def _sets(self) -> tuple[Feasible, ...]:
+        return _sets(self.ground.system, self.scale, self.radius, self.tau, self.own)
 
 
 def _sets(system: System, scale: FloatArray, radius: float, tau: FloatArray, own: FloatArray) -> tuple[Feasible, ...]:
@@ -261,17 +310,21 @@ def _own_bounds(
     limits: ValueLimits,
     roots: FloatArray,
     allowance: CellAllowance,
+    squares: FloatArray | None = None,
 ) -> FloatArray:
     """(p,) ε_c = min_k ( log(2m/δ) / r_k + G_k r_k sum_{i in c} Δ_i^2 ) / n_c: a bound of |mean Z_i| over the rows of a cell.
 
     sqrt( sum Δ_i^2 ) <= sqrt( sum R_i^2 ) + sqrt( sum x_i^2 ) + γ sqrt( sum β'_i^2 ), and the range bounds every row.
+    `squares`: bounds of sum Δ_i^2 by block and label.
     """
     rows, counts, cell = system.rows, system.counts, system.label_cell
-    grow, gamma = 1 + system.relative, system.tally.gamma
+    grow = 1 + system.relative
     square = np.bincount(cell, rows.square.sum(axis=0), minlength=counts.size)
-    single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
-    root = (np.sqrt(square) + roots + np.sqrt(counts) * (gamma * single + rows.error)) * grow
+    single = largest_single(system, allowance)
+    root = (np.sqrt(square) + roots + np.sqrt(counts) * (single + rows.error)) * grow
     energy = np.minimum(root**2 * (1 + 1e-14), counts * limits.width**2)
+    if squares is not None:
+        energy = np.minimum(energy, np.bincount(cell, squares.sum(axis=0), minlength=counts.size) * grow)
     deviation = np.zeros(counts.size)
     np.maximum.at(deviation, cell, _deviations(system, row_reach, limits))
     rates, log_term = events.cells.rates, events.cells.log_term(events.cells_probability)
@@ -303,10 +356,15 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
 def _row_reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
     """(Λ,) |x_i(f) - γ ζ'_i| <= |t_c| (without forecasts) + γ |<F, κ> - F_j| + γ max β_∞."""
     system = feasible.system
-    gamma, grow = system.tally.gamma, 1 + system.relative
-    single = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
     own = feasible.cells() if system.forecasts is None else 0.0
-    return np.asarray((own + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))
+    moved = own + system.tally.gamma * feasible.next_differences()
+    return np.asarray((moved + largest_single(system, allowance)) * (1 + 1e-14))
+
+
+def largest_single(system: System, allowance: CellAllowance) -> float:
+    """γ max β_∞ over atoms, rounded up."""
+    most = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0))
+    return most * system.tally.gamma * (1 + 4 * system.relative)
 
 
 def prices(event: VectorEvent, system: System, row_reach: FloatArray, limits: ValueLimits) -> list[float]:

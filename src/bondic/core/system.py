@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.entries import Entries
 from bondic.core.forecasts import ForecastTally
 from bondic.core.tally import Tally
 from bondic.matrices import largest_eigenvalue, norm
@@ -28,7 +29,9 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
-_MOST_NUMBERS = 10_000_000
+MOST_TOGETHER = 500_000
+"""Atoms times cells: above this cells are bounded one by one alone."""
+MOST_DIFFERENCES = 10_000_000
 """Pairs of labels and atoms, times cells, that are compared one by one."""
 
 
@@ -36,8 +39,22 @@ _MOST_NUMBERS = 10_000_000
 class Direction:
     """<f, d> = <t, w> + (at most `slack` in size)."""
 
-    weights: FloatArray  # (p,) w
-    slack: float
+    system: System
+    cells: FloatArray  # (p,) d
+    error: float  # of all its entries together
+
+    @cached_property
+    def _found(self) -> tuple[FloatArray, FloatArray]:
+        return self.system.directions(self.cells[None])
+
+    @property
+    def weights(self) -> FloatArray:
+        """(p,) w."""
+        return np.asarray(self._found[0][0])
+
+    @cached_property
+    def slack(self) -> float:
+        return inflate(float(self._found[1][0]) + self.error * self.system.largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +75,11 @@ class System:
         """Of sums over rows, entries, labels or cells."""
         return max(self.tally.relative, self.rows.relative)
 
+    @cached_property
+    def large(self) -> bool:
+        """Whether matrices of atoms with cells take too many numbers."""
+        return self.tally.shape.atoms.size > MOST_TOGETHER
+
     @property
     def rows(self) -> Tally:
         """The rows by labels: deviations in place of residuals."""
@@ -67,6 +89,10 @@ class System:
     def label_cell(self) -> IntArray:
         """(Λ,) the cell of every label."""
         return np.arange(self.tally.shape.cells) if self.forecasts is None else self.forecasts.cell
+
+    def spread(self, weights: FloatArray) -> FloatArray:
+        """(B, p) of blocks and cells as weights of the blocks and labels of `rows`."""
+        return weights if self.forecasts is None else self.forecasts.spread(weights)
 
     @property
     def expected(self) -> FloatArray:
@@ -89,11 +115,26 @@ class System:
         return np.asarray(self.counts > 0)
 
     @cached_property
+    def after(self) -> Entries:
+        """(p, J) P; 0 for cells without rows."""
+        _, cell, atom = self.tally.at
+        found = Entries.added(cell, atom, self.tally.mass, self.tally.shape.atoms.shape[::-1])
+        return replace(found, value=found.value / np.maximum(self.counts, 1.0)[found.row])
+
+    @cached_property
     def following(self) -> FloatArray:
         """(p, J) P."""
-        ones = np.ones((self.tally.shape.blocks, self.counts.size))
-        mass = self.tally.over_pairs(ones, self.tally.mass)
-        return np.where(self.learned[:, None], mass / np.maximum(self.counts, 1.0)[:, None], 0.0)
+        return self.after.dense
+
+    @cached_property
+    def mixtures(self) -> Entries:
+        """(J, p) A."""
+        return Entries.of(self.tally.shape.atoms)
+
+    @cached_property
+    def expectation(self) -> Entries:
+        """(Λ, J) κ; of cells without forecasts P."""
+        return self.after if self.forecasts is None else self.forecasts.entries
 
     @cached_property
     def _inverse(self) -> FloatArray:
@@ -125,15 +166,14 @@ class System:
     def differences(self) -> tuple[FloatArray, FloatArray] | None:
         """|<K, κ> - K_j| (pairs, p) of these, and |<K, κ>| (Λ, p); None where they are too many numbers."""
         (weights, _), (label, atom) = self.atom_weights, self.followed
-        if label.size * weights.shape[1] > _MOST_NUMBERS:
+        if label.size * weights.shape[1] > MOST_DIFFERENCES:
             return None
         mean = self.expected @ weights
         return np.abs(mean[label] - weights[atom]), np.abs(mean)
 
     def direction(self, cells: FloatArray, error: float = 0.0) -> Direction:
         """Of d on cells, whose entries are off by at most `error` together."""
-        weights, slack = self.directions(cells[None])
-        return Direction(weights[0], inflate(float(slack[0]) + error * self.largest))
+        return Direction(self, cells, error)
 
     def directions(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, p) weights and (m,) slacks of the rows of d."""
@@ -161,9 +201,12 @@ class Feasible:
 
     def support(self, direction: Direction) -> float:
         """An upper bound of |<f, d>| over E."""
-        inside = self.radius * norm(direction.weights * self._inverse_scale)
-        outside = float(np.abs(direction.weights) @ self.slack) * (1 + self.system.tally.relative)
-        return inflate((inside + outside + direction.slack) * (1 + 1e-14))
+        return self._support(direction.weights, direction.slack)
+
+    def _support(self, weights: FloatArray, slack: float) -> float:
+        inside = self.radius * norm(weights * self._inverse_scale)
+        outside = float(np.abs(weights) @ self.slack) * (1 + self.system.tally.relative)
+        return inflate((inside + outside + slack) * (1 + 1e-14))
 
     def supports(self, cells: FloatArray) -> FloatArray:
         """(m,): upper bounds of |<f, d>| for the rows of (m, p)."""
@@ -256,10 +299,10 @@ class Feasible:
     def growth(self, energy: Energy, direction: Direction) -> tuple[float, float, float, float]:
         """Of `support` and `root_energy`: what ϱ multiplies, and what stands beside it, for each of them."""
         one, rest = replace(self, radius=1.0, slack=np.zeros_like(self.slack)), replace(self, radius=0.0)
-        pure = Direction(direction.weights, 0.0)
         beside = rest.root_energy(energy)
         inside = one.root_energy(energy) if self.inside.any() else 0.0
-        return one.support(pure) if self.inside.any() else 0.0, rest.support(direction), inside, beside
+        slope = one._support(direction.weights, 0.0) if self.inside.any() else 0.0
+        return slope, rest.support(direction), inside, beside
 
     def root_energy(self, energy: Energy) -> float:
         """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E; x_i(f) = γ (<F, κ> - sum_j π_ij F_j), with t_c without forecasts.

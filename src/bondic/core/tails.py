@@ -81,7 +81,7 @@ def end_terms(located: Located, starts: StartMean, tail: EndWeights, sign: float
         allowed * (1 + located.system.tally.relative)
         + starts.error * float(located.allowance.averages.max(initial=0.0))
     )
-    known = located.support(located.system.direction(starts.cells, starts.error))
+    known = located.support(located.system.direction(sign * starts.cells, starts.error))
     plain = EndTerms(base, 0.0, 0.0, known, allowed, False)
     weighed = _weighed(located, starts, tail, sign, probability, base, allowed)
     if weighed.value.mid * sign + weighed.spread < base.mid * sign + plain.spread:
@@ -107,12 +107,9 @@ def _weighed(
     residuals = float((weights * tally.total).sum())
     size = np.abs(weights) * (tally.count * tally.error + tally.relative * tally.size)
     off = inflate(float(size.sum()) * grow)
-    by_label = weights[:, system.label_cell]
-    energy = located.energy(by_label**2 * _prices(located, by_label) * (1 + 1e-15))
+    by_label = system.spread(weights)
     balance, lost = _balance(tally, starts, tail, sign)
-    direction = system.direction(balance + energy.linear, lost + energy.linear_error)
-    # the part of the noise that is there at the reference itself is noise, what E adds to it is bias
-    bias = located.excess(energy, direction)
+    noise, bias = _paid(located, by_label, balance, lost)
     share = Enclosure(tail.rate)
     allowance = (np.abs(weights) * tally.count).sum(axis=0) @ located.allowance.averages
     allowance += tally.gamma * float(
@@ -121,11 +118,32 @@ def _weighed(
     return EndTerms(
         base - sign * (Enclosure(residuals, off) / share),
         (tail_term(probability) / share).upper,
-        (Enclosure(energy.constant) / share).upper,
+        (Enclosure(noise) / share).upper,
         (Enclosure(bias) / share).upper,
         inflate((Enclosure(inflate(float(allowance) * grow)) / share).upper + allowed),
         True,
     )
+
+
+def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: float) -> tuple[float, float]:
+    """sup_E { <f, μ> + sum_i g(-v_i Δ_i) } in two parts: what is there at the reference, or row by row, and what E adds.
+
+    Blocks and labels are charged row by row (`Ranges.charges`) or by the form of Lemma 45: all in the first way, all in the
+    second, and each in the way that looks cheaper.
+    """
+    system = located.system
+    each = located.ranges.charges(weights, located.single, located.limits.width)
+    alone = located.support(system.direction(balance, lost))
+    found = [(inflate(float(each.sum()) * (1 + 4 * system.relative)), alone)]
+    if located.sets:
+        prices = weights**2 * _prices(located, weights) * (1 + 1e-15)
+        cheaper = each < prices * located.ranges.reference_squares(located.row_reach)
+        for apart in {cheaper.tobytes(): cheaper, b"": np.zeros_like(cheaper)}.values():
+            energy = located.energy(np.where(apart, 0.0, prices))
+            direction = system.direction(balance + energy.linear, lost + energy.linear_error)
+            rows = inflate(float(each[apart].sum()) * (1 + 4 * system.relative))
+            found.append((inflate(energy.constant + rows), located.excess(energy, direction)))
+    return min(found, key=sum)
 
 
 def _prices(located: Located, weights: FloatArray) -> FloatArray:

@@ -86,6 +86,7 @@ class Tally:
     moment: FloatArray  # (E,) sum R π
     terms: int  # rows and next entries that were added up
     error: float  # a bound of the error of every R
+    whole: bool = False  # whether every row is followed by one atom, with all of its mass, or by none
 
     @cached_property
     def relative(self) -> float:
@@ -115,6 +116,7 @@ class Tally:
         return Tally(
             self.shape, self.gamma, self.reference, **columns, ends=self.ends, at=at,
             mass=self.mass[entries], moment=self.moment[entries], terms=self.terms, error=self.error,
+            whole=self.whole,
         )  # fmt: skip
 
     def padded(self) -> Tally:
@@ -163,7 +165,7 @@ class _Adding:
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
         self.keys, self.entries = np.zeros(0, dtype=np.int64), np.zeros((2, 0))
         self.ends = np.zeros(shape.cells, dtype=bool)
-        self.terms, self.largest, self.longest = 0, 0.0, 0
+        self.terms, self.largest, self.longest, self.whole = 0, 0.0, 0, True
 
     def add(self, part: CellRows) -> None:
         self._check(part)
@@ -193,6 +195,7 @@ class _Adding:
         self.terms += n + part.owner.size
         self.largest = max(self.largest, part.size)
         self.longest = max(self.longest, int(longest))
+        self.whole = self.whole and int(longest) <= 1 and bool(np.all(part.mass == 1.0))
 
     def _check(self, part: CellRows) -> None:
         fine = np.all((part.cell >= -1) & (part.cell < self.shape.cells))
@@ -225,4 +228,5 @@ class _Adding:
             low=np.where(empty, 0.0, self.low), high=np.where(empty, 0.0, self.high), ends=self.ends,
             at=(block, cell, atom), mass=self.entries[0], moment=self.entries[1],
             terms=self.terms, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * (self.largest + 2 * largest),
+            whole=self.whole,
         )  # fmt: skip

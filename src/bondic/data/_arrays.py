@@ -157,13 +157,18 @@ def _length(name: str, array: npt.NDArray[Any], n: int | None) -> None:
         )
 
 
-def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
+def _one_per_row(name: str, values: Any, n: int, what: str) -> npt.NDArray[Any]:
     array = _array(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise InvalidInput(f"`{name}` has shape {array.shape}; one flag per row is needed.")
+        raise InvalidInput(f"`{name}` has shape {array.shape}; one {what} per row is needed.")
     _length(name, array, n)
+    return array
+
+
+def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
+    array = _one_per_row(name, values, n, "flag")
     numeric = array.dtype.kind in "biuf"
     row = first((array != 0) & (array != 1)) if numeric else None
     if row is not None or not numeric:
@@ -173,25 +178,21 @@ def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
 
 
 def integers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
-    array = _array(name, values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise InvalidInput(f"`{name}` has shape {array.shape}; one whole number per row is needed.")
-    _length(name, array, n)
-    if array.dtype.kind == "f":
-        if (row := first(~np.isfinite(array) | (array != np.rint(array)))) is not None:
-            raise InvalidInput(f"`{name}` is {array[row]} at row {numbered(row)}; whole numbers are needed.")
-    elif array.dtype.kind not in "biu":
+    array = _one_per_row(name, values, n, "whole number")
+    if array.dtype.kind not in "biuf":
         raise InvalidInput(f"`{name}` has dtype {array.dtype}; whole numbers are needed.")
+    fraction, inexact = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     if array.dtype.kind == "f":
+        fraction = ~np.isfinite(array) | (array != np.rint(array))
         inexact = np.abs(array.astype(np.float64)) > _LARGEST_EXACT
-    else:
-        inexact = array > np.uint64(2**63 - 1) if array.dtype.kind == "u" else np.zeros(n, dtype=bool)
-    if (row := first(inexact)) is not None:
-        raise InvalidInput(
-            f"`{name}` is {array[row]} at row {numbered(row)}: too large to be kept exactly. Number them anew."
-        )
+    elif array.dtype.kind == "u":
+        inexact = array > np.uint64(2**63 - 1)
+    for wrong, words in (
+        (fraction, "; whole numbers are needed."),
+        (inexact, ": too large to be kept exactly. Number them anew."),
+    ):
+        if (row := first(wrong)) is not None:
+            raise InvalidInput(f"`{name}` is {array[row]} at row {numbered(row)}{words}")
     return np.array(array, dtype=np.int64, copy=True)
 
 
@@ -200,9 +201,7 @@ def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     array = _array(name, values)
     if array.dtype.kind in "biuf":
         return integers(name, array, n)
-    if array.ndim != 1:
-        raise InvalidInput(f"`{name}` has shape {array.shape}; one id per row is needed.")
-    _length(name, array, n)
+    array = _one_per_row(name, array, n, "id")
     if (row := first(np.array([value is None or value != value for value in array.tolist()]))) is not None:
         raise InvalidInput(
             f"`{name}` is missing at row {numbered(row)}. Every row belongs to an episode; leave out the column else."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
-from bondic.data.blocks import RowRange
+from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
@@ -128,21 +127,6 @@ class InitialStates:
     def weights_error(self) -> float:
         """Relative error of the weights: they stand for the list divided by its sum, which the floats miss by so much."""
         return abs(1.0 - math.fsum(self.weights.tolist())) * (1 + 1e-12) + 2 * U
-
-
-def episode_starts(log: Log) -> Iterator[tuple[RowRange, Transitions, IntArray]]:
-    """The log part by part, with those of its rows that begin an episode: by ids, else after every end."""
-    seen, ended = np.zeros(0, dtype=np.int64), True
-    for rows, part in log.batches():
-        ends = part.terminations | np.asarray(part.truncations)
-        if part.episode_ids is None:
-            starts = np.flatnonzero(np.concatenate([[ended], ends[:-1]]))
-        else:
-            ids, first = np.unique(part.episode_ids, return_index=True)
-            new = ~np.isin(ids, seen, assume_unique=True)
-            starts, seen = np.sort(first[new]), np.union1d(seen, ids[new])
-        ended = bool(ends[-1])
-        yield rows, part, starts
 
 
 def _equal(states: FloatArray) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
+from bondic.data.episodes import Episodes
 from bondic.data.hygiene.marks import fingerprints
 from bondic.errors import InvalidInput, ValidityWarning
 
@@ -55,9 +56,8 @@ class KeyCheck:
         ids, rows = np.concatenate([self._ids[known], episodes]), np.concatenate([self._last[known], fresh])
         if part.timesteps is not None:
             _refuse_repeated_keys(ids, rows)
-        order = np.argsort(ids, kind="stable")
-        same = np.diff(ids[order]) == 0
-        earlier, later = rows[order[:-1][same]], rows[order[1:][same]]
+        grouped = Episodes(ids)
+        earlier, later = (rows[side] for side in grouped.pairs)
         back = _arrays.first(later[:, _TIME] < earlier[:, _TIME]) if part.timesteps is not None else None
         if (
             back is not None
@@ -70,7 +70,7 @@ class KeyCheck:
                 "(vector environments that reset on the next step write such rows): drop rows whose action was not carried "
                 "out, or give the new episode its own id. If the rows are out of order, sort them by episode and time."
             )
-        last = order[np.append(~same, True)]
+        last = grouped.last
         self._ids = np.concatenate([self._ids[~known], ids[last]])
         self._last = np.concatenate([self._last[~known], rows[last]])
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io import parquet
-from bondic.data.io.parquet import ParquetFiles
+from bondic.data.files import FileStream
+from bondic.data.io.formats import FORMATS
 from bondic.data.io.parts import Given
 from bondic.data.io.read import KNOWN
+from bondic.data.io.scan import Files
 from bondic.data.io.words import reading_words
 from bondic.data.memory import MemoryPlan, parse_memory
-from bondic.data.parquet import ParquetStream
 from bondic.data.stream import ArrayStream, LogStream
 from bondic.errors import InvalidInput, one_line
 
@@ -29,7 +29,9 @@ def stream_log(
     one_step: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> LogStream:
-    """A Parquet file, a folder of Parquet parts, or arrays (memory-mapped ones), to be read in batches.
+    """A Parquet, CSV or Feather file, a folder or pattern of parts, or arrays (memory-mapped ones), to be read in batches.
+
+    Parquet is entered at any row; the other files are read from their beginning each time.
 
     `memory` is what the whole estimate may use, whatever the length of the log; a budget in which the work on one block of
     rows does not fit is refused. `batch_rows` sets how many rows are read at a time where the log is only looked through.
@@ -41,7 +43,7 @@ def stream_log(
     if isinstance(source, Mapping):
         if columns is not None or actions is not None:
             raise InvalidInput(
-                "columns= and actions= are for Parquet files. Arrays go by the names of the parts of a transition (observations, "
+                "columns= and actions= are for files. Arrays go by the names of the parts of a transition (observations, "
                 "actions, rewards, ...), and actions are numbers: rename the keys of the mapping, or use read_log."
             )
         source = _ending_everywhere(source) if one_step else source
@@ -50,14 +52,14 @@ def stream_log(
         stream: LogStream = ArrayStream(source, batch_rows=batch_rows or plan.batch_rows, progress=progress)
     elif isinstance(source, str | Path):
         _refuse_other_formats(Path(source))
-        files = ParquetFiles(Path(source))
+        files = Files(Path(source))
         plan = MemoryPlan.of(budget, files.numbers_per_row())
         reading: dict[str, Any] = {
             "batch_rows": batch_rows or plan.batch_rows,
             "progress": progress,
             "one_step": one_step,
         }
-        stream = ParquetStream(files, columns=columns, actions=actions, **reading)
+        stream = FileStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
     stream.reading = reading_words(columns=columns, actions=actions, one_step=one_step)
@@ -68,9 +70,9 @@ def stream_log(
 def _refuse_other_formats(path: Path) -> None:
     """By its ending: a file that read_log knows is not a damaged Parquet file."""
     other = next((ending for ending in KNOWN if path.name.lower().endswith(ending)), None)
-    if other is not None and other not in parquet.SUFFIXES and path.is_file():
+    if other is not None and not any(form.fits(path) for form in FORMATS) and path.is_file():
         raise InvalidInput(
-            f"{one_line(path.name)} is a {other} file; Parquet is what can be read in batches. Read it as a whole, "
+            f"{one_line(path.name)} is a {other} file; Parquet, CSV and Feather can be read in batches. Read it as a whole, "
             "read_log(path) (leave out --memory), or write it as Parquet first."
         )
 

@@ -1,4 +1,4 @@
-"""A log of Parquet files that was opened and checked, as data: for other processes, which need not check it again."""
+"""A log of files that was opened and checked, as data: for other processes, which need not check it again."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class OpenedParquet:
 
     def reopen(self) -> Log:
         """The same log in this process."""
-        from bondic.data.parquet import ParquetStream  # nobody else waits for its library to load
+        from bondic.data.files import FileStream  # nobody else waits for its library to load
 
-        return ParquetStream.reopened(self)
+        return FileStream.reopened(self)

@@ -55,8 +55,8 @@ class LogStream(ABC):
     def opened(self) -> OpenedParquet:
         """What another process needs to read the same rows."""
         raise InvalidInput(
-            "Other processes read the log themselves, so it has to be Parquet files that all of them see: stream_log(path) "
-            "(--memory). Arrays are worked on in this process."
+            "Other processes read the log themselves, so it has to be CSV, Feather or Parquet files that all of them see: "
+            "stream_log(path) (--memory). Arrays are worked on in this process."
         )
 
     def _check_everything(self, progress: Callable[[float], None] | None) -> None:

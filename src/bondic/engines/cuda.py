@@ -69,6 +69,10 @@ class Cuda(Direct):
         self.name = "cuda" if precision == "float64" else "cuda32"
         check_device(device)
 
+    def __reduce__(self) -> tuple[type[Cuda], tuple[str, str]]:
+        """Made anew in another process, which may lack the device."""
+        return type(self), (self.precision, self.device)
+
     @property
     def single(self) -> bool:
         return self.precision == "float32"

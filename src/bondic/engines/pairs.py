@@ -300,19 +300,6 @@ def _gaussian(
     return far
 
 
-def gaussian_operands(points: FloatArray, scales: FloatArray, columns: FloatArray, leaf: int) -> PairOperands:
-    """Points and weights in the form of `product_sums`, for engines that choose tiles themselves.
-
-    Every `leaf` points begin a new chunk.
-    """
-    recipe = Recipe(np.array([GAUSSIAN]), np.array([scales.size]), HALF_LOG2E / scales)
-    room = -(-leaf // LANES) * LANES
-    place = np.arange(points.shape[0]) // leaf * room + np.arange(points.shape[0]) % leaf
-    partners, weights = np.zeros((place[-1] + 1, scales.size)), np.zeros((place[-1] + 1, columns.shape[1]))
-    partners[place], weights[place] = points, columns
-    return PairOperands.of(points, partners, recipe, weights)
-
-
 def block_sums(
     points: FloatArray,
     scales: FloatArray,

@@ -4,7 +4,6 @@
 |---|---|---|
 | pairs | n^2 / 2 | small n, or everything near everything in many dimensions |
 | series | n times features, far points by pairs | wide bandwidths, few dimensions |
-| cutoff | n times neighbors | small bandwidths |
 | cuda | n^2 / 2 on a GPU | everything, where there is one and it is named |
 
 The cheapest is taken; that decides cost and radius, every engine encloses the same numbers.
@@ -21,21 +20,19 @@ from bondic.sums.reference import Reference
 
 
 def engines(name: str) -> tuple[Engine, ...]:
-    """The cut-off comes last: it looks at all points to know its cost, and stops where others are cheaper."""
+    """Those that a name stands for; the cheapest of them is taken."""
     if name in ("cuda", "cuda32"):
         from bondic.engines.cuda import Cuda  # needs torch, and nothing that is compiled here
 
         return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), Reference())
     if name == "auto" and not _compiles():
         return _without_numba()
-    from bondic.engines.cutoff import Cutoff
     from bondic.engines.products import Pairs
     from bondic.engines.series import Series
 
     fast: dict[str, tuple[Engine, ...]] = {
-        "auto": (Series(), Cutoff()),
+        "auto": (Series(),),
         "series": (Series(always=True),),
-        "cutoff": (Cutoff(always=True),),
         "pairs": (),
     }
     return (Constants(), Features(), Pairs(), Reference(), *fast[name])

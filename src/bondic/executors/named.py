@@ -1,51 +1,63 @@
-"""Executors by name: serial, threads://N, dask://HOST:PORT, dask://N, ray://HOST:PORT, ray://N."""
+"""Executors by name, for the command line: serial, threads://N, processes://N, dask://HOST:PORT."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
 
-from bondic.errors import InvalidInput, one_line
-from bondic.executors.checkpoints import Checkpoints
-from bondic.executors.here import Here
-from bondic.executors.remote import Remote
+from bondic.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.executors.threads import Serial, Threads
-from bondic.policies.travel import PolicyFile, PolicyPickle
 
-FORMS = "serial, threads, threads://N, dask://HOST:PORT, dask://N, ray://HOST:PORT, ray://N"
+FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"
+_PATIENCE = 20.0
+"""Seconds to wait for a scheduler."""
 
 
-def named_executor(
-    text: str, *, policy: PolicyFile | PolicyPickle | None = None, checkpoints: Path | None = None
-) -> Serial | Threads | Remote:
-    """The executor that the text names; N is a number of threads, or of processes on this machine."""
+@contextmanager
+def named_executor(text: str) -> Iterator[Serial | Threads | Executor]:
+    """The executor that the text names, open as long as it is needed."""
     kind, _, rest = text.partition("://")
-    given: dict[str, Any] = {
-        "policy": policy,
-        "checkpoints": None if checkpoints is None else Checkpoints(checkpoints),
-    }
-    if kind in ("serial", "threads") and checkpoints is not None:
-        return Here(**given)
     if kind == "serial" and not rest:
-        return Serial()
-    if kind == "threads":
-        return Threads(_number(rest, text) if rest else None)
-    if kind not in ("dask", "ray"):
-        raise InvalidInput(f"{one_line(text)} is no executor. There are {FORMS}.")
-    if ":" not in rest:
-        given["workers"] = _number(rest, text) if rest else None
+        yield Serial()
+    elif kind == "threads":
+        yield Threads(_number(rest, text) if rest else None)
+    elif kind == "processes":
+        # not by fork: threads of compiled code would be lost in the copies. Ctrl-C ends them without a word
+        workers, quiet = _number(rest, text), (signal.SIGINT, signal.SIG_DFL)
+        processes = ProcessPoolExecutor(workers, get_context("spawn"), initializer=signal.signal, initargs=quiet)
+        try:
+            yield processes
+        finally:
+            processes.shutdown(wait=False, cancel_futures=True)
+    elif kind == "dask" and ":" in rest:
+        with _dask(f"tcp://{rest}") as pool:
+            yield pool
     else:
-        given["address"] = f"tcp://{rest}" if kind == "dask" and "//" not in rest else rest if kind == "dask" else text
-    if kind == "dask":
-        from bondic.executors.dask import Dask
+        raise InvalidInput(f"{one_line(text)} is no executor. There are {FORMS}.")
 
-        return Dask(**given)
-    from bondic.executors.ray import Ray
 
-    return Ray(**given)
+@contextmanager
+def _dask(address: str) -> Iterator[Executor]:
+    try:
+        from distributed import Client
+    except ImportError as problem:
+        raise MissingExtra("distributed", "dask", "Work on a Dask cluster") from problem
+    try:
+        client = Client(address, timeout=_PATIENCE)
+    except OSError as problem:
+        raise ExecutorError(
+            f"No Dask scheduler answers at {one_line(address)}. Start one, `dask scheduler`, and workers, `dask worker ADDRESS`."
+        ) from problem
+    try:
+        yield client.get_executor(pure=False)
+    finally:
+        client.close()
 
 
 def _number(rest: str, text: str) -> int:
     if not rest.isdecimal() or int(rest) < 1:
-        raise InvalidInput(f"{one_line(text)}: a number of workers, or HOST:PORT, follows. There are {FORMS}.")
+        raise InvalidInput(f"{one_line(text)}: a number of workers follows. There are {FORMS}.")
     return int(rest)

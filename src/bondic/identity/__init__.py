@@ -1,1 +1,1 @@
-"""Bellman residual, kernel Bellman loss, discrepancy and doubly robust value."""
+"""Bellman residual, discrepancy and doubly robust value."""

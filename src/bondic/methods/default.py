@@ -7,9 +7,10 @@ was stated about them, the answer is the value range, and the curve of `Groups` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from bondic.claims import Side
 from bondic.classes.ball import Ball
@@ -41,6 +42,7 @@ from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
 from bondic.tuning.states import WAY_OUT, unstated
 
+_OnCells = TypeVar("_OnCells", Table, Groups)
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
 TABLE_BYTES = 400
@@ -131,6 +133,7 @@ class Default:
                 result = choice.method.run(problem, alpha, progress)
             except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
                 result = Sequential(side=self.side).say_nothing(problem, alpha, str(why_not), Clock(progress))
+            result = result.with_choice("states", choice.states) if choice.states else result
         elif isinstance(choice.method, Groups | Dual):
             result = choice.method.run(problem, alpha, progress)
             result = result.with_choice("states", choice.states) if choice.states else result
@@ -170,7 +173,7 @@ class Default:
 
     def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Applicable | None:
         """None where something was said about Q or W: that needs a method that uses it."""
-        described = self._asked_for() or self.ball is not None or self.radius is not None or self._groups_stated
+        described = self._asked_for() or self.ball is not None or self.radius is not None or bool(self._groups_stated)
         if described or self.planned_rows is not None:
             if self.propensities is not None:
                 raise InvalidInput(
@@ -199,7 +202,7 @@ class Default:
                 "(--no-rows) out, or what was stated on groups."
             )
         if self._groups_stated:
-            return _Choice(self._groups(), "groups, as an allowance, a model or groups were stated")
+            return _Choice(self._groups(), f"groups, as you stated {' and '.join(self._groups_stated)}")
         if (unproved := self._numbers(problem)) is not None:
             return unproved
         why = self._asked_for() or self._too_short(problem)
@@ -222,8 +225,10 @@ class Default:
         chosen = sequential.promising(pilot, problem, alpha)
         if isinstance(chosen, str):
             return self._value_range(chosen)
-        if self._shorter_table(problem, alpha, chosen):
-            return _Choice(self._table_method(), "table, as its predicted interval is the shortest")
+        table = self._begun_after(sequential.pilot_rows(problem), self._table_method(), problem)
+        if self._shorter_table(table, problem, alpha, chosen):
+            names = kind_of_states(None, self.choices, pilot).said
+            return _Choice(table, "table, as its predicted interval is the shortest", states=names)
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
         return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
 
@@ -248,24 +253,32 @@ class Default:
         if pilot is None or self.no_rows:
             withheld = ". Groups would hold single rows, which are to be kept out" if pilot is not None else ""
             return self._value_range(f"{unstated(problem.layout)}; {WAY_OUT}{withheld}", kind.said)
-        return _Choice(self._groups(), f"groups, as {unstated(problem.layout)}", states=kind.said)
+        groups = self._begun_after(self._sequential().pilot_rows(problem), self._groups(), problem)
+        return _Choice(groups, f"groups, as {unstated(problem.layout)}", states=kind.said)
 
     @property
-    def _groups_stated(self) -> bool:
-        return any(stated is not None for stated in (self.allowance, self.model, self.groups))
+    def _groups_stated(self) -> list[str]:
+        stated = {"an allowance": self.allowance, "a model": self.model, "groups": self.groups}
+        return [name for name, value in stated.items() if value is not None]
 
     def _groups(self) -> Groups:
         pilot = GROUP_PILOT if self.pilot is None else self.pilot
         return Groups(self.allowance, self.model, self.groups, None, self.side, pilot, self.planned_rows)
 
+    def _begun_after(self, rows: int, method: _OnCells, problem: Rows) -> _OnCells:
+        """The same method with a pilot of at least so many rows: those that the choice has seen are not certified."""
+        share = method.pilot
+        own = math.ceil(share * self._rows(problem)) if isinstance(share, float) else int(share)
+        return method if own >= rows else replace(method, pilot=rows)
+
     def _table_method(self) -> Table:
         return Table(self.side, TABLE_PILOT if self.pilot is None else self.pilot, self.planned_rows)
 
-    def _shorter_table(self, problem: Rows, alpha: float, chosen: ChosenClass) -> bool:
+    def _shorter_table(self, table: Table, problem: Rows, alpha: float, chosen: ChosenClass) -> bool:
         """Whether states are a table and the plan on cells promises the shorter interval, as the pilot alone tells."""
         if not isinstance(chosen.ball, Box) or self.ball is not None or self.no_rows or not problem.answers.exact:
             return False
-        return self._table_method().predicted(problem, alpha) < chosen.length
+        return table.predicted(problem, alpha) < chosen.length
 
     def _value_range(self, why: str, states: str = "") -> _Choice:
         """No row is used, so nothing but the side matters."""

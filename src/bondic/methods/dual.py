@@ -84,7 +84,7 @@ class Dual:
     candidates : tuple of Function, default ()
         More ω to try, found elsewhere (conic, neural, ...).
     solver : callable, default None
-        Another search, such as `ConicSearch()` or `NeuralSearch()`; its ω are tried as well.
+        Another search, such as `ConicSearch()` or `NeuralSearch()` of `bondic_lab`; its ω are tried as well.
     engine : str or Sums, default "auto"
         How sums are computed: a name, or sums with engines and an executor of your own. The interval stays valid with
         any.
@@ -170,7 +170,6 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
         seeds={"features": method.choices.seed},
         effective=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,
-        search=search,
         planner=describe("dual", method, problem),
     )
     resting = tuple(claim for claim in shown.ends if claim.uses_log) if result.status is Status.INTERVAL else ()

@@ -1,13 +1,13 @@
 """Groups and a model for a problem, from its pilot: as numbers at every row, next point and start. Never trusted.
 
-The number of groups is the largest whose predicted interval is about as short as any. In the prediction is the bias that groups
-may cause: fewer groups assume more, more groups are noisier.
+The number of groups is that of the shortest predicted interval: with a model, groups and labels of the pilot's first two thirds,
+on the last. In the prediction is the bias that groups may cause: fewer groups assume more, more groups are noisier.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from bondic.bounds.cell_rows import GroupCells
 from bondic.core.forecasts import Forecasts
-from bondic.core.tally import CellRows, CellShape, tally
+from bondic.core.tally import CellShape, tally
 from bondic.curve import Mark
 from bondic.errors import InvalidInput
+from bondic.methods.group_labels import Foresights, Labels, labels_of
 from bondic.plan.cells import CellModel
-from bondic.plan.fitted import candidates, choose_model, half_models
-from bondic.plan.groups import TreeGroups, UserGroups, propose_groups, user_groups
+from bondic.plan.fitted import candidates, choose_model, half_models, held_out_from
+from bondic.plan.groups import TreeGroups, UserGroups, mostly_new, propose_groups, user_groups
 from bondic.plan.model import Model, UserModel, disagreement
 from bondic.plan.rows import TrainingRows
 from bondic.plan.tree import RegressionTree, grow
@@ -36,10 +37,8 @@ MOST_CELLS = 1200
 """Groups times actions: equations on more cells take long, and every one of them needs rows."""
 _MOST_GROUPS = 32
 _FEWEST_IN_HALF = 10
-_ALIKE = 1.5
-"""Predicted lengths within this factor are alike: pilots tell no better."""
-_LABELS, _ROWS_OF_LABEL, _SKETCH = 256, 20, 6
-"""Most leaves of the tree of forecasts, rows of the pilot in one, and random projections that stand for next cells."""
+_COMPARED = 20_000
+"""Rows that numbers of groups are compared on, at most: a bound on time."""
 AnyGroups = TreeGroups | UserGroups
 
 
@@ -89,7 +88,7 @@ class FittedGroups:
     def cells(self, problem: Rows) -> GroupCells:
         """Everything as numbers, block by block."""
         parts = [self._batch(batch) for batch in problem.batches()]
-        group, following, value, next_value, half, label = (
+        group, following, value, next_value, half, label, foreseen = (
             np.concatenate(column) for column in zip(*parts, strict=True)
         )
         count = self.groups.n_cells
@@ -106,18 +105,21 @@ class FittedGroups:
             np.clip(start, *self.limits),
             half,
             label,
+            foreseen,
             plain if self.labels is None else self.labels.forecasts,
         )
 
-    def _batch(self, batch: Batch) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray, IntArray]:
+    def _batch(self, batch: Batch) -> tuple[IntArray | FloatArray, ...]:
         group, cloud = self.group(batch.logged), batch.next
         following = self.group(cloud.points) if cloud.rows.size else np.zeros(0, dtype=np.int64)
         means = self.means(cloud.points, cloud.weights) if cloud.rows.size else np.zeros(0)
         next_value = np.asarray(np.bincount(cloud.rows, means, minlength=len(batch)), dtype=np.float64)
         cell = group * max(batch.layout.slots, 1) + batch.slots
-        label = cell if self.labels is None else self.labels.of(batch.logged, batch.slots, cell)
+        label, foreseen = cell, np.zeros(cell.size)
+        if self.labels is not None:
+            label, foreseen = self.labels.of(self, batch.logged, batch.slots, cell)
         half = self.half(batch.logged, group)
-        return group, following, self.values(batch.logged, batch.slots), next_value, half, label
+        return group, following, self.values(batch.logged, batch.slots), next_value, half, label, foreseen
 
 
 def training_rows(pilot: Rows) -> TrainingRows:
@@ -156,110 +158,47 @@ def fit_groups(
     model: Any,
     groups: Any,
     count: int | None,
-    length: Callable[[FittedGroups], float],
+    length: Callable[[FittedGroups, Rows], float],
     report: Callable[[str], object],
 ) -> FittedGroups:
-    """A model and groups from the pilot alone, or the user's own; `length` predicts that of an interval."""
+    """A model and groups from the pilot alone, or the user's own; `length` is predicted from held-out rows."""
     training, layout = training_rows(pilot), pilot.layout
     actions = layout.slots if layout.discrete else None
     report("model")
-    own: Model
-    second: tuple[Model, Model]
     choice = choose_model(training)
-    if model is None:
-        own, name = choice.model, choice.name
-        second = half_models(training, candidates()[name])
-    else:
-        own, name = UserModel(model, actions), "yours"
-        second = (choice.model, own)
-    report("groups")
+    parts = half_models(training, candidates()[choice.name])
+    own: Model = choice.model if model is None else UserModel(model, actions)
     known = range_at_all_times(pilot.terms)
     limits = (min(known.low, 0.0), max(known.high, 0.0)) if pilot.terms.horizon else (known.low, known.high)
-    columns = 0 if layout.discrete else layout.action_dim
+    columns, name = 0 if layout.discrete else layout.action_dim, choice.name if model is None else "yours"
+    second: tuple[Model, Model] = parts if model is None else (choice.model, own)
+    column = _number_column(groups, pilot, training)
+    own_groups = groups is not None and column is None
+    given = user_groups(_labels(groups, pilot), training.states, actions) if own_groups else None
+    if given is not None and given.n_cells > MOST_CELLS:
+        raise InvalidInput(
+            f"groups has {given.count} labels, and with the actions {given.n_cells} cells; at most {MOST_CELLS} can be used: "
+            "make fewer, larger groups."
+        )
+    report("groups")
 
-    def made(found: AnyGroups) -> FittedGroups:
-        return FittedGroups(own, found, (), None, limits, columns, name, second)
+    def made(mine: Model, rows: Rows, arrays: TrainingRows, size: int, foresights: Foresights | None) -> FittedGroups:
+        found = given or propose_groups(arrays, _Clipped(mine, limits), count=size, column=column)
+        bare = FittedGroups(mine, found, (), None, limits, columns, name, second)
+        return replace(bare, labels=labels_of(bare, bare.cells(rows), rows, foresights))
 
-    if groups is not None:
-        chosen = made(user_groups(_labels(groups, pilot), training.states, actions))
-        if chosen.groups.n_cells > MOST_CELLS:
-            raise InvalidInput(
-                f"groups has {chosen.groups.count} labels, and with the actions {chosen.groups.n_cells} cells; at most "
-                f"{MOST_CELLS} can be used: make fewer, larger groups."
-            )
-    else:
-        most = count or max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
-        tree = propose_groups(training, _Clipped(own, limits), count=most)
-        sizes = [tree.count] if count else sorted({min(2**k, tree.count) for k in range(1, 6)})
-        found = [made(tree.prune(size)) for size in sizes]
-        found = [replace(one, labels=_labels_of(one, pilot)) for one in found]
-        chosen = found[0] if len(found) == 1 else _most_groups(found, [_predicted(one, pilot, length) for one in found])
-    labels = chosen.labels or _labels_of(chosen, pilot)
-    return replace(chosen, halves=_halves(chosen, pilot), labels=labels)
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """Leaves of a fine tree on states and actions, inside cells; the first labels are the cells, for all other rows."""
-
-    tree: RegressionTree
-    keys: IntArray  # (m,) cell · leaves + leaf, ascending
-    forecasts: Forecasts
-
-    def of(self, points: FloatArray, slots: IntArray, cell: IntArray) -> IntArray:
-        key = cell * self.tree.leaves + self.tree.codes(_inputs(points, slots))
-        place = np.minimum(np.searchsorted(self.keys, key), self.keys.size - 1)
-        first = self.forecasts.cell.size - self.keys.size
-        return np.asarray(np.where(self.keys[place] == key, first + place, cell))
-
-
-def _inputs(points: FloatArray, slots: IntArray) -> FloatArray:
-    return np.column_stack([points, slots])
-
-
-def _labels_of(fitted: FittedGroups, pilot: Rows) -> Labels | None:
-    """Rows of the pilot by what follows them: a tree that tells next cells and outcomes apart, and means over its leaves."""
-    cells, count = fitted.cells(pilot), fitted.groups.n_cells
-    (part,) = join_parts(cells.parts(pilot, (pilot.rows.stop,)))
-    rows, batch = part.cell.size, pilot.whole()
-    shape = CellShape(1, np.eye(count))
-    known = CellModel.of(tally([part], shape, pilot.gamma, np.zeros(count)))
-    following = sparse_rows(part, count)
-    scale = float(part.outcome.std()) or 1.0
-    sketch = np.random.default_rng(0).standard_normal((count, _SKETCH))
-    targets = np.column_stack([following @ sketch, part.outcome / scale])
-    inputs = _inputs(batch.logged, batch.slots)
-    tree = grow(inputs, targets, leaves=min(_LABELS, max(rows // _ROWS_OF_LABEL, 1)), min_rows=_ROWS_OF_LABEL // 2)
-    key = part.cell * tree.leaves + tree.codes(inputs)
-    keys, place, sizes = np.unique(key, return_inverse=True, return_counts=True)
-    own = keys // tree.leaves
-    sums = np.zeros((keys.size, count))
-    np.add.at(sums, place, following)
-    outcome = np.bincount(place, part.outcome, minlength=keys.size)
-    prior, weight = 2.0, (sizes + 2.0)[:, None]
-    forecasts = Forecasts(
-        np.concatenate([np.arange(count), own]),
-        np.concatenate([known.outcome, (outcome + prior * known.outcome[own]) / weight[:, 0]]),
-        np.concatenate([known.following, (sums + prior * known.following[own]) / weight]),
-    )
-    return Labels(tree, keys, forecasts)
-
-
-def join_parts(parts: Iterable[CellRows]) -> tuple[CellRows]:
-    """All rows as one part."""
-    found = list(parts)
-    tops = np.cumsum([0, *(part.cell.size for part in found)])
-    names = ("block", "cell", "outcome", "atom", "mass")
-    columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
-    owner = np.concatenate([part.owner + top for part, top in zip(found, tops, strict=False)])
-    return (CellRows(**columns, owner=owner, size=max(part.size for part in found)),)
-
-
-def sparse_rows(part: CellRows, count: int) -> FloatArray:
-    """(n, J) masses."""
-    found = np.zeros((part.cell.size, count))
-    np.add.at(found, (part.owner, part.atom), part.mass)
-    return found
+    most = max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
+    size = count or most
+    if count is None and given is None:
+        cut = int(pilot.whole().log_rows[held_out_from(len(pilot))])
+        first = pilot.select(max(pilot.rows.start, cut - 2 * _COMPARED), cut)
+        held_out = pilot.select(cut, min(pilot.rows.stop, cut + _COMPARED))
+        arrays, mine = training_rows(first), choice.early if model is None else own
+        foresights, sizes = Foresights.of(arrays), sorted({min(2**k, most) for k in range(1, 6)})
+        found = [made(mine, first, arrays, each, foresights) for each in sizes]
+        size = sizes[int(np.argmin([length(one, held_out) + 2 * _bias(one, held_out) for one in found]))]
+    chosen = made(own, pilot, training, size, Foresights.of(training))
+    return replace(chosen, halves=_halves(chosen, pilot))
 
 
 @dataclass(frozen=True)
@@ -276,6 +215,14 @@ class _Clipped:
         return np.clip(self.model.value_table(states), *self.limits)
 
 
+def _number_column(groups: Any, pilot: Rows, training: TrainingRows) -> int | None:
+    """Where the named column stands, if its values are numbers of which later rows have others: a tree makes groups of them."""
+    if not isinstance(groups, str) or groups not in pilot.names or not pilot.layout.discrete:
+        return None
+    place = pilot.names.index(groups)
+    return place if mostly_new(training.states[:, place], held_out_from(len(training))) else None
+
+
 def _labels(groups: Any, pilot: Rows) -> Any:
     """A function of states; the name of a column stands for its values."""
     if callable(groups):
@@ -290,17 +237,6 @@ def _labels(groups: Any, pilot: Rows) -> Any:
     raise InvalidInput(
         "groups is a function of states that returns a label for each, or the name of a column of the states."
     )
-
-
-def _most_groups(found: Sequence[FittedGroups], lengths: Sequence[float]) -> FittedGroups:
-    """Of predictions that are alike the one with most groups: it assumes least."""
-    most = _ALIKE * min(lengths)
-    return [one for one, length in zip(found, lengths, strict=True) if length <= most][-1]
-
-
-def _predicted(fitted: FittedGroups, pilot: Rows, length: Callable[[FittedGroups], float]) -> float:
-    """The length of the interval at allowance 0 as the pilot predicts it, and twice the bias that groups may cause beside it."""
-    return length(fitted) + 2 * _bias(fitted, pilot)
 
 
 def _bias(fitted: FittedGroups, pilot: Rows) -> float:

@@ -14,8 +14,9 @@ from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of
+from bondic.methods.group_outlook import expected_starts, outlook
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import GROUP_CUTS, predicted_length, propose_on_cells
+from bondic.methods.on_cells import GROUP_CUTS, propose_on_cells
 from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
 from bondic.proofs.asked import Asked
 from bondic.proofs.cells import SINGLE, TEST, CellsProof
@@ -51,9 +52,11 @@ class Groups:
     model : callable, default None
         Your own q(states, actions) -> values. None: fitted Q evaluation on the pilot.
     groups : callable or str, default None
-        Your own groups: a function of states that returns a label for each, or the name of a column. None: leaves of a tree.
+        Your own groups: a function of states that returns a label for each, or the name of a column, each of whose values is a
+        group (of numbers that hardly repeat, a tree on that column alone makes groups). None: leaves of a tree.
     count : int, default None
-        How many groups the tree has. None: the number with the shortest predicted interval.
+        How many groups the tree has. None: the number with the shortest interval, as rows of the pilot predict it that
+        model and groups have not seen.
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
     pilot : float or int, default 0.2
@@ -112,8 +115,10 @@ class Groups:
         """Model and groups from the pilot."""
         budget, ahead = self.budget(problem, alpha), self._planned(problem) - len(pilot.rows)
 
-        def length(fitted: FittedGroups) -> float:
-            return predicted_length(pilot, fitted.cells(pilot), budget, self.side, ahead)
+        starts = expected_starts(problem, pilot, ahead)
+
+        def length(fitted: FittedGroups, held_out: Rows) -> float:
+            return outlook(held_out, fitted.cells(held_out), budget, self.side, ahead, starts)
 
         return fit_groups(pilot, self.model, self.groups, self.count, length, report)
 

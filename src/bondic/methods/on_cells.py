@@ -30,10 +30,8 @@ FloatArray = npt.NDArray[np.float64]
 
 _SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
 
-TABLE_CUTS = (0.1, 0.2, 0.4, 0.7, 0.85, 0.92, 0.95, 0.97, 0.98, 0.987, 0.993, 1.0)
-"""Ends of blocks for a table, as shares of the planned rows: later blocks balance what earlier ones left."""
 GROUP_CUTS = (0.6, 0.9, 1.0)
-"""For groups: an allowance is about averages over the rows of a block, so blocks are few and long."""
+"""Ends of blocks for groups, as shares of the planned rows: an allowance is about averages over them, so they are long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +75,15 @@ def propose_on_cells(
     costs = costs_of(budget, ends, limits.width)
     past = history(1)
     lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
-    own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, _reference(past, limits))
+    own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, reference(past, limits))
+    foreseen = cells.first(pilot).forecast(pilot, stops, shape, own.reference)
     counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
+    if foreseen is not None:
+        squares = np.bincount(foreseen.cell, foreseen.rows.square.sum(axis=0), minlength=counts.size)
     variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
     sizes = lengths * (float(counts.sum()) / max(lengths[0], 1.0))
     starts = known_starts(problem, pilot)
-    means = [_known_mean(cells, starts, first) for first in (pilot.rows.stop, *stops[:-1])]
+    means = [known_mean(cells, starts, first) for first in (pilot.rows.stop, *stops[:-1])]
     tails = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
     ahead = float(sizes[1:].sum())
     vector, single = propose_event(variance, counts, ahead, costs), propose_cell_events(variance, counts, ahead, costs)
@@ -91,12 +92,12 @@ def propose_on_cells(
         vector,
         single,
         {end: EndWeights(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
-        _reference(whole.blocks(1, len(stops)), limits),
+        reference(whole.blocks(1, len(stops)), limits),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
-        _bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
+        start_bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
     )
     times = ahead / max(float(counts.sum()), 1.0)
-    longer, foreseen = own.repeated(times), cells.first(pilot).forecast(pilot, stops, shape, own.reference)
+    longer = own.repeated(times)
     if foreseen is not None:
         foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
     both = Events(vector, budget[VECTOR], single, budget[SINGLE])
@@ -108,10 +109,10 @@ def predicted_length(pilot: Rows, cells: Cells, budget: ErrorBudget, side: Side,
     stops = (pilot.rows.stop,)
     shape, limits, ends = CellShape(1, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
     past = tally(cells.parts(pilot, stops), shape, pilot.gamma, np.zeros(shape.cells))
-    own = tally(cells.parts(pilot, stops), shape, pilot.gamma, _reference(past, limits))
+    own = tally(cells.parts(pilot, stops), shape, pilot.gamma, reference(past, limits))
     counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
     variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
-    costs, start = costs_of(budget, ends, limits.width), _known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
+    costs, start = costs_of(budget, ends, limits.width), known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
     sizes = np.array([float(counts.sum()), float(rows)])
     padded = past.padded()
     tails = propose_tails(lambda _: padded, [start, start], sizes, variance, costs, [_SIGNS[end] for end in ends])
@@ -131,7 +132,7 @@ def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
     return Costs(vector, single, math.log(1 / min(budget[end] for end in ends)), width)
 
 
-def _reference(tally: Tally, limits: ValueLimits) -> FloatArray:
+def reference(tally: Tally, limits: ValueLimits) -> FloatArray:
     return reference_of(tally, tally.count.sum(axis=0) > 0, limits.low, limits.high)
 
 
@@ -156,7 +157,7 @@ def _predicted(
     return sum(min(terms.spread, limits.width) for terms in ends.values()) + limits.width * (2 - len(ends)) / 2
 
 
-def _known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:
+def known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:
     """(p,) ψ_0, as the starts that are known before a row show it; the first of the log is known once there is a row."""
     known = starts.told_by < max(row, int(starts.told_by[0]) + 1)
     weights = np.where(known, np.maximum(starts.weights, 0.0), 0.0)
@@ -164,7 +165,7 @@ def _known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:
     return cells.start_mean(starts.cloud, weights / weights.sum())
 
 
-def _bets(
+def start_bets(
     problem: Rows,
     pilot: Rows,
     cells: Cells,

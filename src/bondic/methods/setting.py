@@ -307,7 +307,7 @@ def _choose_noise_bound(
             raise InvalidInput(
                 f"gauge='finite' is a union bound over the features of W, and {kernel!r} has no finite list of them: take "
                 "states for numbers (categorical=False, --numeric), pass a bandwidth (Choices(weight_bandwidth=1.0), "
-                "--weight-bandwidth 1) or instruments= of random or explicit features, or use another gauge."
+                "--with weight_bandwidth=1) or instruments= of random or explicit features, or use another gauge."
             )
         gauge = FiniteClass.planned(kernel, problem.layout, rows, **widths)
     elif method.gauge == "self-normalized":

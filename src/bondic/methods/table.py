@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from bondic.bounds.cell_rows import TableCells
 from bondic.bounds.dual import VALUE
 from bondic.bounds.ends import decided_by_rows
@@ -16,7 +18,8 @@ from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import TABLE_CUTS, CellProposal, predicted_length, propose_on_cells
+from bondic.methods.on_cells import CellProposal
+from bondic.methods.on_tables import predicted_table, propose_table
 from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
 from bondic.proofs.asked import Asked
@@ -32,8 +35,10 @@ from bondic.tuning.pilot import SMALLEST_PILOT
 
 NAME = "table"
 PILOT = 0.05
-_SHARES = {VECTOR: 0.15, SINGLE: 0.1, INITIAL: 0.1}
-"""Shares of alpha beside those of the ends; that of the starts only where they are a sample."""
+_SHARES = ((0.15, 0.1), (0.1, 0.02), (0.02, 0.02))
+"""Shares of alpha of the vector event and of those of single cells: the pilot tells which promises the shortest interval."""
+_STARTS = 0.1
+"""That of sampled starts."""
 _MOST_NUMBERS = 20_000_000
 """States times pairs: larger equations do not fit into memory."""
 
@@ -82,11 +87,7 @@ class Table:
             return math.inf
         try:
             pilot = self._pilot(problem)
-            states = states_of(pilot, self._most_states(problem) // 2)
-            ahead = self._planned(problem) - len(pilot.rows)
-            if states is None:
-                return math.inf
-            return predicted_length(pilot, TableCells(states), self.budget(problem, alpha), self.side, ahead)
+            return self._promised(problem, pilot, alpha)[0]
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
 
@@ -106,10 +107,8 @@ class Table:
                 f"There are more than {most} states, too many for equations on all of them. If they are numbers, not names, use "
                 "method=Groups() (--method groups)."
             )
-        cells, budget = TableCells(states), self.budget(problem, alpha)
-        proposal = propose_on_cells(
-            problem, pilot, cells, budget, self.side, self._planned(problem), TABLE_CUTS, before
-        )
+        cells, (_, budget) = TableCells(states), self._promised(problem, pilot, alpha)
+        proposal = propose_table(problem, pilot, cells, budget, self.side, self._planned(problem), before)
         return PlannedTable(pilot, cells, budget, proposal)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
@@ -152,13 +151,26 @@ class Table:
         pilot = replayed_pilot(prefixes, proof, self._pilot)
         made = self._plan(prefixes.problem, pilot, proof.budget.alpha, prefixes.before)
         again = self._proof(proof.asked, made)
-        # the reference may come from anywhere
-        events = replace(again.events, reference=proof.events.reference)
+        # the reference and Λ may come from anywhere
+        tails = {end: replace(tail, rate=proof.events.tails[end].rate) for end, tail in again.events.tails.items()}
+        events = replace(again.events, reference=proof.events.reference, tails=tails)
         return replace(again, events=events), ("plan",)
 
-    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
-        """alpha over the vector event, the ends, and sampled starts."""
-        return cell_budget(problem, alpha, _SHARES, self.side)
+    def _promised(self, problem: Rows, pilot: Rows, alpha: float) -> tuple[float, ErrorBudget]:
+        """The shortest length that the pilot predicts, and how alpha is divided for it."""
+        states = states_of(pilot, self._most_states(problem))
+        if states is None:
+            return math.inf, self.budget(problem, alpha, _SHARES[0])
+        ahead, cells = self._planned(problem) - len(pilot.rows), TableCells(states)
+        found = [self.budget(problem, alpha, shares) for shares in _SHARES]
+        lengths = [predicted_table(pilot, cells, budget, self.side, ahead) for budget in found]
+        best = int(np.argmin(lengths))
+        return lengths[best], found[best]
+
+    def budget(self, problem: Rows, alpha: float, shares: tuple[float, float]) -> ErrorBudget:
+        """alpha over the vector event, those of single cells, the ends, and sampled starts."""
+        own = {VECTOR: shares[0], SINGLE: shares[1], INITIAL: _STARTS}
+        return cell_budget(problem, alpha, own, self.side)
 
     def _planned(self, problem: Rows) -> int:
         return len(problem.rows) if self.planned_rows is None else self.planned_rows

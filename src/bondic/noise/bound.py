@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -71,20 +71,6 @@ class NoiseBound(ABC):
     def proved(self) -> bool:
         return self.guarantee == "finite-sample"
 
-    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
-        """How eps follows from delta in noise = eps `share`, for whoever computes it elsewhere.
-
-        root:  eps = sqrt( 2 variance log(2/delta) planned ) / rows
-        rate:  eps = ( log(2/delta) + rate^2 charge / 8 ) / ( rate rows )
-        fixed: eps as it is; alpha cannot be moved
-        """
-        del facts, probability
-        return {"kind": "fixed", "epsilon": 1.0}
-
-    def share(self, weights: Weights, facts: NoiseFacts, probability: float) -> float:
-        """What eps of `law` is multiplied with for this ω, rounded up."""
-        return self.bound(weights, facts, probability).upper
-
 
 class Uniform(NoiseBound):
     """|(1/n) sum_i ω(x_i) Z_i| <= eps |ω| for all ω in H_k at once: an inequality is its eps and its p-value."""
@@ -101,13 +87,6 @@ class Uniform(NoiseBound):
     def level(self, weights: Weights, facts: NoiseFacts, size: float) -> float:
         norm = weights.norm.upper
         return self.p_value(facts, max(0.0, size / norm * (1 - 4 * U)) if norm > 0 else 0.0)
-
-    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
-        return {"kind": "fixed", "epsilon": self.epsilon(facts, probability).upper}
-
-    def share(self, weights: Weights, facts: NoiseFacts, probability: float) -> float:
-        del facts, probability
-        return weights.norm.upper
 
 
 def tail(exponent: float, events: int = 2) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
@@ -55,10 +55,6 @@ class FixedLambda(Uniform):
         """log(2/p) = lambda n eps - lambda^2 sum B_i^2 k_ii / 8."""
         product = Enclosure(self.rate) * float(facts.count) * epsilon
         return tail((product - self._charge(facts)).lower)
-
-    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
-        del probability
-        return {"kind": "rate", "rate": self.rate, "charge": facts.charge.upper, "rows": facts.count}
 
     def describe(self) -> str:
         return (

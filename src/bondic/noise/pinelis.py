@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
@@ -40,11 +40,6 @@ class Root(Uniform):
         return tail(
             scaled * scaled / (2.0 * facts.fixed_count * self.proxy(facts).upper)
         )  # a bound above 0, even for c = 0
-
-    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
-        del probability
-        proxy = self.proxy(facts).upper
-        return {"kind": "root", "variance": proxy, "planned": facts.fixed_count, "rows": facts.count}
 
 
 @register("noise", "pinelis")

@@ -24,9 +24,10 @@ FULL_BET = 0.98
 """The largest |v_i| B that is planned."""
 _ROOM = 0.7
 """Part of it that the first plan uses: later blocks need the rest to balance what earlier ones left."""
-_RATES = (0.7, 0.2, 0.05, 0.0125)
-"""Rates of the vector event, in units of the one that suits the noise of the pilot."""
-_CELL_RATES = 3
+_RATES, _CELL_RATES = 4, 3
+"""Rates of the vector event, and of the event of a cell."""
+_FASTEST = 0.7
+"""The largest rate of the vector event, in units of the one that is best where noise is that of the pilot."""
 _TRIED = 48
 
 
@@ -96,12 +97,12 @@ class Costs:
 
 
 def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> VectorEvent:
-    """Rates around the one that is best at the end of the fixed point, if the noise of the pilot's rows is that of the log."""
-    cost = costs.vector + math.log(len(_RATES))
+    """Rates from the one for the pilot's noise to the one for deviations of the whole range, where the fixed point begins."""
+    cost = costs.vector + math.log(_RATES)
     noise = max(float(counts @ variance) / max(float(counts.sum()), 1.0), 1e-12 * costs.width**2)
-    best = math.sqrt(2 * cost / (rows * noise))
-    cap = FULL_BET / costs.width
-    return VectorEvent(np.ones(variance.size), tuple(min(rate * best, cap) for rate in _RATES))
+    fast = min(_FASTEST * math.sqrt(2 * cost / (rows * noise)), FULL_BET / costs.width)
+    slow = min(math.sqrt(2 * cost / rows) / costs.width, fast)
+    return VectorEvent(np.ones(variance.size), tuple(np.geomspace(fast, slow, _RATES).tolist()))
 
 
 def propose_cell_events(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> CellTails:

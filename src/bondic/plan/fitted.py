@@ -57,6 +57,7 @@ class ModelChoice:
     model: FittedModel
     name: str
     scores: Mapping[str, float]
+    early: FittedModel  # the same of the rows before `held_out_from`
 
 
 def candidates() -> dict[str, Learner]:
@@ -65,23 +66,28 @@ def candidates() -> dict[str, Learner]:
     return plain | ({"boosting": boosting.boosting} if boosting.installed() else {"tree": learners.tree})
 
 
+def held_out_from(rows: int) -> int:
+    """The first row that candidates are scored on: after two thirds."""
+    return max(2 * rows // 3, 1)
+
+
 def choose_model(rows: TrainingRows, among: Mapping[str, Learner] | None = None) -> ModelChoice:
     """The best of the candidates: fitted on the first two thirds of the rows, scored on the last, refitted on all."""
     among = candidates() if among is None else among
+    cut = held_out_from(len(rows))
+    train, held_out = rows.take(slice(None, cut)), rows.take(slice(cut, None)) if cut < len(rows) else rows
+    train, held_out = train.thinned(2 * _CHOICE_ROWS // 3), held_out.thinned(_CHOICE_ROWS // 3)
+    models = {name: fit_model(train, learner) for name, learner in among.items()}
     scores = dict.fromkeys(among, 0.0)
-    if len(among) > 1 and len(rows) >= 3:
-        compared = rows.thinned(_CHOICE_ROWS)
-        cut = 2 * len(compared) // 3
-        train, held_out = compared.take(slice(None, cut)), compared.take(slice(cut, None))
-        scores = {name: _bellman_error(train, held_out, learner, among) for name, learner in among.items()}
+    if len(among) > 1:
+        scores = {name: _bellman_error(train, held_out, model, among) for name, model in models.items()}
     name = min(scores, key=scores.__getitem__)
-    return ModelChoice(fit_model(rows, among[name]), name, scores)
+    return ModelChoice(fit_model(rows, among[name]), name, scores, models[name])
 
 
 def _bellman_error(
-    train: TrainingRows, held_out: TrainingRows, learner: Learner, among: Mapping[str, Learner]
+    train: TrainingRows, held_out: TrainingRows, model: FittedModel, among: Mapping[str, Learner]
 ) -> float:
-    model = fit_model(train, learner)
     targets, backup = train.backup(model.values), held_out.backup(model.values)
 
     def error(value: ActionValue) -> float:

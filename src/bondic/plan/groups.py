@@ -11,7 +11,7 @@ it and trees on residuals alone the most; but residuals show what a poor model (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -121,11 +121,21 @@ def _labels(function: Any, values: Any) -> NDArray[Any]:
     return labels
 
 
-def propose_groups(rows: TrainingRows, model: Model, *, count: int, min_rows: int | None = None) -> TreeGroups:
-    """The tree of `count` groups for a model; prune(G) has the smaller ones. At least `min_rows` rows each."""
+def propose_groups(
+    rows: TrainingRows, model: Model, *, count: int, min_rows: int | None = None, column: int | None = None
+) -> TreeGroups:
+    """The tree of `count` groups for a model, at least `min_rows` rows each; on one column of the states alone, if named."""
     rows = rows.thinned(_VALUES // (rows.n_actions or 1))
     least = max(20, len(rows) // (4 * count)) if min_rows is None else min_rows
-    return tree_groups(rows, _targets(rows, model), count=count, min_rows=least)
+    targets = _targets(rows, model)
+    if column is not None:  # columns without differences are never split
+        rows = replace(rows, states=np.where(np.arange(rows.states.shape[1]) == column, rows.states, 0.0))
+    return tree_groups(rows, targets, count=count, min_rows=least)
+
+
+def mostly_new(values: Floats, first: int) -> bool:
+    """Whether most values from row `first` on are not among those before: numbers, then, and no names of groups."""
+    return bool(np.mean(~np.isin(values[first:], values[:first])) > 0.5) if 0 < first < len(values) else False
 
 
 def _targets(rows: TrainingRows, model: Model) -> Floats:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import Cells, GroupCells, TableCells
+from bondic.bounds.cell_rows import Cells, GroupCells, TableCells, within_quotas
 from bondic.bounds.dual import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.bounds.ends import RARE, Evaluation, mean_of_starts
 from bondic.bounds.plan import StartBets
@@ -22,8 +22,9 @@ from bondic.bounds.start_bets import StartTerms, start_error, used_starts
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
 from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
-from bondic.core.allowance import NOTHING_ALLOWED, Allowance
+from bondic.core.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells import CellBound
+from bondic.core.eras import EarlierRows, forecasts_of_eras
 from bondic.core.localize import CellTails, Events, Located, VectorEvent
 from bondic.core.refute import ruled_out
 from bondic.core.tails import EndTerms, EndWeights
@@ -64,11 +65,19 @@ class CellPlan:
     reference: FloatArray  # (p,) b: may be anything, and may come from anywhere
     provenance: Provenance
     start: StartBets | None = None
+    quotas: FloatArray | None = None  # (B, p) rows of a block and cell that get its weight, the first ones; None: all
+    past: EarlierRows | None = (
+        None  # rows before the certified ones, for forecasts; None: no forecasts but those of the cells
+    )
+    eras: tuple[int, ...] = ()  # blocks at whose beginning forecasts are made anew
 
     def __post_init__(self) -> None:
         refuse(not self.stops or sorted(set(self.stops)) != list(self.stops), "Blocks follow one another.")
         shape = (len(self.stops), self.reference.size)
         refuse(any(tail.weights.shape != shape for tail in self.tails.values()), "A tail has weights of other cells.")
+        refuse(self.quotas is not None and self.quotas.shape != shape, "Quotas are those of other cells.")
+        refuse((self.past is None) != (not self.eras) or list(self.eras) != sorted(set(self.eras)), "Eras have a past.")
+        refuse(bool(self.eras) and self.eras[0] != 0, "The first era begins with the first block.")
         sizes = (self.vector.shape.size, self.cells.rates.shape[1])
         refuse(any(size != self.reference.size for size in sizes), "An event has other cells.")
 
@@ -96,6 +105,8 @@ class CellsProof(Proof):
             "An event has no part of alpha.",
         )
         refuse(self.is_table and self.allowance is not None, "A table needs no allowance.")
+        # (23) is about averages over all rows of a block and cell, quotas weigh some of them
+        refuse(not self.is_table and self.events.quotas is not None, "Groups have no quotas.")
 
     @property
     def is_table(self) -> bool:
@@ -114,16 +125,26 @@ class CellsProof(Proof):
         bets = self.events.start
         used = rows if bets is None else used_starts(rows, bets.skipped)
         cells = self._with_starts(used)
-        shape = CellShape(len(self.events.stops), cells.atoms(used))
-        refuse(shape.cells != self.events.reference.size, "The events are those of other cells.")
+        events, count = self.events, len(self.events.stops)
+        shape = CellShape(count * (1 if events.quotas is None else 2), cells.atoms(used))
+        refuse(shape.cells != events.reference.size, "The events are those of other cells.")
+        parts = cells.parts(used, events.stops)
+        parts = parts if events.quotas is None else within_quotas(parts, events.quotas)
+        found, limits = tally(parts, shape, rows.gamma, events.reference), cells.limits(rows)
+        if events.past is None:
+            known = cells.forecast(used, events.stops, shape, events.reference)
+        else:
+            known = forecasts_of_eras(
+                found, events.past, np.arange(shape.blocks) % count, events.eras, 0.5 * (limits.low + limits.high)
+            )
         return CellBound(
-            tally(cells.parts(used, self.events.stops), shape, rows.gamma, self.events.reference),
+            found,
             Events(self.events.vector, self.budget[VECTOR], self.events.cells, self.budget[SINGLE]),
-            {_SIGNS[end]: self.events.tails[end] for end in ends_of(self.side)},
+            {_SIGNS[end]: _padded(events.tails[end], shape.blocks) for end in ends_of(self.side)},
             {_SIGNS[end]: self.budget[end] for end in ends_of(self.side)},
             cells.starts(used),
-            cells.limits(rows),
-            cells.forecast(used, self.events.stops, shape, self.events.reference),
+            limits,
+            known,
         )
 
     def ruled_out(self, rows: Rows, bound: CellBound) -> float:
@@ -151,7 +172,7 @@ class CellsProof(Proof):
             start_value=cells.start_value[cells.start_value.size - states :],
         )
 
-    def evaluate(self, rows: Rows, bound: CellBound, allowance: Allowance) -> Evaluation:
+    def evaluate(self, rows: Rows, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
         """The ends at an allowance, on the event of the proof."""
         located = bound.locate(allowance)
         everything, found = range_of(rows.terms), []
@@ -243,6 +264,12 @@ class CellsProof(Proof):
         if self.allowance is None:
             return (Review(("nothing is claimed beyond the value range: no allowance was stated",)),)
         return (Review((bets,), ("whether groups are as alike as was stated: no log can show that",)),)
+
+
+def _padded(tail: EndWeights, blocks: int) -> EndWeights:
+    """Rows beyond their quota have no weight."""
+    extra = np.zeros((blocks - tail.weights.shape[0], tail.weights.shape[1]))
+    return EndWeights(np.concatenate([tail.weights, extra]), tail.rate)
 
 
 def _claim(end: End, terms: EndTerms, limits: ValueRange) -> Claim:

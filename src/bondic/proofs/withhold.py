@@ -72,7 +72,7 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
         raise InvalidInput(
             f"The proof is written with {centers.shape[0]} landmark points, and {alone} of them are states of fewer than "
             f"{FEWEST_ROWS} rows: the certificate would show rows. Use the dual method with a W of explicit features, for "
-            "instance random features: Dual(choices=Choices(weight_bandwidth=1.0)) (--weight-bandwidth 1)."
+            "instance random features: Dual(choices=Choices(weight_bandwidth=1.0)) (--with weight_bandwidth=1)."
         )
 
 

@@ -1,7 +1,7 @@
 "use strict";
 /* Sliders over the intervals of a curve of allowances: nothing is computed here, points are looked up. */
 (function () {
-  const data = JSON.parse(document.getElementById("bondic-data").textContent).curve;
+  const data = JSON.parse(document.getElementById("bondic-data").textContent);
   const byId = (id) => document.getElementById(id);
   const text = (value) => String(Number(value.toPrecision(6)));
   const averages = byId("allow-averages"), single = byId("allow-single");
@@ -9,8 +9,8 @@
   const y = (v) => floor - (floor - top) * (Math.min(Math.max(v, least), most) - least) / ((most - least) || 1);
 
   // single values below the averages are the averages
-  function point() {
-    const row = data.rows[Number(averages.value)], wanted = Number(single.value);
+  function point(row) {
+    const wanted = Number(single.value);
     return (wanted > 0 && row.find((item) => item.single === data.singles[wanted - 1])) || row[0];
   }
 
@@ -19,7 +19,7 @@
   }
 
   function show() {
-    const found = point(), bar = byId("allow-now"), step = 98 / data.rows.length;
+    const found = point(data.rows[Number(averages.value)]), bar = byId("allow-now"), step = 98 / data.rows.length;
     const none = found.status === "REJECTED";
     byId("allow-averages-shown").textContent = text(found.averages);
     byId("allow-single-shown").textContent = text(found.single);
@@ -37,23 +37,25 @@
     showBreak();
   }
 
-  // the largest listed allowance up to which the decision holds
+  // the largest listed allowance up to which the decision holds, at the single values of the second slider
   function showBreak() {
     const typed = byId("allow-threshold").value.trim(), out = byId("allow-break"), x = Number(typed);
     out.hidden = typed === "" || !isFinite(x);
     if (out.hidden) return;
     const up = byId("allow-direction").value === "above";
     let held = null, failed = null;
-    for (const [item] of data.rows) {
+    for (const item of data.rows.map(point)) {
       if (item.status === "REJECTED" && held === null) continue;
-      if (item.status !== "REJECTED" && (up ? item.low >= x : item.high <= x)) held = item.averages;
-      else { failed = item.averages; break; }
+      if (item.status !== "REJECTED" && (up ? item.low >= x : item.high <= x)) held = item;
+      else { failed = item; break; }
     }
-    out.dataset.value = String(held);
-    out.textContent = held === null ? "No listed allowance shows it."
-      : failed === null ? "It holds for all listed allowances. If this decision is wrong, groups differ by more than " + text(held) + " in value."
-      : "It holds up to ± " + text(held) + ", and no longer at ± " + text(failed) + ". If this decision is wrong, groups differ by more than "
-        + text(held) + " in value.";
+    out.dataset.value = String(held && held.averages);
+    if (held === null) { out.textContent = "No listed allowance shows it."; return; }
+    const apart = held.single > held.averages;
+    out.textContent = (failed === null ? "It holds for all listed allowances."
+      : "It holds up to ±\u00a0" + text(held.averages) + (apart ? " on average" : "") + ", and no longer at ±\u00a0" + text(failed.averages) + ".")
+      + " If this decision is wrong, groups differ by more than " + text(held.averages) + " in value"
+      + (apart ? " on average, or by more than " + text(held.single) + " one by one." : ".");
   }
 
   if (data.allowance !== null) {

@@ -10,9 +10,9 @@ from bondic.claims import Status
 from bondic.core.allowance import Allowance
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.curve_words import mark_words, point_dict, point_words
-from bondic.rendering import counted, ends_text, escape, number, sentence, three
-from bondic.report.elements import esc
+from bondic.rendering import counted, ends_text, escape, number, sentence, three, unbroken
 from bondic.result import Result
+from bondic.summary import curve_of
 
 _TOP, _FLOOR, _HEIGHT = 34.0, 214.0, 252
 """Of the picture, in pixels: the upper and the lower end of the value range, and all of it."""
@@ -27,6 +27,8 @@ def allowance_data(result: Result) -> dict[str, Any]:
     if result.curve is None:
         return {}
     rows = _table(result.curve, result.allowance)
+    if all(row[0].status is Status.TRIVIAL for row in rows):
+        return {}
     return {
         "range": [result.value_range.low, result.value_range.high],
         "frame": [_TOP, _FLOOR],
@@ -59,37 +61,47 @@ def _ends(point: CurvePoint) -> tuple[str, str]:
 
 def allowance_section(result: Result) -> str:
     """Nothing where there is no curve."""
-    curve, shown = result.curve, result.view().curve
+    curve, shown = result.curve, curve_of(result)
     if curve is None or shown is None:
         return ""
-    line = [row[0] for row in _table(curve, result.allowance)]
-    marks = "".join(f"<li>{esc(sentence(mark_words(mark)))}.</li>" for mark in curve.all_marks())
-    groups = "".join(f"<li>{esc(words)}</li>" for words in curve.groups)
+    alike = [row[0] for row in _table(curve, result.allowance)]
+    if all(point.status is Status.TRIVIAL for point in alike):
+        words = "No allowance gives more than the value range, not even ± 0: there are too few rows for this policy."
+        return f'<section id="allowance"><h2>{escape(shown.title)}</h2><p>{escape(unbroken(words))}</p></section>'
+    marks = "".join(f"<li>{escape(sentence(mark_words(mark)))}.</li>" for mark in curve.all_marks())
+    groups = "".join(f"<li>{escape(words)}</li>" for words in curve.groups)
+    line = _line(curve, alike, result.allowance)
     most = len(line) - 1, len(_singles(curve, result.allowance))
-    return f"""<section id="allowance"><h2>{esc(shown.title)}</h2><p>{esc(shown.head)}</p>
+    return f"""<section id="allowance"><h2>{escape(shown.title)}</h2><p>{escape(unbroken(shown.head))}</p>
 {_picture(curve, line, result.allowance)}
 <div class="controls">{_slider("allow-averages", "alike on average up to ±", most[0])}
 {_slider("allow-single", "one by one up to ±", most[1], alone=not most[1])}</div>
 <div class="reading"><span>from <output id="allow-low"></output></span><span>to <output id="allow-high"></output></span></div>
 <p id="allow-verdict" class="verdict" aria-live="polite"></p>
 <ol class="marks">{marks}</ol>
-<p class="soft">Only the first of these lines is certified. The others are hints: none of them is known to predict the allowance
-that is needed.</p>
-<p class="note">{esc(shown.advice)}.</p>
+<p class="soft">Only the first of these lines is certified. The others are hints: none of them bounds the allowance that
+is needed.</p>
+<p class="note">{escape(unbroken(shown.advice))}.</p>
 <h3>Where does a decision break?</h3>
 <p>The value is at <select id="allow-direction" aria-label="direction"><option value="above">least</option>
 <option value="below">most</option></select>
 <input id="allow-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
 <p id="allow-break" aria-live="polite" hidden></p>
-<details><summary>The {esc(counted(len(curve.groups), "group"))} in words</summary><ol>{groups}</ol></details>
+<details><summary>The {escape(counted(len(curve.groups), "group"))} in words</summary><ol>{groups}</ol></details>
 <noscript><p>The sliders need JavaScript; picture and interval do not.</p></noscript></section>"""
+
+
+def _line(curve: AllowanceCurve, alike: Sequence[CurvePoint], stated: Allowance | None) -> list[CurvePoint]:
+    """Both numbers alike; at the averages that were stated, the single values that were stated."""
+    own = None if stated is None else curve.at(stated)
+    return [own if own is not None and own.averages == point.averages else point for point in alike]
 
 
 def _slider(name: str, words: str, most: int, *, alone: bool = False) -> str:
     """A slider over so many steps; `alone` hides one that cannot move."""
     hidden = " hidden" if alone else ""
     return (
-        f'<div{hidden}><label for="{name}">{esc(words)} <output id="{name}-shown"></output></label>'
+        f'<div{hidden}><label for="{name}">{escape(words)} <output id="{name}-shown"></output></label>'
         f'<input id="{name}" type="range" min="0" max="{most}" step="1" value="0"></div>'
     )
 
@@ -112,7 +124,8 @@ def _picture(curve: AllowanceCurve, line: Sequence[CurvePoint], stated: Allowanc
         kind = "bar" if own else "bar range" if point.status is Status.TRIVIAL else "bar other"
         if point.status is not Status.REJECTED:
             tall = max(y(point.low) - y(point.high), 1.5)
-            words = f"± {number(point.averages)}: {point_words(point)}"
+            also = f" on average, ± {number(point.single)} one by one" if point.single > point.averages else ""
+            words = f"± {number(point.averages)}{also}: {point_words(point)}"
             parts.append(
                 f'<rect class="{kind}" x="{left:.2f}%" width="{0.82 * step:.2f}%" y="{y(point.high):.1f}" height="{tall:.1f}" '
                 f'rx="2"><title>{escape(words)}</title></rect>'

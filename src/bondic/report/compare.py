@@ -16,12 +16,11 @@ from bondic.errors import BondicError, InvalidInput, kind_of
 from bondic.estimate import Method, estimate_interval, named_method
 from bondic.proofs.io import write_atomically
 from bondic.rendering import escape
-from bondic.report.comparison import Line, print_comparison
-from bondic.report.comparison_page import comparison_page, comparison_table
+from bondic.report.comparison import Line, comparison_page, comparison_table, print_comparison
+from bondic.report.exports import frame
 from bondic.report.plots import comparison_figure
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.shortcuts import frame
 
 _WIDTH = 120
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from bondic.claims import Status
-from bondic.rendering import ends_text, escape, interval_text, number, three
-from bondic.report.bins import Bins, short
+from bondic.rendering import bound_text, ends_text, escape, interval_text, number, three
 from bondic.report.health import ActionUse, Health
 from bondic.report.logged_value import LoggedValue
-from bondic.report.support import Support
 from bondic.result import Result
-from bondic.view import end_texts, stacks_between
+from bondic.summary import end_texts, ranges, stacks_between
+from bondic.terms import ValueRange
 
 _MOST_ACTIONS, _ONE_COLUMN = 40, 12
 """Actions that are drawn one by one, and those that stand in one column."""
 _HAIR = 1e-9
 """Share of the value range that is rounding."""
+_INSET = 96
+"""Height at which the whole value range is drawn, where the picture above shows a part of it."""
 _LABEL = 8.0
 """Percent of the width that a label on an axis takes."""
 
@@ -43,9 +42,11 @@ class Axis:
 
 def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
     """The interval, the estimate, what the logging policy earned, and what the stated ranges alone imply."""
-    limits, (ranges, imply) = result.value_range, result.ranges
+    limits, (stated, imply) = result.value_range, ranges(result)
     allow = "allows" if imply == "implies" else "allow"
-    axis = Axis(limits.low, limits.high)
+    first, last = _window(result, logged)
+    zoomed = last - first < limits.width
+    axis = Axis(first, last)
     low, high = axis.at(result.low), axis.at(result.high)
     shown = ends_text(result.low, result.high)
     narrow = high - low < 45  # percent: labels within both ends would meet
@@ -72,16 +73,40 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
         f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="{size}"/>' if result.estimated else ""
     )
     return (
-        f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}{_logged_line(axis, logged)}'
-        f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
+        f'<svg height="{_INSET + 24 if zoomed else 82}" role="img" aria-label="{words}">'
+        f'{ends if given else ""}{_logged_line(axis, logged)}<line class="track" x1="2%" x2="98%" y1="40" y2="40"/>'
         f"{bar if given else ''}{dot}"
-        + axis.text(limits.low, 74, three(limits.low))
-        + axis.text(limits.high, 74, three(limits.high))
+        + "".join(axis.text(end, 74, bound_text(end, 0, last - first)) for end in (first, last))
+        + (_inset(limits, first, last) if zoomed else "")
         + '</svg><div class="legend">'
         + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
         + (f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>" if result.estimated else "")
         + _logged_legend(logged)
-        + f"<span>gray line: what {ranges} {allow}</span></div>"
+        + f"<span>{'thin line, with the part that is enlarged' if zoomed else 'gray line'}: what {stated} {allow}</span></div>"
+    )
+
+
+def _window(result: Result, logged: LoggedValue | None) -> tuple[float, float]:
+    """What is drawn: interval and logging policy with a margin, where they fill less than half of the value range."""
+    limits, places = result.value_range, [result.low, result.high]
+    if logged is not None:
+        places += [logged.low, logged.high]
+    low, high = min(places), max(places)
+    margin = 0.15 * (high - low)
+    low, high = max(low - margin, limits.low), min(high + margin, limits.high)
+    if result.status is not Status.INTERVAL or not 0 < high - low < limits.width / 2:
+        return limits.low, limits.high
+    return low, high
+
+
+def _inset(limits: ValueRange, first: float, last: float) -> str:
+    """The whole value range as a thin line, and on it the part that is enlarged above."""
+    axis = Axis(limits.low, limits.high)
+    a, b = axis.at(first), axis.at(last)
+    return (
+        f'<line class="rule" x1="2%" x2="98%" y1="{_INSET}" y2="{_INSET}"/>'
+        f'<rect class="logged" x="{a:.2f}%" width="{max(b - a, 0.4):.2f}%" y="{_INSET - 1}" height="3"/>'
+        + "".join(axis.text(end, _INSET + 18, three(end)) for end in (limits.low, limits.high))
     )
 
 
@@ -158,53 +183,9 @@ def _apart(axis: Axis, values: list[float]) -> list[float]:
     return kept
 
 
-def support_map(support: Support) -> str:
-    """Mean weight per cell: color for the sign, strength for the size; gray cells hold rows that hardly matter."""
-    x_bins, y_bins = support.bins
-    means = np.divide(support.sums, support.counts, out=np.zeros_like(support.sums), where=support.counts > 0)
-    largest = float(np.abs(means).max(initial=0.0))
-    height, total = 300 if len(y_bins) > 6 else 44 * len(y_bins) + 8, max(float(support.counts.sum()), 1.0)
-    wide, tall = 100.0 / len(x_bins), height / len(y_bins)
-    cells = []
-    for i, j in zip(*np.nonzero(support.counts), strict=True):
-        mean = float(means[i, j])
-        strength = 0.12 + 0.88 * abs(mean) / largest if largest else 0.12
-        kind = "none" if mean == 0 else "pos" if mean > 0 else "neg"
-        words = (
-            f"{support.names[support.axes[0]]}: {x_bins.label(int(i))}, {support.names[support.axes[1]]}: "
-            f"{y_bins.label(int(j))}; mean weight {short(mean)}, {100 * support.counts[i, j] / total:.2g}% of the rows"
-        )
-        cells.append(
-            f'<rect class="cell {kind}" x="{wide * i:.3f}%" y="{height - tall * (j + 1):.2f}" width="{wide:.3f}%" '
-            f'height="{tall:.2f}" fill-opacity="{strength:.2f}"><title>{escape(words)}</title></rect>'
-        )
-    names = [escape(support.names[k]) for k in support.axes]
-    return (
-        f'<p class="soft">up: {names[1]}, to the right: {names[0]}</p><div class="map">'
-        f'<div class="ylab{_middle(y_bins)}">{_labels(y_bins, reverse=True)}</div>'
-        f'<svg height="{height}" role="img" aria-label="mean weight by {names[0]} and {names[1]}">{"".join(cells)}</svg>'
-        f'<div class="xlab{_middle(x_bins)}">{_labels(x_bins)}</div></div>'
-        f'<div class="legend"><span><i style="background:var(--pos)"></i>weight up to {short(largest)}</span>'
-        '<span><i style="background:var(--neg)"></i>negative weight</span><span>empty: no rows</span></div>'
-    )
-
-
-def _middle(bins: Bins) -> str:
-    return " mid" if bins.whole and len(bins) <= 12 else ""
-
-
-def _labels(bins: Bins, *, reverse: bool = False) -> str:
-    if bins.whole:
-        step = 1 if len(bins) <= 12 else len(bins) - 1
-        words = [bins.label(k) for k in range(0, len(bins), step)]
-    else:
-        words = [short(float(bins.edges[k])) for k in (0, len(bins) // 2, len(bins))] if len(bins) > 1 else []
-        words = words or [short(float(edge)) for edge in bins.edges]
-    return "".join(f"<span>{escape(word)}</span>" for word in (reversed(words) if reverse else words))
-
-
-def histogram(bins: Bins, counts: Sequence[float], low: float, high: float) -> str:
+def reward_histogram(health: Health) -> str:
     """Counts over round bins; the frame is the stated range."""
+    bins, counts, (low, high) = health.reward_bins, health.reward_counts.tolist(), health.reward_range
     top = max(max(counts), 1.0)
     axis = Axis(float(bins.edges[0]), float(bins.edges[-1]))
     bars = []
@@ -225,10 +206,6 @@ def histogram(bins: Bins, counts: Sequence[float], low: float, high: float) -> s
         + axis.text(high, 116, number(high))
         + "</svg>"
     )
-
-
-def reward_histogram(health: Health) -> str:
-    return histogram(health.reward_bins, health.reward_counts.tolist(), *health.reward_range)
 
 
 def action_bars(actions: Sequence[ActionUse]) -> str:

@@ -14,8 +14,9 @@ alike, `marks` [{name, value, text, certified}], `groups` in words, `model`, `al
 `stated` "before the curve" or "after the curve") or null; `estimate_in_interval`;
 `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
-the log was read, where the caller has handed them over; `next_steps` [{kind, text, basis, loud, numbers}]: advice, where it
-was asked for. Numbers that are not finite are null.
+the log was read; `next_steps` [{kind, text, basis, loud, numbers}]: advice; `reading` option -> value: what was stated
+about reading the log, in the words of the command line (`verify FOLDER LOG` reads it in the same way); `command`: what was
+typed, null for a result made in Python. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 from bondic.claims import Status
 from bondic.curve_words import curve_dict
-from bondic.errors import Doubt
+from bondic.errors import Doubt, InvalidInput
 from bondic.folders import RESULT_FORMAT
+from bondic.rendering import Grid
 from bondic.result import Result
-from bondic.view import Grid
+from bondic.summary import summarize
 
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
@@ -48,9 +51,9 @@ def split_notes(notes: Iterable[str]) -> tuple[list[str], list[str]]:
     return [note for note in listed if isinstance(note, Doubt)], [n for n in listed if not isinstance(n, Doubt)]
 
 
-def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Plain data with the fields listed above; `notes` are further ones on how the log was read."""
-    doubts, others = _told(result, notes)
+def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, command: str = "") -> dict[str, Any]:
+    """Plain data with the fields listed above; `reading` is that of the result's question, unless it is given."""
+    doubts, others = _told(result)
     plain = {
         "format": RESULT_FORMAT,
         "summary": result.summary(),
@@ -78,9 +81,16 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "doubts": doubts,
         "notes": others,
         "next_steps": [step.to_dict() for step in result.steps],
+        "reading": _reading(result, reading),
+        "command": command or None,
     }
     finite: dict[str, Any] = _strict_json(plain)
     return finite
+
+
+def _reading(result: Result, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    asked = {} if result.question is None else result.question.reading
+    return dict(asked if given is None else given)
 
 
 def _curve(result: Result) -> dict[str, Any] | None:
@@ -104,15 +114,15 @@ def _strict_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _told(result: Result, notes: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(what touches validity, from the result and from the notes; the other notes)."""
-    doubts, others = split_notes(dict.fromkeys([*result.notes, *notes]))
+def _told(result: Result) -> tuple[list[str], list[str]]:
+    """(what touches validity, from the result and from its notes; the other notes)."""
+    doubts, others = split_notes(dict.fromkeys(result.notes))
     return list(dict.fromkeys([*result.warnings, *doubts])), others
 
 
-def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
-    """Everything a program may want to know: end points, terms, assumptions, choices, seeds, versions, hashes."""
-    return json.dumps(result_dict(result, notes=notes), indent=1, allow_nan=False) + "\n"
+def as_json(plain: dict[str, Any]) -> str:
+    """The text of result.json."""
+    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
 def result_row(result: Result) -> dict[str, Any]:
@@ -150,11 +160,22 @@ def result_csv(result: Result, *, header: bool = True) -> str:
     return text.getvalue()
 
 
-def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = ()) -> str:
+def frame(rows: list[dict[str, Any]]) -> Any:
+    """Rows as a pandas DataFrame; pandas is looked for when one is wanted."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as problem:
+        raise InvalidInput(
+            "A DataFrame needs pandas: pip install pandas. Without it, to_row() has the same."
+        ) from problem
+    return pandas.DataFrame(rows)
+
+
+def result_markdown(result: Result, title: str = "Policy evaluation") -> str:
     """A summary for an issue, a merge request or a mail."""
-    view, (doubts, others) = result.view(), _told(result, notes)
+    view, (doubts, others) = summarize(result), _told(result)
     blocks = [[f"# {_cell(title)}"], *([f"**Warning:** {_cell(doubt)}"] for doubt in doubts)]
-    blocks += [[view.sentence], [_cell(" ".join((view.guarantee, *view.lines)))]]
+    blocks += [[view.answer], [_cell(" ".join((view.guarantee, *view.lines)))]]
     if view.curve is not None:
         curve = view.curve
         blocks += [
@@ -168,7 +189,7 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
     blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]
     if others:
         blocks += [["How the log was read:"], [f"* {_cell(note)}" for note in others]]
-    blocks += [[f"{name} `{value}`"] for name, value in view.hashes.items()]
+    blocks += [[f"{name} `{value}`"] for name, value in result.hashes.items()]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 

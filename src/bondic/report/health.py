@@ -1,22 +1,64 @@
-"""Data health: what was counted in the log, so that a reader can see whether it is the log he thinks it is."""
+"""Data health: what was counted in the log, so that a reader can see whether it is the log they think it is.
+
+Bins have round edges, never values of single rows, and thin ones can be withheld.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.initial import episode_starts
+from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.policies.logged import can_be_asked, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
-from bondic.report.bins import FEWEST_ROWS, Bins, range_bins
 from bondic.rows import Batch, Cloud, Rows
 from bondic.sums.merge import equal_rows
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+FEWEST_ROWS = 5
+"""A cell with fewer rows is not shown when rows are withheld."""
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0, 50.0)
+_MOST_BINS = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Bins between round edges; values beyond the ends belong to the outermost bins."""
+
+    edges: FloatArray  # (bins + 1,)
+
+    def __len__(self) -> int:
+        return self.edges.size - 1
+
+    def of(self, values: FloatArray) -> IntArray:
+        inside = np.searchsorted(self.edges, values, side="right") - 1
+        return np.clip(inside, 0, len(self) - 1).astype(np.int64)
+
+    def label(self, index: int) -> str:
+        low, high = (f"{float(edge):.4g}" for edge in self.edges[index : index + 2] + 0.0)
+        return f"{low} to {high}"
+
+
+def range_bins(low: float, high: float) -> Bins:
+    """The finest round bins that cover [low, high] with at most 24 of them."""
+    span = high - low
+    if not (math.isfinite(span) and span > 1e-12 * max(abs(low), abs(high), 1e-300)):
+        size = 10.0 ** math.floor(math.log10(max(abs(low), 1.0)))
+        return Bins(np.array([math.floor(low / size) * size, (math.floor(low / size) + 1) * size]))
+    size = 10.0 ** math.floor(math.log10(span / _MOST_BINS))
+    for step in (size * factor for factor in _STEPS):
+        first, last = math.floor(low / step), math.ceil(high / step)
+        if last - first <= _MOST_BINS:
+            break
+    # whole multiples divided back, so that 0.30000000000000004 does not appear as an edge
+    return Bins(np.array([float(f"{k * step:.12g}") for k in range(first, max(last, first + 1) + 1)]))
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,18 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bondic.claims import Status
 from bondic.curve import AllowanceCurve
 from bondic.errors import InvalidInput
-from bondic.methods.frontier import Frontier
 from bondic.result import Result
-from bondic.view import stacks_between
+from bondic.summary import stacks_between
 
-_AMBER = "#d9922b"
 _COLORS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
 _SEEN = 1e-4
 """Share of the axis below which a part has no width, and no place in the legend."""
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
+def new_figure(width: float, height: float) -> tuple[Any, Any]:
     """A figure of its own: no global state, no window, whatever backend is set."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,7 +38,7 @@ def terms_figure(result: Result) -> Any:
     """
     if result.unstated and result.curve is not None:
         return curve_figure(result.curve)
-    figure, axes = _figure(7.0, 2.6)
+    figure, axes = new_figure(7.0, 2.6)
     if result.status is not Status.REJECTED:
         axes.axvspan(result.low, result.high, color=_COLORS[0], alpha=0.12, label="interval")
     label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
@@ -71,7 +67,7 @@ def terms_figure(result: Result) -> Any:
 
 def curve_figure(curve: AllowanceCurve) -> Any:
     """A bar from low to high for every allowance, both numbers alike; a matplotlib Figure."""
-    figure, axes = _figure(6.0, 3.4)
+    figure, axes = new_figure(6.0, 3.4)
     line, limits = curve.line(), curve.value_range
     for place, point in enumerate(line):
         if point.status is not Status.REJECTED:
@@ -89,7 +85,7 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
 
     A hollow estimate lies outside its interval.
     """
-    figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
+    figure, axes = new_figure(7.0, 1.2 + 0.35 * len(results))
     colors = {"finite-sample": _COLORS[0], "asymptotic": _COLORS[2], "none": _COLORS[4]}
     for height, (_, result) in enumerate(results):
         color = colors[result.guarantee]
@@ -109,23 +105,6 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
     axes.set_xlabel("value of the policy")
     if results:
         axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, frameon=False)
-    return figure
-
-
-def sensitivity_figure(frontier: Frontier, *, alpha: float | None = None) -> Any:
-    """[F-(r), F+(r)] against r on a log axis; a matplotlib Figure. Contradicted radii are left out."""
-    figure, axes = _figure(6.0, 3.4)
-    middle = frontier.radius or 1.0
-    radii = np.geomspace(middle / 100, middle * 100, 160)
-    ends = np.array([frontier.interval(float(radius), alpha) for radius in radii])
-    ends[[frontier.contradicted(float(radius), alpha) for radius in radii]] = np.nan
-    axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLORS[0], alpha=0.25)
-    axes.plot(radii, ends, color=_COLORS[0])
-    axes.axvline(frontier.radius, color="black", linewidth=1, linestyle=":")
-    axes.set_xscale("log")
-    axes.set_ylim(frontier.value_range.low, frontier.value_range.high)
-    axes.set_xlabel("radius of Q")
-    axes.set_ylabel("value of the policy")
     return figure
 
 

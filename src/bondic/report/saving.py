@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bondic.advice.steps import with_next_steps
+from bondic.advice.levers import with_next_steps
 from bondic.errors import InvalidInput
 from bondic.folders import result_folder, write_texts
-from bondic.methods.frontier import Frontier
 from bondic.proofs.io import save_certificate, write_atomically
-from bondic.report.configuration import CONFIGURATION, reading_toml
-from bondic.report.exports import result_json
+from bondic.report.exports import as_json, result_dict
 from bondic.report.page import report_page
 from bondic.result import Result
 from bondic.rows import Rows
@@ -24,7 +22,9 @@ def write_report(result: Result, path: str | os.PathLike[str], *, title: str = "
         raise InvalidInput(
             f"{target} cannot be written: a file in a folder that exists is needed, such as report.html."
         )
-    write_atomically(target, _page(result, _question(result), title).encode())
+    question = _question(result)
+    page = report_page(result, question, title=title, log=question.log, notes=result.notes)
+    write_atomically(target, page.encode())
     return target
 
 
@@ -36,8 +36,7 @@ def save_result(
     overwrite: bool = False,
     no_rows: bool = False,
 ) -> Path:
-    """Write result.json, the report, the certificate where the method leaves a proof, and what was stated about reading the
-    log (columns=, ...), so that `bondic verify` reads it in the same way; returns the folder.
+    """Write result.json, the report, and the certificate where the method leaves a proof; returns the folder.
 
     The folder appears when it is complete. `overwrite` replaces an earlier result as a whole, `no_rows` keeps every single
     row out of report and certificate.
@@ -48,49 +47,23 @@ def save_result(
         told = with_next_steps(result, question, no_rows=no_rows)
         kept = told.without_rows(question) if no_rows else told
         write_result(working, kept, question, title=title, no_rows=no_rows)
-        if question.reading:
-            write_texts(working, {CONFIGURATION: reading_toml(question.reading)})
     return target
 
 
 def write_result(
-    folder: Path,
-    result: Result,
-    question: Rows,
-    *,
-    title: str,
-    sensitivity: Frontier | None = None,
-    no_rows: bool = False,
-    command: str = "",
+    folder: Path, result: Result, question: Rows, *, title: str, no_rows: bool = False, command: str = "", run: str = ""
 ) -> None:
-    """The files that every result has, into a folder that is moved into its place as a whole."""
-    texts = {"result.json": result_json(result)}
+    """The files that every result has, into a folder that is moved into its place as a whole.
+
+    `run` is the command behind the result, `command` the one that checks it, where there are such commands.
+    """
     if result.certificate is not None:
         save_certificate(result.certificate, folder / "certificate")
-    texts["report.html"] = _page(result, question, title, sensitivity, no_rows=no_rows, command=command)
-    write_texts(folder, texts)
-
-
-def _page(
-    result: Result,
-    question: Rows,
-    title: str,
-    sensitivity: Frontier | None = None,
-    *,
-    no_rows: bool = False,
-    command: str = "",
-) -> str:
-    return report_page(
-        result,
-        question,
-        title=title,
-        sensitivity=sensitivity,
-        no_rows=no_rows,
-        log=question.log,
-        columns=question.names,
-        notes=result.notes,
-        command=command,
+    page = report_page(
+        result, question, title=title, no_rows=no_rows, log=question.log, notes=result.notes, command=command
     )
+    plain = result_dict(result, reading=question.reading, command=run)
+    write_texts(folder, {"result.json": as_json(plain), "report.html": page})
 
 
 def _question(result: Result) -> Rows:

@@ -10,10 +10,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from bondic.curve_words import with_table
-from bondic.rendering import sentence
-from bondic.result import Result
-from bondic.view import CurveView, Grid, NextStep
+from bondic.curve_words import CurveView, with_table
+from bondic.rendering import Grid, sentence
+from bondic.result import NextStep, Result
+from bondic.summary import summarize
 
 COLORS = {"good": "green", "nothing": "yellow", "bad": "red"}
 """By the tone of a view."""
@@ -27,11 +27,11 @@ def result_table(result: Result, *, wide: bool = False) -> RenderableType:
 
     `wide` shows both numbers of an allowance apart.
     """
-    view = result.view()
+    view = summarize(result)
     color = COLORS[view.tone]
     head = Text.assemble(
         *((f"Warning: {text}\n", "bold red") for text in view.warnings),
-        (view.sentence, "bold"),
+        (view.answer, "bold"),
         (f"\n{view.guarantee}", color),
         *(f"\n{line}" for line in view.lines),
     )

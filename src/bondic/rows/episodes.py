@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.initial import episode_starts
+from bondic.data.episodes import Episodes, episode_starts
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.rows.rows import Rows
@@ -47,10 +47,7 @@ def episode_numbers(problem: Rows) -> IntArray:
             f"The episode of row {int(split[0])} lies partly outside the selected {problem.rows}. Select whole episodes: a "
             "weight needs all actions from the first one on, and a return all rewards."
         )
-    _, first, inverse = np.unique(ids[problem.whole().log_rows], return_index=True, return_inverse=True)
-    order = np.empty(first.size, dtype=np.int64)
-    order[np.argsort(first)] = np.arange(first.size)
-    return order[inverse.reshape(-1)]
+    return Episodes(ids[problem.whole().log_rows]).number
 
 
 def check_steps(problem: Rows, order: IntArray, position: IntArray) -> None:

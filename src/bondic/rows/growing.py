@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS
+from bondic.data.episodes import Episodes
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, PolicyError
@@ -23,7 +24,7 @@ from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows.doubts import inspected
+from bondic.rows.checks import inspected
 from bondic.rows.draws import Draws
 from bondic.rows.frame import check_part, make_frame
 from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
@@ -296,11 +297,9 @@ def complete_rows(log: Transitions) -> IntArray:
     ended = log.terminations | np.asarray(log.truncations)
     if log.episode_ids is None:
         return np.flatnonzero(ended) + 1
-    _, first, episode = np.unique(np.asarray(log.episode_ids), return_index=True, return_inverse=True)
-    last = np.zeros(first.size, dtype=np.int64)
-    np.maximum.at(last, episode, np.arange(len(log)))
-    stop = int(first[~ended[last]].min(initial=len(log)))  # the first row of an episode that goes on
-    return np.flatnonzero(np.maximum.accumulate(last[episode])[:stop] == np.arange(stop)) + 1
+    episodes = Episodes.of(log)
+    stop = int(episodes.first[~ended[episodes.last]].min(initial=len(log)))  # the first row of an episode that goes on
+    return np.flatnonzero(np.maximum.accumulate(episodes.last[episodes.number])[:stop] == np.arange(stop)) + 1
 
 
 def _of(columns: Mapping[str, Any], log: Transitions) -> Transitions:

@@ -16,10 +16,9 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log, is_log
 from bondic.data.names import held_by
 from bondic.errors import InvalidInput, did_you_mean, kind_of, one_line, shown
-from bondic.policies.adapters.fitted import words_on
+from bondic.policies.adapters.fitted import ClassifierPolicy, words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
-from bondic.policies.adapters.sklearn import ClassifierPolicy
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
@@ -39,10 +38,6 @@ class GivenLog:
     order_stated: bool = (
         True  # the order of actions that are text was said, or is that of a log which the caller has read
     )
-
-    @property
-    def action_names(self) -> tuple[str, ...] | None:
-        return action_names(self.loaded)
 
     @property
     def notes(self) -> tuple[str, ...]:

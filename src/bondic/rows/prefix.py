@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
-from bondic.data.initial import InitialStates, episode_starts
+from bondic.data.episodes import episode_starts
+from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
 from bondic.rows.batch import NoCloud
 from bondic.rows.rows import Rows

@@ -11,7 +11,7 @@ import numpy as np
 
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
-from bondic.rows.doubts import cut_by_horizon, ends_at_once, first_rewards_alone, inspected, undiscounted
+from bondic.rows.checks import cut_by_horizon, ends_at_once, first_rewards_alone, inspected, undiscounted
 from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows

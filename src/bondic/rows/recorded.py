@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.episodes import Episodes
 from bondic.rows.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,29 +34,20 @@ def recorded_returns(problem: Rows) -> Recorded:
     found: list[tuple[FloatArray, IntArray, BoolArray]] = []
     seen = np.zeros(0, dtype=np.int64)
     for _, part in problem.log.batches(problem.rows):
-        ends = part.terminations | np.asarray(part.truncations)
-        derived = np.concatenate([[0], np.cumsum(ends[:-1])])
-        names, first, ids = np.unique(
-            derived if part.episode_ids is None else part.episode_ids, return_index=True, return_inverse=True
-        )
-        order = np.argsort(ids, kind="stable")
-        rows, begins = ids[order], np.searchsorted(ids[order], np.arange(len(names)))
-        steps = np.arange(len(rows)) - begins[rows]
-        counts = steps < horizon if horizon is not None else np.ones(len(rows), dtype=bool)
-        worth = np.where(counts, part.rewards[order] * problem.gamma**steps, 0.0)
-        sums = np.asarray(np.bincount(rows, weights=worth), dtype=np.float64)
-        length = np.bincount(rows)
-        ended = np.bincount(rows, weights=part.terminations[order]) > 0
-        ended |= length >= horizon if horizon is not None else False
-        whole = np.ones(len(names), dtype=bool)
+        episodes = Episodes.of(part)
+        counts = episodes.step < horizon if horizon is not None else np.ones(len(part), dtype=bool)
+        worth = np.where(counts, part.rewards * problem.gamma**episodes.step, 0.0)
+        sums = np.asarray(np.bincount(episodes.number, weights=worth), dtype=np.float64)
+        ended = np.bincount(episodes.number, weights=part.terminations) > 0
+        ended |= episodes.lengths >= horizon if horizon is not None else False
+        kept = np.ones(episodes.first.size, dtype=bool)
         if part.timesteps is not None:
-            whole = np.asarray(part.timesteps[order][begins] == 0)
+            kept = np.asarray(part.timesteps[episodes.first] == 0)
         if part.episode_ids is not None:
-            whole &= ~np.isin(names, seen)
+            names = np.asarray(part.episode_ids)[episodes.first]
+            kept &= ~np.isin(names, seen)
             seen = np.union1d(seen, names)
-        kept = np.argsort(first, kind="stable")
-        kept = kept[whole[kept]]
-        found.append((sums[kept], length[kept], ended[kept]))
+        found.append((sums[kept], episodes.lengths[kept], ended[kept]))
     return Recorded(
         np.concatenate([one[0] for one in found]),
         np.concatenate([one[1] for one in found]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,9 @@ from bondic.data.initial import InitialStates
 from bondic.data.opened import OpenedParquet
 from bondic.data.stream import LogStream
 from bondic.errors import ExecutorError, InvalidInput, PolicyError
-from bondic.executors.parcel import Parcel, pack
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import NextStates, StartAnswers, StoredAnswers, ask_next
 from bondic.policies.protocol import RowProbabilities
-from bondic.policies.travel import PolicyFile, PolicyPickle
 from bondic.rows.batch import Batch, Cloud
 from bondic.rows.draws import Draws
 from bondic.rows.rows import Rows
@@ -48,10 +45,16 @@ class SentRows:
     seed: int
     tried: FloatArray  # some initial states
     answers: FloatArray  # and what the policy said there
+    policy: Any
 
     @staticmethod
     def of(question: Rows) -> SentRows:
         assert isinstance(question.log, LogStream)  # rows of other logs are kept, and nobody is sent for them
+        if isinstance(question.policy, StoredAnswers | RowProbabilities):
+            raise InvalidInput(
+                "Other processes have to ask the policy themselves. Probabilities that were written down row by row stay in this "
+                "process: leave the executor out, or pass the policy (file.py:function)."
+            )
         states, answers = question.initial_states.observations[:_TRIED], question.answers
         return SentRows(
             question.log.opened(),
@@ -65,11 +68,12 @@ class SentRows:
             question.seed,
             states,
             _answers(question.policy, states, question.terms, answers, question.seed),
+            question.policy,
         )
 
-    def opened(self, policy: Any) -> Rows:
+    def opened(self) -> Rows:
         """The rows in another process; nothing of the initial states is needed there but their form."""
-        layout = self.layout
+        layout, policy = self.layout, self.policy
         tail = (layout.slots,) if layout.discrete else (1, layout.action_dim)
         answers = StartAnswers(np.zeros((0, *tail)), layout.discrete, self.exact, self.draws)
         found = _answers(policy, self.tried, self.terms, answers, self.seed)
@@ -96,30 +100,6 @@ def _answers(policy: Any, states: FloatArray, terms: Terms, start: StartAnswers,
     times = np.zeros(len(states), np.int64) if terms.time_varying else None
     asked = NextStates(states, times, np.arange(len(states)), 0)
     return ask_next(policy, asked, start, Draws(seed).at_group)
-
-
-def send_rows(question: Rows, policy: PolicyFile | PolicyPickle | None) -> bytes:
-    """A question with its policy, as bytes."""
-    if policy is None or isinstance(question.policy, StoredAnswers | RowProbabilities):
-        raise InvalidInput(
-            "Other processes have to ask the policy themselves, and it is not said where they find it: pass "
-            "policy=PolicyFile('rules.py:target') to the executor (what load_policy takes), or PolicyPickle(), which sends the "
-            "object itself (--send-policy-by-pickle). Probabilities that were written down row by row stay in this process."
-        )
-    ready = policy.ready(question.policy)
-    by = "file" if isinstance(ready, PolicyFile) else "pickle"
-    return pack(rows=SentRows.of(question), **{by: ready})
-
-
-@lru_cache(maxsize=4)
-def receive_rows(sent: bytes) -> Rows:
-    """The question in another process; log and policy are opened once."""
-    parcel = Parcel(sent)
-    found: SentRows = parcel.read("rows", SentRows)
-    by: PolicyFile | PolicyPickle = (
-        parcel.read("file", PolicyFile) if "file" in parcel else parcel.read("pickle", PolicyPickle)
-    )
-    return found.opened(by.load())
 
 
 def block_places(question: Rows) -> range:

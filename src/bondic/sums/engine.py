@@ -6,7 +6,6 @@ is the definition.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,7 +35,6 @@ class Survey:
     width: int  # C
     executor: Executor
     progress: Progress | None = None
-    least: float = math.inf  # cost of the cheapest engine that was asked before
     notes: dict[str, Any] = field(default_factory=dict)  # what an engine found while it looked at its cost
 
     @property
@@ -184,7 +182,7 @@ class Engine(ABC):
 
     @abstractmethod
     def cost(self, term: Term, survey: Survey) -> float | None:
-        """In units of one pair of points (module pairs); None: it cannot, or not for less than `survey.least`."""
+        """In units of one pair of points (module pairs); None: it cannot."""
 
     @abstractmethod
     def begin(self, term: Term, survey: Survey) -> Partial:

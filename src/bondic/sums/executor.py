@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -22,11 +22,3 @@ class Executor(Protocol):
 
         Whatever `done` or a task raises ends the run: tasks that have not begun are dropped.
         """
-
-
-@runtime_checkable
-class Sender(Executor, Protocol):
-    """An executor that can also do tasks in other processes."""
-
-    def parts(self, task: Callable[[bytes, int], bytes], job: bytes, places: Sequence[int]) -> Iterator[bytes]:
-        """task(job, place) for every place, in this order."""

@@ -10,15 +10,17 @@ not hide an error), e_c the relative error of the weights, of merging and of emb
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput
+from bondic.executors.remote import Remote
 from bondic.executors.threads import Serial, Threads, in_order
 from bondic.kernels.accuracy import check_elementary_functions
 from bondic.kernels.base import FeatureLeaf
@@ -53,11 +55,17 @@ class Sums:
     """
 
     engines: tuple[Engine, ...] | None = None
-    executor: Executor | None = None
+    executor: Executor | concurrent.futures.Executor | None = (
+        None  # the latter: for blocks of a log that is read from files
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.executor, concurrent.futures.Executor):
+            object.__setattr__(self, "executor", Remote(self.executor))
 
     @staticmethod
     def named(name: str | Sums) -> Sums:
-        """The engines behind a name: auto, pairs, series, cutoff or reference; sums stay as they are."""
+        """The engines behind a name: auto, pairs, series or reference; sums stay as they are."""
         if isinstance(name, Sums):
             return name
         return Sums.reference() if name == "reference" else Sums(named_engines(name))
@@ -121,7 +129,7 @@ class Sums:
         best: Engine | None = None
         least = np.inf
         for engine in self._engines():
-            cost = engine.cost(term, replace(survey, least=least))
+            cost = engine.cost(term, survey)
             if cost is not None and cost < least:
                 best, least = engine, cost
         if best is None:
@@ -198,6 +206,7 @@ class Sums:
         return named_engines("auto") if self.engines is None else self.engines
 
     def _executor(self) -> Executor:
+        assert not isinstance(self.executor, concurrent.futures.Executor)  # wrapped when these sums were made
         return Threads() if self.executor is None else self.executor
 
     @property

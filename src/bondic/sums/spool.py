@@ -18,10 +18,11 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.executors.remote import Remote
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, U, certified_dot, certified_sum
 from bondic.sums.engine import Collected, Engine, Partial, Progress, Share, Survey
-from bondic.sums.executor import Executor, Sender
+from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
 PointBlock = tuple[FloatArray, FloatArray]
@@ -97,7 +98,7 @@ def sum_blocks(
     """
     places = -(-rows // engine.block)
     found: list[PairSum] = []
-    if isinstance(executor, Sender) and engine.known_elsewhere and places > 1:
+    if isinstance(executor, Remote) and engine.known_elsewhere and places > 1:
         from bondic.sums.elsewhere import pairs_from_others
 
         pairs = pairs_from_others(engine, term, [block(index) for index in range(places)], executor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 PILOT_SHARE = 0.2
 """Of the dual method."""
 PILOT, LONG_PILOT = 0.05, 0.1
-"""Of the sequential one: usually, and where a center of Q may be fitted to them."""
+"""Of the sequential one: where states come again within the first, and where they do not."""
 _ENOUGH = 200
 """Its pilot has at least so many rows, or a fifth of the log."""
 SMALLEST_PILOT = 20

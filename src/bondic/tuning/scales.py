@@ -27,7 +27,6 @@ class Scales:
     spread: FloatArray  # (D,) standard deviation per dimension
     median: float  # median distance after division by the spread
     names: tuple[int, ...] = ()  # columns whose values are names
-    constant: tuple[int, ...] = ()  # columns that never change
 
     def bandwidth(self, factor: float) -> FloatArray:
         """`factor` times the median distance, per dimension; next to nothing for columns of names."""
@@ -63,4 +62,4 @@ def measure_scales(points: FloatArray | None, dimension: int, names: tuple[int, 
     distances = pdist(some) if some.shape[0] > 1 and numbers else np.zeros(0)
     positive = distances[distances > 0]
     median = float(np.median(positive)) if positive.size else default
-    return Scales(center, spread, median, names, tuple(int(c) for c in np.flatnonzero(~varies)))
+    return Scales(center, spread, median, names)

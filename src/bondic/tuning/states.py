@@ -1,7 +1,7 @@
 """Are states names or numbers? States that come again are names; whole numbers that do not are asked about.
 
 Steps with a density never lead from two states to the same one, bit for bit; names come again sooner or later. The two mistakes
-are not alike: names taken for numbers give a wrong interval, numbers taken for names a long one (docs/theory/default-class.md).
+are not alike: names taken for numbers give a wrong interval, numbers taken for names a long one.
 One function decides for `check`, for `evaluate` and for every method.
 """
 

@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from bondic.baselines.registry import make_baseline
 from bondic.errors import BondicError
 from bondic.estimate import estimate_interval
+from bondic_lab.baselines.registry import make_baseline
 from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data, rival_row
 from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.store import Row

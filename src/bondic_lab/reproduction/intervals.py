@@ -16,12 +16,12 @@ from bondic.classes.instruments import Instruments
 from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
-from bondic.noise.v_statistic import VStatistic
 from bondic.rows import Rows
 from bondic.search import spectral
 from bondic.search.best_so_far import best_bounds
 from bondic.search.model import SearchModel
 from bondic.search.search import kernel_search
+from bondic_lab.noise.v_statistic import VStatistic
 
 GAUGES = ("paper", "half", "plug-in", "feng2020")
 """Noise bounds by short name: three constants of (9), and the threshold of 2020 for independent rows."""

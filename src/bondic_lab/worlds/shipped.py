@@ -8,10 +8,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from bondic.errors import InvalidInput
-from bondic.policies.mlp import MLPPolicy
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.glucose import Glucose
+from bondic_lab.worlds.mlp import MLPPolicy
 from bondic_lab.worlds.pendulum import InvertedPendulum
 
 ENVIRONMENTS: dict[str, type[Dynamics]] = {kind.name: kind for kind in (CartPole, InvertedPendulum, Glucose)}

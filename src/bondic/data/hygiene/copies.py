@@ -9,6 +9,14 @@ repeats itself, and that is no copy.
 
 Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut
 at the same places. A piece depends on the one before, so pieces weigh half.
+
+Rows with the same (s, a, s') as another one, whatever their rewards: events that were logged twice and altered.
+
+Continuous states come back by chance with probability 0. Where they come back for a reason (a wall, a fixed start with
+everything that follows from it, a state that is measured coarsely), the behavior is free to act in another way. So judged are
+the states of several rows whose row before is at a state of its own, in logs where most rows are. If two visits of one state
+agreed in their action no more often than rows that follow each other do (a share q), D of G such states would agree in action
+and next state with probability at most exp(-G KL(D/G, q)) (Chernoff).
 """
 
 from __future__ import annotations
@@ -19,10 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.hygiene.chance import RARE
+from bondic.data.hygiene.chance import RARE, surprise
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex, FloatArray, IntArray
 from bondic.data.hygiene.findings import Finding, Severity
-from bondic.data.hygiene.marks import Marks, mixed, placed
-from bondic.data.hygiene.walk import FloatArray, IntArray, Walk
+from bondic.data.hygiene.marks import Marks, fingerprints, mixed, placed
 
 _MOST_REPEATS = 8
 _PIECE = 16
@@ -133,27 +141,27 @@ class Pieces:
         return np.concatenate(self._marks), np.concatenate(self._rows)
 
 
-def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterator[Finding]:
+def copied(episodes: EpisodeIndex, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterator[Finding]:
     """Blocks of episodes that come again; equal episodes of continuous states; long runs of rows that come again."""
-    block = repeated_block(walk.contents)
+    block = repeated_block(episodes.contents)
     if block is not None:
-        first, again = (int(walk.first_rows[k]) for k in (block.first, block.first + block.offset))
+        first, again = (int(episodes.first_rows[k]) for k in (block.first, block.first + block.offset))
         yield _finding("refuse", block.length, again, first, f"{block.length} episodes in a row are repeated")
         return
-    block = None if discrete else repeated_block(walk.paths)
+    block = None if discrete else repeated_block(episodes.paths)
     if block is not None:
-        first, again = (int(walk.first_rows[k]) for k in (block.first, block.first + block.offset))
+        first, again = (int(episodes.first_rows[k]) for k in (block.first, block.first + block.offset))
         what = f"{block.length} episodes in a row are repeated in every state and action, with other rewards"
         yield _finding("warn", block.length, again, first, what)
         return
-    twins = _twins(walk) if not discrete and keyed else np.zeros(0, dtype=np.int64)
+    twins = _twins(episodes) if not discrete and keyed else np.zeros(0, dtype=np.int64)
     if twins.size:
-        row = int(walk.first_rows[twins[0]])
-        original = int(walk.first_rows[np.flatnonzero(walk.paths == walk.paths[twins[0]])[0]])
+        row = int(episodes.first_rows[twins[0]])
+        original = int(episodes.first_rows[np.flatnonzero(episodes.paths == episodes.paths[twins[0]])[0]])
         what = f"{twins.size} episodes equal an earlier one in every state and action, although observations are continuous"
         yield _finding("warn", twins.size, row, original, what)
         return
-    if walk.ids.size < _FEW_EPISODES:
+    if episodes.ids.size < _FEW_EPISODES:
         marks, rows = pieces.finished()
         block = repeated_block(marks, 0.5)
         if block is not None:
@@ -162,20 +170,20 @@ def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterat
             yield _finding("warn", length, again, first, f"A run of at least {length} rows is repeated")
 
 
-def _twins(walk: Walk) -> IntArray:
+def _twins(episodes: EpisodeIndex) -> IntArray:
     """Later copies of episodes of two rows or more, where no two different episodes have the same start.
 
     Without their rewards they are compared where most starts occur once: else a behavior and a world without chance may have
     repeated all but the rewards.
     """
-    alone = np.unique(walk.start_marks, return_counts=True)[1] == 1
-    contents = walk.paths if 2 * alone.sum() > alone.size else walk.contents
+    alone = np.unique(episodes.start_marks, return_counts=True)[1] == 1
+    contents = episodes.paths if 2 * alone.sum() > alone.size else episodes.contents
     values, first = np.unique(contents, return_index=True)
     if alone.size != values.size or values.size < 2:
         return np.zeros(0, dtype=np.int64)
     later = np.ones(contents.size, dtype=bool)
     later[first] = False
-    return np.flatnonzero(later & (walk.lengths > 1))
+    return np.flatnonzero(later & (episodes.lengths > 1))
 
 
 def _finding(severity: Severity, count: int, row: int, original: int, what: str) -> Finding:
@@ -184,4 +192,68 @@ def _finding(severity: Severity, count: int, row: int, original: int, what: str)
         f"{what} (at row {row}, as at row {original}). Rows that are logged twice are not new data: the interval would be too "
         "short.",
         "Keep each event once.",
+    )  # fmt: skip
+
+
+_MOST_ROWS = 1_000_000
+_NONE = np.uint64(0)
+
+
+class NearCopies:
+    """Marks of state, of (s, a, s'), and of the state of the row before, for the first rows of a continuous log."""
+
+    def __init__(self) -> None:
+        self._marks: list[npt.NDArray[np.uint64]] = []
+        self._rows: list[IntArray] = []
+        self._held = 0
+        self._last_action: npt.NDArray[np.float64] = np.zeros((0, 1))
+        self._same_action = np.zeros(2)  # rows that act as the one before them, rows that have one
+
+    def add(self, part: ConsecutiveRows, actions: npt.NDArray[np.float64]) -> None:
+        """The next rows of the log, with the actions of the fresh ones."""
+        if part.discrete or self._held > _MOST_ROWS:
+            return
+        states = fingerprints(part.rows.observations + 0.0)
+        earlier = np.full(states.size, _NONE)
+        earlier[part.after] = states[part.before]
+        fresh = part.fresh
+        self._marks.append(np.stack([states[fresh], part.paths, earlier[fresh]]))
+        self._rows.append(part.rows.number[fresh])
+        self._held += fresh.size
+        run = np.concatenate([self._last_action.reshape(-1, actions.shape[1]), actions])
+        same = (run[1:] == run[:-1]).all(axis=1)
+        self._same_action += same.sum(), same.size
+        self._last_action = actions[-1:]
+
+    def findings(self) -> Iterator[Finding]:
+        if not self._marks:
+            return
+        states, paths, earlier = np.concatenate(self._marks, axis=1)
+        rows = np.concatenate(self._rows)
+        if (np.diff(np.sort(states)) > 0).all():
+            return
+        values, group, counts = np.unique(states, return_inverse=True, return_counts=True)
+        if 2 * (counts == 1).sum() <= states.size:
+            return
+        place = np.minimum(np.searchsorted(values, earlier), values.size - 1)
+        own = (earlier != _NONE) & ~((values[place] == earlier) & (counts[place] > 1))
+        judged = np.flatnonzero((counts > 1) & (np.bincount(group[own], minlength=values.size) > 0))
+        kinds = np.bincount(group[np.unique(paths, return_index=True)[1]], minlength=values.size)
+        copied = judged[kinds[judged] == 1]
+        share = (self._same_action[0] + 1) / (self._same_action[1] + 1)
+        if copied.size < 2 or surprise(copied.size, judged.size, share) <= RARE:
+            return
+        yield _near_finding(rows, group, np.flatnonzero(np.isin(group, copied)))
+
+
+def _near_finding(rows: IntArray, group: npt.NDArray[np.intp], same: IntArray) -> Finding:
+    _, first, inverse = np.unique(group[same], return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[inverse] != np.arange(same.size))
+    row, original = (int(rows[same[k]]) for k in (again[0], first[inverse[again[0]]]))
+    return Finding(
+        "copies", "warn", again.size, row,
+        f"{again.size} rows have the state, the action and the next state of an earlier row in every number, although "
+        f"observations are continuous (first: row {row}, as row {original}); their rewards may differ. An event that is logged "
+        "twice is not new data: the interval would be too short.",
+        "Keep each event once, with the reward that was paid.",
     )  # fmt: skip

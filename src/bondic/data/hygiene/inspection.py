@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.hygiene.chain import ChainCheck
-from bondic.data.hygiene.copies import Pieces, copied
-from bondic.data.hygiene.estimated import EstimatedCheck
+from bondic.data.hygiene.chain import ChainCheck, StayCheck
+from bondic.data.hygiene.consecutive import EpisodeIndex, FloatArray, IntArray
+from bondic.data.hygiene.copies import NearCopies, Pieces, copied
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
-from bondic.data.hygiene.near_copies import NearCopies
+from bondic.data.hygiene.propensities import PropensityCheck
 from bondic.data.hygiene.resets import ResetCheck
 from bondic.data.hygiene.scale import ScaleCheck
-from bondic.data.hygiene.stays import StayCheck
-from bondic.data.hygiene.walk import FloatArray, IntArray, Walk
+from bondic.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from bondic.data.log import Log
     from bondic.data.transitions import Transitions
 
 _ORDER = {"refuse": 0, "warn": 1, "note": 2}
@@ -29,14 +28,13 @@ class Inspection:
     """Add the rows in order, then ask for the findings. Holds a few numbers per episode and the last row of some."""
 
     def __init__(self) -> None:
-        self._walk, self._pieces = Walk(), Pieces()
+        self._episodes, self._pieces = EpisodeIndex(), Pieces()
         self._chain, self._resets, self._limits = ChainCheck(), ResetCheck(), LimitCheck()
         self._stays, self._near, self._scale = StayCheck(), NearCopies(), ScaleCheck()
         self._discrete, self._timed = True, False
-        self._certain = True  # all propensities so far are 1
         self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
         self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
-        self._estimated = EstimatedCheck()
+        self._propensities = PropensityCheck()
 
     @staticmethod
     def of(log: Transitions) -> Inspection:
@@ -47,17 +45,16 @@ class Inspection:
 
     def add(self, part: Transitions, first_row: int) -> None:
         """The next rows of the log."""
-        rows = self._walk.part(part, first_row)
+        rows = self._episodes.part(part, first_row)
         self._discrete &= rows.discrete
         self._timed = part.timesteps is not None
         self._chain.add(rows)
         self._resets.add(rows)
-        self._limits.add(rows, self._walk)
+        self._limits.add(rows, self._episodes)
         self._pieces.add(rows.paths, first_row)
         self._stays.add(rows)
         self._near.add(rows, np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1))
         self._scale.add(part, first_row)
-        self._certain &= _all_certain(part)
         if part.discrete_actions:
             more = np.bincount(part.actions)
             size = max(more.size, self.action_counts.size)
@@ -66,49 +63,47 @@ class Inspection:
             )
         else:
             self.action_range = widened(self.action_range, part.actions)
-        self._estimated.add(part)
+        self._propensities.add(part)
 
     @property
     def episode_lengths(self) -> IntArray:
         """Rows of every episode."""
-        return self._walk.lengths
+        return self._episodes.lengths
 
     @property
     def one_step(self) -> bool:
         """Whether every row ends an episode of its own."""
-        return bool((self._walk.lengths == 1).all() and (self._walk.ends == 1).all())
+        return bool((self._episodes.lengths == 1).all() and (self._episodes.ends == 1).all())
 
     def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
         """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""
-        keyed = self._walk.has_ids and self._timed
+        keyed = self._episodes.has_ids and self._timed
         found = [
-            *(list(self._chain.findings(has_ids=self._walk.has_ids, has_times=self._timed)) or self._stays.findings()),
+            *(
+                list(self._chain.findings(has_ids=self._episodes.has_ids, has_times=self._timed))
+                or self._stays.findings()
+            ),
             *self._resets.findings(),
-            *(list(copied(self._walk, self._pieces, discrete=self._discrete, keyed=keyed)) or self._near.findings()),
+            *(
+                list(copied(self._episodes, self._pieces, discrete=self._discrete, keyed=keyed))
+                or self._near.findings()
+            ),
             *self._scale.findings(),
-            *missing_episodes(self._walk),
-            *self._sure_propensities(),
-            *self._estimated.findings(),
-            *self._limits.findings(self._walk, gamma=gamma, horizon=horizon),
+            *missing_episodes(self._episodes),
+            *self._propensities.findings(self.action_counts),
+            *self._limits.findings(self._episodes, gamma=gamma, horizon=horizon),
         ]
         return tuple(sorted(found, key=lambda item: _ORDER[item.severity]))
 
-    def _sure_propensities(self) -> Iterator[Finding]:
-        """Several actions, each with probability 1: a rule took them, or the column was filled in."""
-        taken, rows = int((self.action_counts > 0).sum()), int(self.action_counts.sum())
-        if self._certain and taken > 1:
-            yield Finding(
-                "sure-propensities", "warn", rows, 0,
-                f"All {rows} propensities of the log are 1, although it took {taken} different actions. If the column was filled "
-                "in because the probabilities are not known, no interval that uses them is valid. If a rule decided, no other "
-                "action was possible at any row, and the log says nothing about them.",
-                "Leave the column out (columns={'behavior_action_probs': None}, --columns behavior_action_probs=none), or log "
-                "the probabilities with which the actions were drawn.",
-            )  # fmt: skip
 
+def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
+    """Faults that would move an interval without a word, the worst first; `make_problem` refuses or warns by them.
 
-def _all_certain(part: Transitions) -> bool:
-    """Whether the log holds propensities of these rows, and all are 1."""
-    if part.behavior_log_probs is not None:
-        return bool((part.behavior_log_probs == 0).all())
-    return part.behavior_action_probs is not None and bool((part.behavior_action_probs == 1).all())
+    Looked for: next observations that are not the following observation or were filled in, states of the next episode where
+    one was cut, rows of a resetting environment, missing rows and episodes, time limits recorded as terminations, copies of
+    rows and whole stretches, rewards in another unit from some row on. With `gamma` and `horizon` of the question, ends that
+    are natural for it are not reported.
+    """
+    if not (hasattr(log, "batches") and hasattr(log, "inspection")):
+        raise InvalidInput(f"inspect_log(log) needs Transitions or a stream, not {type(log).__name__}: see read_log.")
+    return log.inspection.findings(gamma=gamma, horizon=horizon)

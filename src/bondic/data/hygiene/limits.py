@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex, FloatArray, IntArray
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.marks import Marks, state_marks
-from bondic.data.hygiene.walk import FloatArray, IntArray, Walk, WalkedPart
 
 FEWEST = 5
 """Episodes of one and the same length before that length is taken for a limit."""
@@ -30,7 +30,7 @@ class LimitCheck:
         self._going_on: Marks = np.zeros(0, dtype=np.uint64)
         self._final: Marks = np.zeros(0, dtype=np.uint64)
 
-    def add(self, part: WalkedPart, walk: Walk) -> None:
+    def add(self, part: ConsecutiveRows, episodes: EpisodeIndex) -> None:
         rows = part.rows.take(part.fresh)
         self._discrete &= part.discrete and self._going_on.size < _MOST_STATES
         goes_on = rows.observations[~rows.terminated]
@@ -40,29 +40,29 @@ class LimitCheck:
                 self._going_on = np.union1d(self._going_on, state_marks(goes_on))
         if not rows.terminated.any():
             return
-        longest = int(walk.lengths[walk.ends == 1].max(initial=0))
+        longest = int(episodes.lengths[episodes.ends == 1].max(initial=0))
         if longest > self._longest:
             self._longest, self._at_end, self._final = longest, None, self._final[:0]
-        ids = walk.ids[(walk.ends == 1) & (walk.lengths == longest)]
+        ids = episodes.ids[(episodes.ends == 1) & (episodes.lengths == longest)]
         here = rows.terminated & np.isin(rows.ids, ids)
         if here.any():
             self._at_end = widened(self._at_end, rows.observations[here])
             if self._discrete:
                 self._final = np.union1d(self._final, state_marks(rows.observations[here]))
 
-    def findings(self, walk: Walk, *, gamma: float | None, horizon: int | None) -> Iterator[Finding]:
+    def findings(self, episodes: EpisodeIndex, *, gamma: float | None, horizon: int | None) -> Iterator[Finding]:
         """`gamma` and `horizon` of the question: with gamma = 0, or a horizon that ends there, such a limit is natural."""
-        lengths = walk.lengths[walk.ends == 1]
-        if lengths.size < FEWEST or (walk.ends == 2).any() or gamma == 0:
+        lengths = episodes.lengths[episodes.ends == 1]
+        if lengths.size < FEWEST or (episodes.ends == 2).any() or gamma == 0:
             return
         limit = int(lengths.max())
         at_limit = int((lengths == limit).sum())
-        if limit < 2 or int(walk.lengths.max()) > limit or (horizon is not None and horizon <= limit):
+        if limit < 2 or int(episodes.lengths.max()) > limit or (horizon is not None and horizon <= limit):
             return
         always = at_limit == lengths.size
         if not (always or self._stands_out(lengths, limit, at_limit)) or self._shown_by_state():
             return
-        row = int(walk.first_rows[(walk.ends == 1) & (walk.lengths == limit)][0])
+        row = int(episodes.first_rows[(episodes.ends == 1) & (episodes.lengths == limit)][0])
         which = f"All {at_limit}" if always else f"{at_limit} of {lengths.size}"
         yield Finding(
             "time-limit", "warn", at_limit, row,
@@ -97,17 +97,17 @@ def widened(known: tuple[FloatArray, FloatArray] | None, values: FloatArray) -> 
     return (low, high) if known is None else (np.minimum(known[0], low), np.maximum(known[1], high))
 
 
-def missing_episodes(walk: Walk) -> Iterator[Finding]:
+def missing_episodes(episodes: EpisodeIndex) -> Iterator[Finding]:
     """Running numbers with holes; numbers of which more than half are not there are names, and are not judged."""
-    if not walk.has_ids or walk.ids.size < _FEWEST_IDS:
+    if not episodes.has_ids or episodes.ids.size < _FEWEST_IDS:
         return
-    ids = np.sort(walk.ids)
+    ids = np.sort(episodes.ids)
     span = int(ids[-1]) - int(ids[0]) + 1
     missing = span - ids.size
     if not 0 < missing < ids.size:
         return
     hole = int(ids[np.flatnonzero(np.diff(ids) > 1)[0]])
-    row = int(walk.first_rows[walk.ids == hole][0])
+    row = int(episodes.first_rows[episodes.ids == hole][0])
     yield Finding(
         "missing-episodes", "warn", missing, row,
         f"Episode numbers run from {ids[0]} to {ids[-1]}, and {missing} of them are missing (first: {hole + 1}, after the "

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data.hygiene.chance import RARE
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeRows, FloatArray
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import state_marks
-from bondic.data.hygiene.walk import FloatArray, WalkedPart, WalkedRows
 
 _MOST_STATES = 100_000
 _HARDLY = 0.1
@@ -39,7 +39,7 @@ class ResetCheck:
         self._discrete = True
         self._inside: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)  # marks of states inside episodes
 
-    def add(self, part: WalkedPart) -> None:
+    def add(self, part: ConsecutiveRows) -> None:
         rows = part.rows.take(part.fresh)
         self._discrete &= part.discrete
         if self._scale is None:
@@ -58,15 +58,15 @@ class ResetCheck:
         self._ends.append(self._facts(rows.take(np.flatnonzero(ends)), of_next=True))
 
     @staticmethod
-    def _begins(part: WalkedPart) -> npt.NDArray[np.int64]:
+    def _begins(part: ConsecutiveRows) -> npt.NDArray[np.int64]:
         """First rows of episodes, and rows that follow a truncated row of the same id: environments numbered as episodes."""
         return np.sort(np.concatenate([part.starts, part.after[part.rows.truncated[part.before]]]))
 
-    def _lengths(self, rows: WalkedRows) -> FloatArray:
+    def _lengths(self, rows: EpisodeRows) -> FloatArray:
         assert self._scale is not None
         return np.asarray(np.sqrt((((rows.following - rows.observations) / self._scale) ** 2).sum(axis=1)))
 
-    def _facts(self, rows: WalkedRows, *, of_next: bool) -> npt.NDArray[np.void]:
+    def _facts(self, rows: EpisodeRows, *, of_next: bool) -> npt.NDArray[np.void]:
         """Row, mark of the state, length of the step, whether the row is truncated and whether its reward is 0."""
         kind = [("row", np.int64), ("mark", np.uint64), ("step", np.float64), ("cut", np.bool_), ("zero", np.bool_)]
         out = np.zeros(rows.number.size, dtype=kind)

@@ -4,45 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.feather as feather
 
-from bondic.data.io.per_episode import parts_of, spread_episodes, telling
-from bondic.data.io.table import Column, SourceTable, as_column, unequal_rows
-from bondic.errors import InvalidInput, one_line
-
-SUFFIXES = (".feather", ".arrow", ".ipc")
-
-
-def read_feather(path: Path, stated: Mapping[str, Any] | None = None) -> SourceTable:
-    """Feather and Arrow files, compressed or not."""
-    label = one_line(path.name)
-    try:
-        found = feather.read_table(path, memory_map=False)
-    except (pa.ArrowException, OSError) as problem:
-        raise InvalidInput(
-            f"{label} cannot be read as Feather ({one_line(problem, 200)}). The file is damaged or incomplete, or a stream of "
-            "batches: write it again with pyarrow.feather or to_feather."
-        ) from problem
-    return whole_table(found, label, stated)
-
-
-def whole_table(table: pa.Table, label: str, stated: Mapping[str, Any] | None = None) -> SourceTable:
-    """The columns of a table that is all there; one whose lines are episodes gets a row for every step."""
-    part_of = parts_of(table.column_names, stated or {})
-    for name in telling(part_of):
-        column = table.column(name)
-        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            lengths = set(pc.unique(pc.list_value_length(column)).to_pylist())
-            if lengths - {1, None}:  # lists of one number are that number
-                return spread_episodes(table.to_pylist(), part_of, label)
-    return arrow_table(table, label)
+from bondic.data.io.table import Column, SourceTable, unequal_rows
+from bondic.errors import InvalidInput, one_line, shown
 
 
 def is_arrow_like(source: Any) -> bool:
@@ -168,3 +137,61 @@ def _lists(column: pa.Array, name: str, label: str) -> Column:
     if inner.missing is not None:
         mask[present] = inner.missing.reshape(present.size, width)
     return Column(values, mask if mask.any() else None, inner.categorical)
+
+
+def arrays_table(source: str, arrays: Mapping[str, Any], **more: Any) -> SourceTable:
+    """A table over arrays (or sequences) by name."""
+    given = {"ticks": lambda name: dates(arrays[name]), **more}
+    return SourceTable(source, tuple(arrays), lambda name: as_column(name, arrays[name], source), **given)
+
+
+def dates(values: Any) -> npt.NDArray[Any] | None:
+    """An array of dates or times as it is; None for anything else."""
+    return values if isinstance(values, np.ndarray) and values.dtype.kind in "Mm" else None
+
+
+def as_column(name: str, values: Any, source: str) -> Column:
+    """Anything array-like as a column; what cannot be read as numbers or text is refused."""
+    masked = np.ma.getmaskarray(values).copy() if np.ma.isMaskedArray(values) else None
+    try:
+        array = np.ma.getdata(values) if masked is not None else np.asarray(values)
+    except ValueError:  # rows of unequal length: the odd one is named below
+        array = np.empty(len(values), dtype=object)
+        array[:] = list(values)
+    if array.ndim == 0:
+        raise InvalidInput(f"{source}: {one_line(name)} is a single value; one entry per row is needed.")
+    if array.dtype.kind in "OUS" and array.size:
+        column = _from_objects(name, array, source)
+    elif array.dtype.kind in "biuf" or not array.size:
+        missing = np.isnan(array) if array.dtype.kind == "f" else None
+        column = Column(array, missing if missing is not None and missing.any() else None)
+    else:
+        raise InvalidInput(
+            f"{source}: {one_line(name)} has dtype {one_line(array.dtype)}; numbers or text are needed. Dates and times can be "
+            "given as numbers (hours since the start of the episode, say)."
+        )
+    if masked is None or not masked.any():
+        return column
+    return Column(column.values, masked if column.missing is None else masked | column.missing)
+
+
+def _from_objects(name: str, array: npt.NDArray[Any], source: str) -> Column:
+    """Text and Python objects: numbers or rows of numbers, with None or NaN where a value is missing."""
+    entries = array.ravel().tolist()
+    try:
+        if array.dtype.kind == "S" or any(isinstance(entry, bytes) for entry in entries):
+            entries = [entry.decode() if isinstance(entry, bytes) else entry for entry in entries]
+        column = decode(pa.chunked_array([pa.array(entries, from_pandas=True)]), name, source, False)
+    except UnicodeDecodeError as problem:
+        raise InvalidInput(f"{source}: {one_line(name)} holds text that is not UTF-8.") from problem
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+        if isinstance(problem, InvalidInput):
+            raise
+        kinds = shown(sorted({type(entry).__name__ for entry in entries if entry is not None}))
+        raise InvalidInput(
+            f"{source}: {one_line(name)} mixes {kinds}; every row needs a number, a text or a list of numbers."
+        ) from problem
+    if array.ndim == 1:
+        return column
+    missing = None if column.missing is None else column.missing.reshape(array.shape)
+    return Column(column.values.reshape(array.shape), missing)

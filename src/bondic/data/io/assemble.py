@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +13,15 @@ import numpy.typing as npt
 
 from bondic.data import _arrays
 from bondic.data.io import probabilities
-from bondic.data.io.clock import backwards
 from bondic.data.io.encode import Encoded, Treatment
 from bondic.data.io.follow import Following, following_rows
 from bondic.data.io.loaded import LoadedLog
-from bondic.data.io.one_step import refuse_long_lines
+from bondic.data.io.missing_columns import refuse_long_lines
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
 from bondic.data.io.table import BoolArray, SourceTable
 from bondic.data.keys import OutOfOrder
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
+from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -116,7 +115,7 @@ class Assembly:
             if parts["truncations"] is not None:
                 joined &= ~_arrays.flags("truncations", parts["truncations"], rows)[:-1]
         used = {*self.parts.columns.values(), *self.probs.values()}
-        doubt = backwards(self.table, {name for group in used for name in group}, joined)
+        doubt = _backwards(self.table, {name for group in used for name in group}, joined)
         if doubt is not None:
             self.doubts.append(doubt)
 
@@ -205,3 +204,45 @@ class Assembly:
 
 def _starts_known(log: Transitions) -> bool:
     return log.episode_ids is not None or bool((log.terminations | np.asarray(log.truncations)).any())
+
+
+_CLOCKS = (
+    "timestamp", "timestamps", "time_stamp", "time", "date", "datetime", "date_time", "ts", "t", "event_time", "event_timestamp",
+    "created_at", "logged_at",
+)  # fmt: skip
+"""Names that say time, whatever their case."""
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
+"""Dates that stand in the order of their letters."""
+
+
+def _backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> Doubt | None:
+    """A doubt where time goes back from one row to the next; `joined[i]` says that rows i and i + 1 can be compared."""
+    for name in table.names:
+        if name in used or name.lower() not in _CLOCKS:
+            continue
+        ticks = _ticks(table, name)
+        if ticks is None or ticks.shape != (joined.size + 1,):
+            continue
+        back = np.flatnonzero(joined & (ticks[1:] < ticks[:-1]))
+        if back.size:
+            row = int(back[0]) + 1
+            return Doubt(
+                f"The rows are not in the order of time: column {one_line(name)} goes back {back.size} times (first: at row "
+                f"{row}, {one_line(ticks[row])} after {one_line(ticks[row - 1])}). That rows are in the order in which they were "
+                "made is a condition of the guarantee, and equal times are fine. Sort them first: table.sort_values("
+                f"{one_line(name)!r}, kind='stable'); if the column is something else, rename it."
+            )
+    return None
+
+
+def _ticks(table: SourceTable, name: str) -> npt.NDArray[Any] | None:
+    """Values that can be put in order: numbers, dates, or texts in the order year, month, day."""
+    found = table.ticks(name)
+    if found is not None:
+        return found
+    column = table.load(name)
+    if column.missing is not None:
+        return None
+    if column.text and not all(_ISO.match(text) for text in column.values.ravel().tolist()):
+        return None
+    return column.values

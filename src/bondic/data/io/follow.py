@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.episodes import EpisodeNumbers, Episodes
 from bondic.data.keys import out_of_order
 from bondic.errors import Doubt, InvalidInput
 
@@ -65,27 +66,18 @@ def following_rows(
             "was cut off."
         )
     ends = terminations | cut
-    if episode_ids is None:
-        starts = np.concatenate([[True], ends[:-1]])
-        ids: npt.NDArray[np.generic] = np.cumsum(starts) - 1
-        first = np.flatnonzero(starts)[ids.astype(np.int64)]
-        steps = np.arange(n, dtype=np.int64) - first if timesteps is None else None
-    else:
-        ids, steps = episode_ids, None
-    _, codes = np.unique(ids, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    joined = (codes[order][1:] == codes[order][:-1]) & ~ends[order][:-1]
+    episodes = Episodes(EpisodeNumbers().counted(ends) if episode_ids is None else episode_ids)
+    counted = episodes.step if episode_ids is None and timesteps is None else None
+    before, after = episodes.pairs
     row = np.full(n, -1, dtype=np.int64)
-    row[order[:-1][joined]] = order[1:][joined]
+    row[before[~ends[before]]] = after[~ends[before]]
     _refuse_gaps(source, row, timesteps)
     keep = terminations | (row >= 0)
     if not keep.any():
         raise InvalidInput(f"{source} has no next observations, and no row has a following row in its episode.")
-    places = np.empty(n, dtype=np.int64)
-    places[order] = np.arange(n) - np.searchsorted(codes[order], codes[order])
-    limited = any(_one_limit(clock, cut & ~keep) for clock in (places, timesteps) if clock is not None)
-    notes, doubts = _notes(keep, cut, steps is not None, limited)
-    return Following(row, keep, ids, steps, notes, doubts)
+    limited = any(_one_limit(clock, cut & ~keep) for clock in (episodes.step, timesteps) if clock is not None)
+    notes, doubts = _notes(keep, cut, counted is not None, limited)
+    return Following(row, keep, episodes.ids, counted, notes, doubts)
 
 
 def _refuse_gaps(source: str, row: IntArray, timesteps: IntArray | None) -> None:

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io.d3rlpy import d3rlpy_episode
-from bondic.data.io.episodes import Episode, join_episodes
-from bondic.data.io.mapping import read_mapping
+from bondic.data.io.mapping import Episode, join_episodes, read_mapping
 from bondic.data.io.table import SourceTable
 from bondic.errors import InvalidInput, MissingExtra, one_line, shown
 
@@ -90,7 +88,13 @@ def _d3rlpy_episodes(file: Any, label: str) -> Iterator[Episode]:
         parts = ("rewards", "observations", "actions")
         rewards, states, actions = (_value(_inside(file, f"{part}_{index}")) for part in parts)
         terminated = bool(_value(_inside(file, f"terminated_{index}")))
-        yield d3rlpy_episode(label, index, states, actions, rewards, terminated)
+        paid = np.asarray(rewards).reshape(len(rewards), -1)
+        if paid.shape[1] != 1:
+            raise InvalidInput(f"{label}: episode {index} has {paid.shape[1]} rewards per step; one is needed.")
+        last = np.arange(len(paid)) == len(paid) - 1
+        discrete = actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "biu"
+        taken = actions[:, 0] if discrete else actions
+        yield Episode(f"episode {index}", states, taken, paid[:, 0], last & terminated, last & (not terminated))
 
 
 def _minari_episodes(file: Any, label: str) -> Iterator[Episode]:

@@ -13,8 +13,7 @@ from bondic.data._arrays import numbered
 from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
-from bondic.data.io.one_step import UNUSED, end_every_row
-from bondic.data.io.stand_ins import NO_ACTIONS, steps_as_observations
+from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, steps_as_observations
 from bondic.data.io.table import BoolArray, SourceTable
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both

@@ -13,7 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
-from bondic.data.io.table import SourceTable, arrays_table
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bondic.data.io.arrow import arrays_table, arrow_table
+from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES
 from bondic.data.propensities import PROPENSITIES
 from bondic.errors import Doubt, InvalidInput, one_line
@@ -40,6 +44,18 @@ def parts_of(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, str]:
 def telling(part_of: Mapping[str, str]) -> list[str]:
     """Columns that tell episodes from rows, if they hold lists."""
     return [name for name, part in part_of.items() if part in _TELLING]
+
+
+def whole_table(table: pa.Table, label: str, stated: Mapping[str, Any] | None = None, **more: Any) -> SourceTable:
+    """The columns of a table that is all there; one whose lines are episodes gets a row for every step."""
+    part_of = parts_of(table.column_names, stated or {})
+    for name in telling(part_of):
+        column = table.column(name)
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            lengths = set(pc.unique(pc.list_value_length(column)).to_pylist())
+            if lengths - {1, None}:  # lists of one number are that number
+                return spread_episodes(table.to_pylist(), part_of, label)
+    return arrow_table(table, label, **more)
 
 
 def spread_episodes(

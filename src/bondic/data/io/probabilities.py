@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.initial import episode_starts
+from bondic.data.episodes import episode_starts
 from bondic.data.io.table import SourceTable
 from bondic.data.names import given_columns, match_one
 from bondic.data.transitions import Transitions

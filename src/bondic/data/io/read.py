@@ -10,53 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io import (
-    arrow,
-    csv,
-    d3rlpy,
-    hdf5,
-    huggingface,
-    jsonl,
-    minari,
-    npz,
-    obp,
-    parquet,
-    sb3_buffer,
-    scope_rl,
-    vowpal,
-)
-from bondic.data.io.arrow import is_arrow_like, to_arrow, whole_table
+from bondic.data.io import hdf5, jsonl, minari, npz, scan, vowpal
+from bondic.data.io.arrow import as_column, dates, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
+from bondic.data.io.formats import FORMATS
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.parts import Given, checked_columns
-from bondic.data.io.table import SourceTable, as_column, dates
+from bondic.data.io.per_episode import whole_table
+from bondic.data.io.table import SourceTable
 from bondic.data.io.words import reading_words
+from bondic.data.names import natural
 from bondic.errors import InvalidInput, kind_of, one_line
-from bondic.folders import near
 
 _PICKLES = (".pkl", ".pickle")
-_LISTS: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {
-    parquet.SUFFIXES: parquet.read_parquet,
-    arrow.SUFFIXES: arrow.read_feather,
+_FILES: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {
+    **{form.endings: scan.read_files for form in FORMATS},
     jsonl.SUFFIXES: jsonl.read_jsonl,
+    npz.SUFFIXES: lambda path, _: npz.read_npz(path),
+    hdf5.SUFFIXES: lambda path, _: hdf5.read_hdf5(path),
+    vowpal.SUFFIXES: lambda path, _: vowpal.read_vowpal(path),
 }
-"""Formats whose lines may be episodes, with lists of steps: which columns hold what has to be known."""
-_FILES: dict[tuple[str, ...], Callable[[Path], SourceTable]] = {
-    csv.SUFFIXES: csv.read_csv,
-    npz.SUFFIXES: npz.read_npz,
-    hdf5.SUFFIXES: hdf5.read_hdf5,
-    vowpal.SUFFIXES: vowpal.read_vowpal,
-}
-KNOWN = tuple(ending for endings in (*_LISTS, *_FILES) for ending in endings)
-_OBJECTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], SourceTable]], ...] = (
-    (scope_rl.is_scope_rl, scope_rl.read_scope_rl),
-    (obp.is_bandit_feedback, obp.read_bandit_feedback),
-    (sb3_buffer.is_replay_buffer, sb3_buffer.read_replay_buffer),
-    (d3rlpy.is_d3rlpy_dataset, d3rlpy.read_d3rlpy_dataset),
-)
-"""Objects of other libraries, told by what they offer."""
+KNOWN = tuple(ending for endings in _FILES for ending in endings)
+_OPEN_BANDIT = {"item_id": "actions", "click": "rewards", "propensity_score": "behavior_action_probs"}
 
 
 def read_log(
@@ -71,8 +48,8 @@ def read_log(
     categories: Mapping[str, Sequence[str]] | None = None,
     like: LoadedLog | Coding | None = None,
 ) -> LoadedLog:
-    """Read a log: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5 (D4RL, d3rlpy, Minari), Vowpal Wabbit's bandit
-    logs, a table or a mapping of arrays, or an object of another library (the page on logs lists them).
+    """Read a log: Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, d3rlpy, Minari),
+    Vowpal Wabbit's bandit logs, a table (anything with an Arrow stream), or a mapping of arrays.
 
     `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
     "observations": ["age", "lab_*"]}; {"truncations": None} (or terminations) states that there are none. `missing`
@@ -108,7 +85,7 @@ def read_log(
 
 def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> SourceTable:
     """Named columns of a file or table; `columns` says what some of them mean, which a few formats have to know."""
-    return obp.recognized(_read(source, trust_pickle, columns))
+    return _open_bandit(_read(source, trust_pickle, columns))
 
 
 def _read(source: Any, trust_pickle: bool, columns: Given | None) -> SourceTable:
@@ -127,12 +104,6 @@ def _home(source: str | Path) -> Path:
 
 
 def _from_object(source: Any, label: str, columns: Given | None) -> SourceTable:
-    for fits, reader in _OBJECTS:
-        if fits(source):
-            return reader(source, label)
-    huggingface.refuse_splits(source, label)
-    if huggingface.is_dataset(source):
-        source = huggingface.dataset_rows(source)
     if isinstance(source, Mapping):
         return read_mapping(source, label)
     if isinstance(source, np.ndarray):
@@ -145,7 +116,8 @@ def _from_object(source: Any, label: str, columns: Given | None) -> SourceTable:
         return _from_frame(source, label, columns)
     raise InvalidInput(
         f"{label} is {kind_of(source)}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
-        "(pandas, polars, pyarrow, datasets)."
+        "(pandas, polars, pyarrow, anything with an Arrow stream). The page on logs has a few lines for replay buffers and "
+        "datasets of other libraries."
     )
 
 
@@ -170,19 +142,16 @@ def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> SourceT
         folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as problem:
         raise InvalidInput(f"{one_line(path, 200)} is not a usable path ({one_line(problem, 200)}).") from problem
-    if folder:
-        return minari.read_minari_folder(path) if minari.is_minari_folder(path) else parquet.read_parquet(path, columns)
-    if not exists:
-        raise InvalidInput(f"There is no file or folder {one_line(path, 200)}.{near(path)}")
+    if folder and minari.is_minari_folder(path):
+        return minari.read_minari_folder(path)
+    if not exists or folder:
+        return scan.read_files(path, columns)
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
     name = path.name.lower()
-    for suffixes, with_lists in _LISTS.items():
-        if name.endswith(suffixes):
-            return with_lists(path, columns)
     for suffixes, reader in _FILES.items():
         if name.endswith(suffixes):
-            return reader(path)
+            return reader(path, columns)
     if name.endswith(_PICKLES):
         return _from_pickle(path, trust_pickle, columns)
     raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(KNOWN)}.")
@@ -202,3 +171,16 @@ def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Sourc
             f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
         ) from problem
     return _from_object(content, one_line(path.name), columns)
+
+
+def _open_bandit(table: SourceTable) -> SourceTable:
+    """A table with the columns of the Open Bandit Dataset, understood as such; others as they are."""
+    features = tuple(sorted((name for name in table.names if name.startswith("user_feature_")), key=natural))
+    if not features or table.groups or not set(table.names) >= {"timestamp", "position", *_OPEN_BANDIT}:
+        return table
+    groups = {part: (name,) for name, part in _OPEN_BANDIT.items()} | {"observations": (*features, "position")}
+    note = (
+        f"{one_line(table.source)} has the columns of the Open Bandit Dataset: item_id is the action, click the reward, "
+        "propensity_score the behavior's probability; user features and position are observed; every row ends."
+    )
+    return replace(table, groups=groups, notes=(*table.notes, note), one_step=True)

@@ -1,4 +1,4 @@
-"""What is stated about reading a log, in the words of the command line and of configuration.toml: both ways."""
+"""What is stated about reading a log, in the words of the command line and of result.json: both ways."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
 """Models that were fitted on a table: each is asked with the columns it was fitted on, by name where names are known.
 
 A model remembers their number (`n_features_in_`) and, if the table had names, these (`feature_names_in_`). The same columns
-in another order are another policy, and nothing in the answer shows it.
+in another order are another policy, and nothing in the answer shows it. Classifiers in the style of scikit-learn are told by
+what they offer, `predict_proba`; the library itself is imported by whoever built or stored the model.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import PolicyError, shown
+from bondic.policies.adapters.outputs import in_order, to_probabilities
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -87,3 +90,31 @@ def _table(values: FloatArray, names: Sequence[str]) -> Any:
     if find_spec("pandas") is None:
         return values
     return import_module("pandas").DataFrame(values, columns=list(names))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierPolicy:
+    """pi(a | s) = predict_proba(s)[class a]."""
+
+    model: Any
+    actions: Any = None  # number of actions, or their names in order
+    names: tuple[str, ...] = ()  # of the log's columns, where they are known
+
+    def action_probs(self, observations: FloatArray) -> FloatArray:
+        what = f"The classifier {type(self.model).__name__}"
+        answer = self.model.predict_proba(given_to(self.model, observations, self.names))
+        probs = to_probabilities(answer, len(observations), "probabilities", what)
+        return in_order(probs, self._classes(), self.actions, what)
+
+    def _classes(self) -> Any:
+        classes = getattr(self.model, "classes_", None)
+        if classes is None or np.ndim(classes) != 1:
+            raise PolicyError(
+                f"The classifier {type(self.model).__name__} has no list `classes_`: it is not fitted, or predicts several "
+                "outputs. One discrete action is needed."
+            )
+        return classes
+
+
+def is_classifier(model: Any) -> bool:
+    return callable(getattr(model, "predict_proba", None))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,38 @@ from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, sho
 from bondic.folders import near
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.protocol import CallableSampler
+
+_FILES: dict[str, tuple[str, str]] = {}
+"""Modules that policies were loaded from: their files, and the hashes of these."""
+
+
+@dataclass(frozen=True)
+class LoadedFiles:
+    """The same modules for another process, where pickles refer to them."""
+
+    files: dict[str, tuple[str, str]]
+
+    @staticmethod
+    def now() -> LoadedFiles:
+        return LoadedFiles(dict(_FILES))
+
+    def load(self) -> None:
+        """Import them under their names, from the same files."""
+        for name, (path, digest) in self.files.items():
+            if name in sys.modules and _FILES.get(name, (path, digest)) == (path, digest):
+                continue
+            if _digest(Path(path)) != digest or name in sys.modules:
+                raise PolicyError(
+                    f"{one_line(path, 200)} is not the file that it is where the work was sent from: it is missing here, has "
+                    "other contents, or was changed after this process had loaded it. All processes need the same file under the "
+                    "same path; start the workers again after a change."
+                )
+            _load(name, Path(path))
+
+
+def _digest(path: Path) -> str:
+    """Of a file; empty where there is none to look at."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def import_object(spec: str) -> Any:
@@ -41,7 +75,10 @@ def import_module(place: str) -> Any:
         if place.endswith(".py"):
             return _from_file(Path(place))
         with _working_folder():
-            return importlib.import_module(place)
+            module = importlib.import_module(place)
+        if (file := getattr(module, "__file__", None)) is not None:
+            _FILES[place] = (str(Path(file).resolve()), _digest(Path(file)))
+        return module
     except InvalidInput:
         raise
     except (Exception, SystemExit) as problem:  # importing runs the user's code
@@ -53,12 +90,21 @@ def import_module(place: str) -> Any:
 def _from_file(path: Path) -> Any:
     if not path.is_file():
         raise InvalidInput(f"There is no file {one_line(path, 200)}.{near(path)}")
-    spec = importlib.util.spec_from_file_location(f"_bondic_policy_{path.stem}", path)
+    return _load(f"_bondic_policy_{path.stem}", path)
+
+
+def _load(name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and pickles look their module up
-    spec.loader.exec_module(module)
+    sys.modules[name] = module  # dataclasses and pickles look their module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:  # other processes are not sent a module that fails
+        del sys.modules[name]
+        raise
+    _FILES[name] = (str(path.resolve()), _digest(path))
     return module
 
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from bondic.errors import InvalidInput, MissingExtra, kind_of, one_line
 from bondic.folders import near
-from bondic.policies.adapters import imported, npz, onnx, rule, sb3, sklearn, torch
+from bondic.policies.adapters import fitted, imported, npz, onnx, rule
 from bondic.policies.adapters.outputs import Output, check_output
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
-_TORCH = (".pt", ".pth", ".ts")
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,10 @@ def load_policy(
     """An object with action_probs(observations) (discrete) or sample_action(observations, rng) (continuous).
 
     `spec` is `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file
-    (.npz, .onnx, and with `trust_pickle=True` .pkl, .joblib, .pt, .zip), or the model itself: an object with `predict_proba`
+    (.npz, .onnx, and with `trust_pickle=True` .pkl, .joblib), or the model itself: an object with `predict_proba`
     or `predict`, a function of all states that returns probabilities (n, actions) or one action per state (n,), a dict
     {state: action}, or a number, which is that action everywhere. `actions` is the number of
-    actions or, for what answers with names, the names in the order of the log. `output` says what ONNX and torch models return:
+    actions or, for what answers with names, the names in the order of the log. `output` says what an ONNX model returns:
     "probabilities", "logits" or "actions" (continuous, deterministic).
     """
     wish = _Wish(trust_pickle, actions, check_output(output))
@@ -57,7 +56,7 @@ def load_policy(
         return adapt(found, wish, spec)
     raise InvalidInput(
         f"There is no file {one_line(text, 200)}, and it is not of the form module:object.{near(path)} A policy is "
-        "module:object, file.py:object, or a file .npz, .onnx, .pkl, .joblib, .pt, .zip."
+        "module:object, file.py:object, or a file .npz, .onnx, .pkl, .joblib."
     )
 
 
@@ -73,12 +72,8 @@ def adapt(candidate: Any, wish: _Wish, spec: str) -> Any:
     if not isinstance(candidate, type):
         if callable(getattr(candidate, "action_probs", None)) or callable(getattr(candidate, "sample_action", None)):
             return candidate
-        if sb3.is_baselines_model(candidate):
-            return sb3.wrap_baselines(candidate)
-        if torch.is_torch_module(candidate):
-            return torch.wrap_torch(candidate, wish.output)
-        if sklearn.is_classifier(candidate):
-            return sklearn.ClassifierPolicy(candidate, wish.actions)
+        if fitted.is_classifier(candidate):
+            return fitted.ClassifierPolicy(candidate, wish.actions)
         if (made := _rule(candidate, spec)) is not None:
             return _named(made, wish.actions)
     raise _refusal(candidate, spec)
@@ -128,21 +123,18 @@ def _from_file(path: Path, wish: _Wish) -> Any:
         return npz.load_npz(path)
     if ending == ".onnx":
         return onnx.load_onnx(path, wish.output)
-    if ending in (*_PICKLES, *_TORCH, ".zip"):
+    if ending in _PICKLES:
         if not wish.trust_pickle:
             raise InvalidInput(
-                f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects or programs). Export the policy as "
-                "ONNX or NPZ, or pass trust_pickle=True (--trust-pickle) if you made the file yourself."
+                f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Export the policy as ONNX or "
+                "NPZ, or pass trust_pickle=True (--trust-pickle) if you made the file yourself."
             )
-        if ending == ".zip":
-            return sb3.load_baselines(path)
-        return (
-            torch.load_torchscript(path, wish.output) if ending in _TORCH else adapt(_unpickled(path), wish, path.name)
-        )
+        return adapt(_unpickled(path), wish, path.name)
     if ending == ".py":
         raise InvalidInput(f"Say which object of {one_line(path.name)} is the policy: {one_line(path.name)}:object.")
     raise InvalidInput(
-        f"{one_line(path.name)}: the ending is not known. A policy file is .npz, .onnx, .pkl, .joblib, .pt or .zip."
+        f"{one_line(path.name)}: the ending is not known. A policy file is .npz, .onnx, .pkl or .joblib; what "
+        "torch and stable-baselines3 save is loaded by a function of yours, file.py:object (the page on policies has it)."
     )
 
 

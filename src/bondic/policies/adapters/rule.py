@@ -5,6 +5,7 @@ What came back is told from its shape and its numbers; what could mean two thing
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -127,13 +128,30 @@ def _first(answer: npt.NDArray[Any]) -> str:
 
 
 def predicting(model: Any) -> Rule:
-    """An object with `predict`; a pair (actions, state) is what models that remember return."""
+    """An object with `predict`; a pair (actions, state) is what models that remember return.
+
+    A `predict` that can be told not to draw (stable-baselines3) draws unless told: what it returns is then no function of the
+    state, and which of the two policies is meant has to be said.
+    """
+    if _may_draw(model.predict):
+        raise InvalidInput(
+            f"`predict` of the {type(model).__name__} draws its actions unless deterministic=True is passed. Pass what is meant: "
+            "its best action, lambda states: model.predict(states, deterministic=True)[0], or its probabilities, a function of "
+            "all states that returns (n, actions); the page on policies has both."
+        )
 
     def predict(observations: Any) -> Any:
         answer = model.predict(observations)
         return answer[0] if isinstance(answer, tuple) and len(answer) == 2 else answer
 
     return Rule(predict, what=f"`predict` of the {type(model).__name__}", model=model)
+
+
+def _may_draw(predict: Callable[..., Any]) -> bool:
+    try:
+        return "deterministic" in inspect.signature(predict).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def constant(action: Real) -> Rule:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.plan import FULL_BET, StartBets
-from bondic.data.initial import episode_starts
+from bondic.data.episodes import episode_starts
 from bondic.noise.betting import loss
 from bondic.rows import Cloud, Rows
 from bondic.search.sequential.basis import Embedder

@@ -1,0 +1,270 @@
+"""How long an interval will be: guesses, never bounds. From the rows at hand, or before there is a log.
+
+From rows: the predictions that the methods make from their pilots, with more of the log in the place of the pilot. For tables
+of many pairs what a plan without coordinates foresees, for others one with few coordinates; from propensities the spread of the
+weighted rewards.
+
+Before there is a log (`LogDesign`): with propensities the spread that bets leave (section 13), with ratios that are 0 or as large
+as was said, and rewards at the ends of their range, the worst that can be:
+
+    length  =  sum over both ends of  sqrt( 2 s² log(2/α) / n ) + w log(2/α) / n.
+
+Without propensities, M = 1/(1-γ) steps (s_H with a horizon), outcomes r + γ q*(x') with a deviation of σ times the width B:
+
+    length  =  1.5 ( efficiency limit + unseen-event limit ) + B ( 5 pairs M / n )^1.5,
+
+the limits of section 10 with the largest ratio of visits in place of ω*/M. The factor and the last part, what it takes to learn
+the value function, were read off measured lengths (docs/tightness.md): a rule of thumb, within a factor of about three.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from bondic.claims import Side, check_alpha, ends_of
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.errors import InvalidInput, NumericalError
+from bondic.methods import with_propensities
+from bondic.methods.propensities import Propensities
+from bondic.methods.sequential import Sequential
+from bondic.methods.setting import tuning_problem
+from bondic.rows import Rows
+from bondic.rows.episodes import own_starts
+from bondic.search.sequential.plan import costs_of, pairs_of_a_table, predicted_length
+from bondic.search.sequential.tables import predict_table_length
+from bondic.terms import Terms, ValueRange, discounted_steps, make_terms, range_at_all_times, range_of
+from bondic.tuning.scales import seen_states
+from bondic.tuning.states import state_kind
+
+_MOST_ROWS = 3000
+"""Rows that a guess is made from."""
+_FEW_PAIRS = 24
+"""Pairs up to which a plan with coordinates is foreseen in about half a second."""
+_SHORT = 500
+"""Rows below which both plans of a table are foreseen: the one with coordinates knows too little to tell."""
+_LANDMARKS = 24
+_GROWTH = 4.0
+_MOST_GROWTH = 256.0
+_HALVINGS = 1
+"""A number of rows is found up to the root of _GROWTH, from above."""
+
+
+@dataclass(frozen=True, eq=False)
+class LengthGuess:
+    """A guess of the length, as a share of the value range, for any number of certified rows."""
+
+    seen: int  # rows that it was made from
+    share: Callable[[float], float]  # rows -> length / width, at most 1
+
+    def rows_for(self, share: float, begin: float) -> float | None:
+        """The number of rows at which the guess falls to `share`, `begin` or more; None where it stays above it."""
+        low, high = begin, begin
+        while self.share(high) > share:
+            if high > _MOST_GROWTH * begin:
+                return None
+            low, high = high, _GROWTH * high
+        for _ in range(_HALVINGS if high > begin else 0):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if self.share(middle) <= share else (middle, high)
+        return float(high)
+
+
+def sequential_guess(
+    problem: Rows,
+    alpha: float,
+    side: Side = "both",
+    *,
+    gamma: float | None = None,
+    categorical: bool | None = None,
+    ball: Ball | None = None,
+) -> LengthGuess | None:
+    """The sequential interval, from the first rows of a problem, for its own discount or another; None: nothing can be told.
+
+    `categorical` says what states were taken for; None: the rows tell. `ball` is the class that was stated; where states are
+    numbers and none was, there is no guess. A question that the method cannot answer (a policy that
+    is known at logged actions alone, states that have to be asked about) has no guess.
+    """
+    if not range_at_all_times(problem.terms).width:
+        return None
+    try:
+        first = tuning_problem(problem, min(len(problem.rows), _MOST_ROWS))
+        if first is None:
+            return None
+        return _sequential(first if gamma is None else _discounted(first, gamma), alpha, side, categorical, ball)
+    except (InvalidInput, NumericalError):
+        return None
+
+
+def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
+    """The interval from propensities; None where starts were stated that are not the log's, or it has too little to tell."""
+    if not (with_propensities.applies(problem) and own_starts(problem)):
+        return None
+    length = with_propensities.foreseen_length(Propensities(), problem, alpha)
+    if length is None:
+        return None
+    rows, width = len(problem.rows), range_of(problem.terms).width
+    return LengthGuess(rows, lambda wanted: min(length(wanted / rows) / width, 1.0))
+
+
+def _discounted(first: Rows, gamma: float) -> Rows:
+    """The same rows with another discount: neither the next states nor the policy's answers depend on it."""
+    terms = replace(first.terms, gamma=gamma)
+    kept = None if first.kept is None else tuple(replace(batch, terms=terms) for batch in first.kept)
+    return replace(first, terms=terms, kept=kept)
+
+
+def _sequential(
+    first: Rows, alpha: float, side: Side, categorical: bool | None, stated: Ball | None
+) -> LengthGuess | None:
+    rows, limits, ends = first.whole(), range_at_all_times(first.terms), ends_of(side)
+    kind = state_kind(seen_states(first), first.layout, categorical if first.layout.discrete else False)
+    if stated is None and not (kind.table and first.answers.exact):
+        return None
+    ball: Ball | Box = stated or Box.around(limits.low, limits.high, first.layout)
+    pairs = 0 if stated else pairs_of_a_table(first)
+    lengths: list[Callable[[int], float]] = []
+    if isinstance(ball, Box) and (pairs > _FEW_PAIRS or len(rows) < _SHORT):
+        box, log_term = ball, math.log(len(ends) / alpha)
+        lengths.append(lambda planned: predict_table_length(first, box, log_term, planned))
+    if pairs <= _FEW_PAIRS:
+        costs = costs_of(Sequential(side=side).budget(first, alpha), ends)
+        lengths.append(lambda planned: predicted_length(first, ball, planned, costs, _LANDMARKS))
+
+    def share(wanted: float) -> float:
+        planned = len(first.rows) + max(math.ceil(wanted), 1)
+        try:
+            return min(1.0, *(length(planned) / limits.width for length in lengths))
+        except NumericalError:  # rows that no plan can be made from promise nothing
+            return 1.0
+
+    return LengthGuess(len(first.rows), share)
+
+
+DesignKind = Literal["one-step", "episodes", "table"]
+KINDS: tuple[DesignKind, ...] = ("one-step", "episodes", "table")
+BASIS = {
+    "one-step": "expected length of an interval from propensities, in the worst case for the largest ratio",
+    "episodes": "expected length of an interval from propensities, in the worst case for the largest ratio of one decision",
+    "table": "a rule of thumb from the limits of the theory and measured lengths: within a factor of about three",
+}
+"""How far the numbers are known, in words; none of them is guaranteed."""
+_TIGHTNESS, _LEARNING, _LEARNING_RATE = 1.5, 5.0, 1.5
+_MOST_PLANNED = 1e12
+
+
+@dataclass(frozen=True)
+class LogDesign:
+    """What is known before there is a log.
+
+    Parameters
+    ----------
+    kind : {"one-step", "episodes", "table"}
+        Single decisions or episodes whose propensities are logged; a table of states without them.
+    reward_range : (float, float)
+        Range of every possible reward.
+    gamma : float, default 0
+        The discount; 1 with a horizon.
+    horizon : int, default None
+        Steps that count, if they are limited; for episodes with propensities the length of an episode.
+    n_actions : int, default 2
+        Actions to choose from.
+    n_states : int, default 10
+        States of the table.
+    largest_ratio : float, default 2
+        With propensities the largest ratio of the two policies' probabilities of an action; without, how many times more often
+        the policy visits a pair of state and action than the log does, at most.
+    noise : float, default 0.1
+        Deviation of r + γ q*(x') as a share of the value range: 0 where states and actions decide what follows, at most 0.5.
+    mean : float, default 0.5
+        Where in its range the reward is expected to be, 0 to 1.
+    alpha : float, default 0.1
+        Probability that the interval may miss the value.
+    """
+
+    kind: DesignKind
+    reward_range: tuple[float, float]
+    gamma: float = 0.0
+    horizon: int | None = None
+    n_actions: int = 2
+    n_states: int = 10
+    largest_ratio: float = 2.0
+    noise: float = 0.1
+    mean: float = 0.5
+    alpha: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+        if self.kind not in KINDS:
+            raise InvalidInput(f"kind={self.kind!r}: one of {', '.join(KINDS)}.")
+        if not (self.largest_ratio >= 1 and 0 <= self.noise <= 0.5 and 0 <= self.mean <= 1):
+            raise InvalidInput("`largest_ratio` is at least 1, `noise` in [0, 0.5] and `mean` in [0, 1].")
+        if self.n_actions < 1 or self.n_states < 1:
+            raise InvalidInput("`n_actions` and `n_states` are at least 1.")
+        if self.kind == "episodes" and self.horizon is None:
+            raise InvalidInput("Episodes with propensities need their length: horizon= (--horizon).")
+        if not self.limits.width > 0:
+            raise InvalidInput("The reward range leaves one possible value: there is nothing to learn.")
+
+    @property
+    def terms(self) -> Terms:
+        gamma, horizon = (0.0, None) if self.kind == "one-step" else (self.gamma, self.horizon)
+        return make_terms(gamma, self.reward_range, horizon, True, False)
+
+    @property
+    def limits(self) -> ValueRange:
+        """What the reward range alone implies."""
+        return range_of(self.terms)
+
+    @property
+    def basis(self) -> str:
+        """How far its numbers are known, in words."""
+        return BASIS[self.kind]
+
+    def length(self, rows: float) -> float:
+        """The expected length for so many rows; the value range is the most."""
+        found = self._with_propensities(rows) if self.kind in ("one-step", "episodes") else self._without(rows)
+        return min(found, self.limits.width)
+
+    def rows_for(self, length: float) -> float:
+        """Rows for an expected length."""
+        if not 0 < length < self.limits.width:
+            raise InvalidInput(
+                f"A length of {length:g} is not possible: it is between 0 and {self.limits.width:g}, that of the value range."
+            )
+        if self.length(_MOST_PLANNED) > length:
+            return math.inf
+        place = brentq(lambda log_rows: self.length(math.exp(log_rows)) - length, 0.0, math.log(_MOST_PLANNED))
+        return math.exp(float(place))
+
+    def _with_propensities(self, rows: float) -> float:
+        """Ratios are 0 or the largest, rewards the least or the largest: what is worst for their spread."""
+        steps = 1 if self.kind == "one-step" or self.horizon is None else self.horizon
+        gamma, ratio = (0.0 if steps == 1 else self.gamma), self.largest_ratio
+        low, high = self.reward_range
+        total = 0.0
+        for mean in (self.mean, 1.0 - self.mean):
+            # deviations of the steps are added: they may all move together
+            spread = sum(gamma**t * math.sqrt(max(ratio ** (t + 1) * mean - mean**2, 0.0)) for t in range(steps))
+            width = sum(gamma**t * ratio ** (t + 1) for t in range(steps))
+            scale = high - low
+            total += with_propensities.expected_spread(
+                (scale * spread) ** 2, scale * width, rows / steps, self.alpha / 2
+            )
+        return total
+
+    def _without(self, rows: float) -> float:
+        width, steps = self.limits.width, discounted_steps(self.gamma, self.horizon).mid
+        pairs = self.n_states * self.n_actions
+        visits, price = steps * self.largest_ratio, math.log(2 / self.alpha)
+        deviation = self.noise * width * steps * math.sqrt(self.largest_ratio)
+        efficiency = 2 * float(norm.isf(self.alpha / 2)) * deviation / math.sqrt(rows)
+        unseen = price * visits * width / rows
+        learning = (_LEARNING * pairs * steps / rows) ** _LEARNING_RATE if self.noise else 0.0
+        return _TIGHTNESS * (efficiency + unseen) + width * min(learning, 1.0)

@@ -1,0 +1,276 @@
+"""What would help: each part of an end has one lever.
+
+    part of the bound   →   what makes it smaller   →   how much, estimated
+
+`LEVERS` is the table. Rows are the lever that most parts share: a part falls like rows^(-rate), so half the length takes the
+factor of rows at which
+
+    sum of parts × factor^(-rate)  =  half of their sum.
+
+Rates are those of the formulas: noise and starts 1/2, rare events 1. Bias falls faster than noise as long as rows still teach
+what is left open, and may not fall at all in the dual bound: there are two answers, a hopeful and a cautious one.
+
+What no row can cure comes first (`remedies`), what a statement would spare comes last.
+Nothing here is proved, and nothing here moves an interval: advice is made from a result that is finished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from scipy.optimize import brentq
+
+from bondic.advice.lengths import propensity_guess, sequential_guess
+from bondic.advice.remedies import (
+    DUAL,
+    SOME,
+    bound_of_ratios,
+    discount,
+    other_methods,
+    overlap,
+    ranges,
+    rejected,
+    starts_not_left,
+)
+from bondic.advice.situation import Situation
+from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
+from bondic.bounds.ends import RARE
+from bondic.errors import InvalidInput
+from bondic.methods.propensities import NAME as PROPENSITIES
+from bondic.proofs.cells import ALLOWED
+from bondic.rendering import counted, three
+from bondic.result import NextStep, Result
+from bondic.rows import Rows
+from bondic.summary import curve_of
+
+
+@dataclass(frozen=True)
+class Lever:
+    """What makes a part smaller, and the power of the number of rows with which it falls: hopeful, cautious."""
+
+    words: str
+    rates: tuple[float, float]
+
+
+LEVERS = {
+    NOISE: Lever(
+        "More rows make it smaller, like 1/sqrt(n); a narrower true range (--reward-range, --value-range) in proportion.",
+        (0.5, 0.5),
+    ),
+    RARE: Lever(
+        "It covers events that no row shows but that may still happen. More rows make it smaller, like 1/n; a narrower true "
+        "range (--value-range) in proportion.",
+        (1.0, 1.0),
+    ),
+    BIAS: Lever("It covers what the log does not tell about the value function.", (1.0, 0.5)),
+    START: Lever("", (0.5, 0.5)),  # said with the number of starts
+    ALLOWANCE: Lever(
+        "It is the allowance that you stated (--with misspecification), times the steps that count.", (0, 0)
+    ),
+    ALLOWED: Lever(
+        "It is the allowance that you stated (--allowance), times the steps that count. Groups whose rows are more alike "
+        "(--groups), or a better model (--model), need less.",
+        (0, 0),
+    ),
+}
+_DUAL_LEVERS = {
+    NOISE: Lever("The dual method allows for the largest noise that is possible in the stated ranges.", (0.5, 0.5)),
+    BIAS: replace(LEVERS[BIAS], rates=(0.5, 0.0)),
+}
+_WHOLE = (
+    "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
+    "anything, so the interval is the whole value range."
+)
+_NOTHING = "No interval was looked for, so the answer is the whole value range: {why}."
+_DOMINANT = 0.4
+"""Share of the length from which on one part is worth a word, however short the interval is."""
+_MOST_GROWTH = 1e6
+_MORE = 1.5
+"""These rows were not enough, whatever a guess says: so many times more are the least that is named."""
+
+
+def next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = False) -> tuple[NextStep, ...]:
+    """What would help, for a trivial, wide or rejected result; for a sharp one what a statement would spare, if that is much.
+
+    `problem` is the one that the result answers; a result that still holds it needs no other. Made after the interval, from
+    the result, its problem and counts of its log; takes a second or two where no row was used.
+    Nothing of it is guaranteed, and nothing of it moves an interval. What it suggests on the ground of this log is for the
+    next one: a range, a radius or a method that is changed because of the outcome has no guarantee. `no_rows` leaves
+    out what quotes the least or largest value of a row.
+    """
+    problem = result.question if problem is None else problem
+    if problem is None:
+        raise InvalidInput("This result no longer holds its question: pass the problem, next_steps(result, problem).")
+    if problem.log_hash != result.hashes["log"]:
+        raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
+    situation = Situation(result, problem, no_rows)
+    if situation.verdict == "sharp":
+        return tuple(_hints(situation))
+    if situation.verdict == "rejected":
+        return tuple(rejected(situation))
+    return tuple(sorted(_ways_out(situation), key=lambda step: not step.loud))
+
+
+def with_next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = False) -> Result:
+    """The same result with what to do next, which every view then shows."""
+    return replace(result, steps=next_steps(result, problem, no_rows=no_rows))
+
+
+def _hints(situation: Situation) -> Iterator[NextStep]:
+    """Parts that can be spared by saying more, whatever the length: starts, an allowance, ratios without a bound."""
+    largest = situation.largest
+    if largest in (START, ALLOWANCE, ALLOWED) and situation.part(largest) >= _DOMINANT:
+        yield from _pull(situation, largest)
+    yield from bound_of_ratios(situation)
+
+
+def _ways_out(situation: Situation) -> Iterator[NextStep]:
+    yield from starts_not_left(situation)
+    yield from overlap(situation)
+    yield from _largest_part(situation)
+    yield from _rows_needed(situation)
+    yield from discount(situation)
+    yield from ranges(situation)
+    yield from other_methods(situation)
+
+
+# --- the lever of a part ------------------------------------------------------------------------------
+
+
+def _largest_part(situation: Situation) -> Iterator[NextStep]:
+    """The lever of the largest part, and that of the starts where they cost more than a little."""
+    if situation.result.unstated:
+        curve = curve_of(situation.result)
+        assert curve is not None
+        yield NextStep("allowance", curve.advice, "yours")
+        return
+    if not situation.uses_log:
+        if situation.verdict == "trivial":
+            count = "counts" if situation.steps == 1 else "count"
+            words, why = _NOTHING if situation.nothing else _WHOLE, situation.nothing
+            yield NextStep("term", words.format(steps=counted(situation.steps, "step"), count=count, why=why))
+        return
+    if situation.largest:
+        yield from _pull(situation, situation.largest)
+        if situation.largest != START and situation.part(START) >= SOME:
+            yield from _pull(situation, START)
+
+
+def _pull(situation: Situation, name: str) -> Iterator[NextStep]:
+    """What makes one part smaller."""
+    size, whole = situation.spreads[name], sum(situation.spreads.values())
+    if name == START:
+        yield _cost_of_starts(situation, size)
+        return
+    words = lever(situation, name).words + (_against_bias(situation) if name == BIAS else "")
+    yield NextStep(
+        "term",
+        f"The largest part of the length is {name}: {three(size)} of {three(whole)}. {words}".strip(),
+        numbers={"part": size, "whole": whole},
+    )
+
+
+def lever(situation: Situation, name: str) -> Lever:
+    """That of the table, or of the dual bound; a part that has none falls with nothing."""
+    known = {**LEVERS, **_DUAL_LEVERS} if situation.result.method == DUAL else LEVERS
+    return known.get(name, Lever("", (0, 0)))
+
+
+def _against_bias(situation: Situation) -> str:
+    """What is not in force already."""
+    if situation.result.curve is not None:
+        return " What helps: more rows, fewer groups (--groups), or single rows that are more alike (--allowance A B)."
+    stated = any(item.name == "values" and item.state == "stated" for item in situation.result.assumptions)
+    named = "a class Q that you can vouch for (--radius, or ball= in Python)"
+    ways = ["rows where the policy goes", "a smaller class Q, if you can vouch for one" if stated else named]
+    ways += ["a smaller discount"] if situation.problem.gamma else []
+    return f" What helps: {', '.join(ways[:-1])} or {ways[-1]}."
+
+
+def _cost_of_starts(situation: Situation, cost: float) -> NextStep:
+    count, part = len(situation.problem.initial_states), situation.part(START)
+    alone = " Alone it may not be enough." if situation.verdict == "trivial" else ""
+    exact = "--initial FILE" if situation.problem.initial_states.from_rows else "--initial FILE without `sample:`"
+    return NextStep(
+        "start",
+        f"The unknown start adds {three(cost)}, {part:.0%} of the length: the {count} starts are only a sample. If your question "
+        f"is about starts that you can list, list them ({exact}), and this part is 0. Otherwise {4 * count} starts "
+        f"about halve it.{alone}",
+        numbers={"part": cost, "starts": count, "share": part},
+    )
+
+
+# --- rows: the lever that most parts share ------------------------------------------------------------
+
+
+def _rows_needed(situation: Situation) -> Iterator[NextStep]:
+    """For half the length; for half the value range where the answer is no shorter than that."""
+    if situation.result.unstated:
+        return
+    if situation.result.method == PROPENSITIES or situation.verdict == "trivial":
+        yield from _rows_by_guess(situation)
+    elif situation.uses_log:
+        yield from _rows_by_parts(situation)
+
+
+def _rows_by_parts(situation: Situation) -> Iterator[NextStep]:
+    rows, parts = situation.result.rows[1] - situation.result.rows[0], situation.spreads
+    hopeful, cautious = (growth(parts, {name: lever(situation, name).rates[k] for name in parts}) for k in (0, 1))
+    if not math.isfinite(hopeful):
+        yield NextStep(
+            "rows",
+            "More rows of the same kind will not halve the length: too much of it does not depend on their number.",
+            "extrapolated",
+        )
+        return
+    numbers, words = {"rows_from": hopeful * rows}, f"{rounded(hopeful * rows)} rows"
+    if not math.isfinite(cautious):
+        words += " or more"
+    elif cautious > 1.3 * hopeful:
+        numbers["rows_to"] = cautious * rows
+        words = f"{rounded(hopeful * rows)} to {rounded(cautious * rows)} rows"
+    text = f"For half the length you need about {words} instead of {rows}."
+    yield NextStep("rows", text, "extrapolated", numbers=numbers)
+
+
+def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float = 0.5) -> float:
+    """The factor of rows at which the parts sum to `share` of what they are; inf where none does."""
+    whole = sum(parts.values())
+
+    def excess(log_factor: float) -> float:
+        return sum(size * math.exp(-rates.get(name, 0.0) * log_factor) for name, size in parts.items()) - share * whole
+
+    most = math.log(_MOST_GROWTH)
+    return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, 0.0, most)))
+
+
+def _rows_by_guess(situation: Situation) -> Iterator[NextStep]:
+    """From what the methods foresee: there are no parts to extrapolate, or they say too little.
+
+    A guess of the sequential interval takes what the rows at hand teach for granted, so these rows come on top of it.
+    """
+    result, rows = situation.result, situation.result.rows[1] - situation.result.rows[0]
+    share = 0.5 if situation.verdict == "trivial" else 0.5 * situation.share
+    if result.method == PROPENSITIES:
+        guess, taught = propensity_guess(situation.certified, result.alpha), 0
+    else:
+        guess = sequential_guess(situation.problem, result.alpha, result.side, **situation.known)
+        taught = len(situation.problem.rows)
+    found = None if guess is None else guess.rows_for(share, rows)
+    if found is None or (found == rows and taught):  # the guess calls these rows enough, and they were not
+        return
+    wanted = max(found + taught, _MORE * rows)
+    aim = "For an interval of half the value range" if situation.verdict == "trivial" else "For half the length"
+    yield NextStep(
+        "rows",
+        f"{aim} you need about {rounded(wanted)} rows instead of {len(situation.problem.rows)}.",
+        "extrapolated",
+        numbers={"rows": wanted, "share": share},
+    )
+
+
+def rounded(rows: float) -> str:
+    """Two digits are more than such numbers are worth."""
+    return f"{int(float(f'{rows:.2g}')):,}".replace(",", " ")

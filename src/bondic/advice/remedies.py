@@ -1,0 +1,318 @@
+"""What no row can cure (a log that contradicts what was stated, actions that were never logged, starts that no row leaves), and
+what a statement would spare: a nearer question, a range, another method that applies to this log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bondic.advice.lengths import propensity_guess, sequential_guess
+from bondic.advice.situation import Situation
+from bondic.errors import InvalidInput, shown
+from bondic.methods import with_propensities
+from bondic.methods.default import Default
+from bondic.methods.propensities import NAME as PROPENSITIES
+from bondic.methods.sequential import NAME as SEQUENTIAL
+from bondic.methods.table import NAME as TABLE
+from bondic.rendering import counted, three
+from bondic.result import NextStep, Result
+from bondic.terms import in_full, range_of, value_range
+
+DUAL = "dual"
+SOME = 0.1
+"""Share of the length, or of the starts, that is worth a word where the answer is not sharp."""
+_NOT_FROM_HERE = "Take it from how rewards are made, not from this log."
+_RARELY = 0.05
+"""Logged this many times less often than the policy takes it: rarely. Also the share of unseen pairs that is worth a word."""
+_NARROW = 0.5
+"""Share of a stated range that the log fills, below which it is worth asking whether the range is too generous."""
+_SHORTER = 0.8
+"""Another method must be foreseen to be shorter than this share of what there is."""
+_SHORT_EPISODES = 20
+_FEW_STATES, _VISITS = 500, 20
+"""States that may be a table, and rows that each of them has on average."""
+_DISCOUNTS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3)
+_ENOUGH = 0.75
+"""Share of the value range below which an interval says something."""
+
+
+# --- what no row can cure -----------------------------------------------------------------------------
+
+
+def rejected(situation: Situation) -> Iterator[NextStep]:
+    """What happened, faults of the data, then the assumption that is weakest."""
+    result, found = situation.result, situation.result.rejection
+    chance = f"{result.alpha:g}"
+    if found is not None and found.p_value < result.alpha:
+        chance = f"{max(found.p_value, 1e-12):.3g} (its p-value)"
+    yield NextStep(
+        "rejected",
+        f"If all assumptions held, a log like this would have a probability of at most {chance}. At least one of them is wrong. "
+        f"No interval is given, and none should be used.",
+        loud=True,
+        numbers={} if found is None else {"p_value": found.p_value},
+    )
+    doubt = f" Begin with the warning about it: {result.warnings[0]}" if result.warnings else ""
+    yield NextStep(
+        "rejected",
+        "Look at the log first: rows out of order or copied, rows left out because of their rewards, actions that are numbered "
+        f"differently in the log and in the policy, a wrong reward range. `bondic check` shows the log.{doubt}",
+    )
+    radius = 0.0 if found is None else found.minimal_radius
+    yield NextStep("rejected", _weakest(result, radius), numbers={"minimal_radius": radius} if radius else {})
+
+
+def _weakest(result: Result, radius: float) -> str:
+    """The assumption that most often fails."""
+    elsewhere = "Choose it for reasons that do not come from this log, and use it on other rows."
+    if any(item.name == "propensities" for item in result.assumptions):
+        return (
+            "Then the propensities: they must be those at the moment of the decision. If you know by which factor they may be "
+            "off, state it (--with off_by=1.5)."
+        )
+    if result.allowance is not None:
+        return (
+            "Then the allowance: groups may be less alike than you state. The curve shows from which allowance on there is an "
+            f"interval again. {elsewhere}"
+        )
+    if result.is_assumption_free:
+        return (
+            "Nothing was assumed about the value function, so the fault is in the log, the ranges, or in states that do "
+            "not hold all that matters for what follows (the past, a clock): add what is missing to the observations."
+        )
+    least = f" At this level the log rules out every radius below {three(radius)}." if radius > 0 else ""
+    return f"Then the class of value functions: a larger radius (--radius) or a rougher kernel assumes less.{least} {elsewhere}"
+
+
+def starts_not_left(situation: Situation) -> Iterator[NextStep]:
+    """A table knows nothing of a state that no row leaves, however long the log is."""
+    facts = situation.facts
+    if not situation.names or not facts.not_left >= SOME:
+        return
+    every = facts.not_left > 1 - 1e-6
+    state = ", ".join(in_full(value) for value in facts.first_not_left.tolist())
+    where = "the start state" if every else f"{facts.not_left:.0%} of the starts"
+    which = "" if situation.no_rows else f" ({'state' if every else 'the first is state'} {state})"
+    yield NextStep(
+        "start",
+        f"The log never left {where}{which}: no row says what an action does there, so nothing is known about what follows. "
+        "Take starts that the log leaves (--initial), or log rows that begin there.",
+        loud=True,
+        numbers={"not_left": facts.not_left},
+    )
+
+
+def overlap(situation: Situation) -> Iterator[NextStep]:
+    """Actions and pairs that the policy takes and the log does not: no method can say what they earn."""
+    facts, result, rows = situation.facts, situation.result, situation.result.rows[1] - situation.result.rows[0]
+    never = np.flatnonzero((facts.logged == 0) & (facts.target > 0)) if facts.target.size else np.zeros(0, dtype=int)
+    share = float(facts.target[never].sum())
+    if share >= 0.01:
+        yield NextStep(
+            "overlap",
+            f"The log never took {_actions(never)}, where the policy has {share:.1%} of its probability. No row says what "
+            "they earn, and no method can: log them, or evaluate a policy without them.",
+            loud=True,
+            numbers={"never_logged": never.size, "share": share},
+        )
+    logged = facts.logged / max(facts.rows, 1)
+    often = (facts.logged > 0) & (facts.target >= 0.01) if facts.target.size else np.zeros(0, dtype=bool)
+    rare = np.flatnonzero(often & (logged < _RARELY * facts.target)) if often.size else never[:0]
+    if rare.size:
+        wanted = float(facts.target[rare].sum())
+        yield NextStep(
+            "overlap",
+            f"The log hardly took {_actions(rare)}: {logged[rare].sum():.2%} of its rows, and {wanted:.1%} of "
+            "the policy's probability. More rows with them help most.",
+            numbers={"rarely_logged": rare.size, "share": wanted},
+        )
+    if facts.unseen > _RARELY:
+        yield NextStep(
+            "overlap",
+            f"{facts.unseen:.0%} of what the policy does at the {facts.states} states of the log was never tried there. Log "
+            "these actions in these states, or evaluate a policy that stays closer to the log.",
+            loud=facts.unseen > 0.5,
+            numbers={"unseen_share": facts.unseen},
+        )
+    if 0 < result.effective_sample_size < _RARELY * rows and situation.uses_log:
+        yield NextStep(
+            "overlap",
+            f"The {rows} rows count like about {result.effective_sample_size:.0f}: the policy is often where the log rarely is. "
+            "A log from a policy closer to it helps more than a longer log.",
+            numbers={"rows": rows, "worth": result.effective_sample_size},
+        )
+
+
+def _actions(actions: np.typing.NDArray[np.int64]) -> str:
+    return f"{'action' if actions.size == 1 else 'actions'} {shown(actions.tolist())}"
+
+
+# --- what a statement would spare ---------------------------------------------------------------------
+
+
+def discount(situation: Situation) -> Iterator[NextStep]:
+    """For answers that say nothing: a question that looks less far ahead."""
+    terms, result = situation.problem.terms, situation.result
+    if situation.verdict != "trivial" or terms.gamma <= min(_DISCOUNTS) or result.method == PROPENSITIES:
+        return
+    if terms.horizon is not None:
+        shorter = max(terms.horizon // 4, 1)
+        yield NextStep(
+            "discount",
+            f"A shorter horizon needs fewer rows: the number grows at least like its square. --horizon {shorter} is a question "
+            f"that about {(terms.horizon / shorter) ** 2:.0f} times fewer rows can answer.",
+            "extrapolated",
+            numbers={"horizon": shorter},
+        )
+    elif (found := _largest_discount(situation)) is not None:
+        yield NextStep(
+            "discount",
+            f"With --gamma {found:g} these rows would say something: {three(1 / (1 - found))} steps count then, now "
+            f"{three(situation.steps)}. That is a different question: ask it only if the near future is what matters to you.",
+            "extrapolated",
+            numbers={"gamma": found},
+        )
+
+
+def _largest_discount(situation: Situation) -> float | None:
+    """The largest of a few discounts at which these rows are foreseen to be enough; None if none of them is."""
+    problem, result = situation.problem, situation.result
+    tried = [gamma for gamma in _DISCOUNTS if gamma < problem.gamma]
+    half = problem.load(problem.rows.start, problem.rows.start + len(problem.rows) // 2)
+    if half is None:
+        return None
+    rows, first, last = len(problem.rows) - len(half.rows), 0, len(tried)
+    while first < last:  # what is enough for a discount is enough for smaller ones
+        middle = (first + last) // 2
+        guess = sequential_guess(half, result.alpha, result.side, gamma=tried[middle], **situation.known)
+        if guess is None:
+            return None
+        first, last = (first, middle) if guess.share(rows) <= _ENOUGH else (middle + 1, last)
+    return tried[first] if first < len(tried) else None
+
+
+def ranges(situation: Situation) -> Iterator[NextStep]:
+    """Every part is proportional to the width of the value range. What the log shows is a hint, never a reason."""
+    terms, facts, limits = situation.problem.terms, situation.facts, situation.result.value_range
+    (low, high), (least, largest), seen = terms.reward_range, facts.rewards, facts.returns
+    if situation.no_rows or limits.width == 0:
+        pass
+    elif seen is not None and terms.gamma and terms.value_range is None and seen[1] - seen[0] < _NARROW * limits.width:
+        yield NextStep(
+            "range",
+            f"Discounted returns of the log's episodes lie in [{three(seen[0])}, {three(seen[1])}], but the interval allows "
+            f"for all of [{three(limits.low)}, {three(limits.high)}]. If you know a narrower range of every return, state it "
+            f"(--value-range): the interval shrinks in proportion. {_NOT_FROM_HERE}",
+            "yours",
+            numbers={"share": (seen[1] - seen[0]) / limits.width},
+        )
+    elif high > low and largest - least < _NARROW * (high - low):
+        yield NextStep(
+            "range",
+            f"Logged rewards lie in [{three(least)}, {three(largest)}], the stated range is [{three(low)}, {three(high)}]. If "
+            f"you know a narrower one, state it (--reward-range): the interval shrinks in proportion. {_NOT_FROM_HERE}",
+            "yours",
+            numbers={"share": (largest - least) / (high - low)},
+        )
+    if terms.horizon is None and facts.ends and seen is not None and 1 < facts.longest < situation.steps / 2:
+        narrower = value_range(terms.gamma, (low, high), may_terminate=terms.may_terminate, horizon=facts.longest)
+        share = narrower.width / max(range_of(terms).width, 1e-300)
+        yield NextStep(
+            "range",
+            f"No episode of the log is longer than {facts.longest} steps, and the discount looks {three(situation.steps)} steps "
+            f"ahead. If no episode can be longer, --horizon {facts.longest} says so: the value range becomes {share:.0%} of "
+            "what it is.",
+            "yours",
+            numbers={"horizon": facts.longest, "share": share},
+        )
+    if terms.may_terminate and not facts.ends and terms.horizon is None and terms.value_range is None:
+        share = value_range(terms.gamma, (low, high), may_terminate=False).width / max(range_of(terms).width, 1e-300)
+        if share < 0.9:
+            yield NextStep(
+                "range",
+                f"No row of the log ends the process. If nothing can end it, --never-terminates says so: the value range becomes "
+                f"{share:.0%} of what it is.",
+                "yours",
+                numbers={"share": share},
+            )
+
+
+def other_methods(situation: Situation) -> Iterator[NextStep]:
+    """The method that the default would take in place of the one that was named; or what a log could hold."""
+    result, problem, facts = situation.result, situation.problem, situation.facts
+    name = _of_default(situation)
+    if name in (PROPENSITIES, SEQUENTIAL, TABLE):
+        by_ratios = name == PROPENSITIES
+        guess = (
+            propensity_guess(situation.certified, result.alpha)
+            if by_ratios
+            else sequential_guess(problem, result.alpha, result.side, **situation.known)
+        )
+        share = 1.0 if guess is None else guess.share(guess.seen if by_ratios else len(problem.rows))
+        if share < _SHORTER * situation.share:
+            yield NextStep(
+                "method",
+                f"--method {name}, which the default would take, is expected to give about {share:.0%} of the value range. Name "
+                "a method before you see its interval.",
+                "extrapolated",
+                numbers={"share": share},
+            )
+    if not with_propensities.logged(problem) and facts.longest <= _SHORT_EPISODES and facts.ends:
+        yield NextStep(
+            "method",
+            f"Episodes are short ({counted(facts.longest, 'step')} at most). If the probabilities with which actions were "
+            "taken are known, log them (column behavior_action_probs): nothing is assumed about the value function then.",
+        )
+    yield from _states(situation)
+    yield from bound_of_ratios(situation)
+
+
+def _of_default(situation: Situation) -> str:
+    """What the default would take; "" where it has been asked already, or would take nothing else."""
+    result = situation.result
+    if "method" in result.choices or result.curve is not None:
+        return ""
+    try:
+        _, why = Default(side=result.side).choose(situation.problem, result.alpha)
+    except InvalidInput:  # something has to be stated first
+        return ""
+    name = why.replace(",", " ").split()[0]
+    return "" if name == result.method else name
+
+
+def _states(situation: Situation) -> Iterator[NextStep]:
+    """Names that were taken for quantities, or quantities for names."""
+    result, facts = situation.result, situation.facts
+    if result.method == PROPENSITIES or situation.states_stated or not facts.states:
+        return
+    few = facts.states <= _FEW_STATES and facts.rows >= _VISITS * facts.states
+    if few and not result.is_assumption_free and "states" in result.choices and situation.uses_log:
+        yield NextStep(
+            "method",
+            f"There are {facts.states} different states. If they are names, --categorical obs treats them as "
+            "a table, and nothing is assumed about the value function.",
+            "yours",
+            numbers={"states": facts.states},
+        )
+    if situation.names and facts.rows < _VISITS * facts.states * len(facts.logged):
+        yield NextStep(
+            "method",
+            f"States are treated as names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
+            "are quantities, --numeric with a radius that you state (--radius) lets near states learn from each other.",
+            "yours",
+            numbers={"states": facts.states},
+        )
+
+
+def bound_of_ratios(situation: Situation) -> Iterator[NextStep]:
+    """A bound of the ratios allows doubly robust values."""
+    result = situation.result
+    if result.method == PROPENSITIES and "may shorten" in result.choices.get("control variate", ""):
+        yield NextStep(
+            "method",
+            "If no action could be taken with less than some probability p, by design, state it (--with least_behavior_prob=p); "
+            "or the largest ratio of the two policies' probabilities (--with largest_ratio=R). The interval is then shorter "
+            "where rewards can be predicted. Take the number from how the log was made, never from what it shows.",
+            "yours",
+        )

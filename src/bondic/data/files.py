@@ -1,0 +1,103 @@
+"""Files read in batches; `read_log` reads the same files as a whole."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bondic.data import _arrays
+from bondic.data.blocks import RowRange
+from bondic.data.io.encode import Treatment
+from bondic.data.io.parts import Given, Parts, find_parts, known_actions
+from bondic.data.io.scan import Files
+from bondic.data.names import ColumnMap
+from bondic.data.opened import OpenedParquet
+from bondic.data.stream import LogStream, RawColumns, code_identifiers
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput, ValidityWarning
+
+
+class FileStream(LogStream):
+    """Parquet, CSV or Feather: a file, or parts whose natural order is the order of time."""
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        batch_rows: int,
+        columns: Given | None = None,
+        actions: Sequence[str | int] | int | None = None,
+        one_step: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        self.path: Path = files.path
+        self._files, self._actions, self._one_step = files, known_actions(actions), one_step
+        found, _, _ = find_parts(files.names, columns or {}, ("next_observations",), one_step=one_step)
+        if "next_observations" not in found.columns and "observations" in found.columns and not one_step:
+            raise InvalidInput(
+                f"{files.label} has no column for `next_observations`. A streamed log cannot take them from the following rows: "
+                "name the column, columns={'next_observations': 'name'} (--columns next_observations=NAME), load the log with "
+                "read_log, or state that every row ends: one_step=True (--one-step)."
+            )
+        self.column_map = found
+        for note in found.notes:
+            warnings.warn(note, ValidityWarning, stacklevel=3)
+        self._codes: dict[str, int] = {}
+        super().__init__(batch_rows, progress)
+
+    def opened(self) -> OpenedParquet:
+        """What another process needs to read the same rows."""
+        first = self._first
+        return OpenedParquet(
+            str(self.path.resolve()),
+            self._files.stamps(),
+            dict(self.column_map.columns),
+            self._actions,
+            self._one_step,
+            {name: column for name, column in first.columns().items() if column is not None},
+            first.discrete_observations,
+            first.unrecorded,
+            self.content_hash,
+        )
+
+    @staticmethod
+    def reopened(known: OpenedParquet) -> FileStream:
+        """The same log in another process: nothing is checked again but which files they are."""
+        files = Files(Path(known.path))
+        files.refuse_others(known.stamps)
+        stream: FileStream = object.__new__(FileStream)
+        stream.path, stream._files, stream._one_step = files.path, files, known.one_step
+        stream._actions, stream._codes, stream.column_map = known.actions, {}, ColumnMap(known.columns)
+        form = {**known.form, "discrete_observations": known.discrete_observations, "unrecorded": known.unrecorded}
+        stream._adopt(Transitions.part(form, 0, known.content_hash), known.content_hash)
+        return stream
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Those of its columns; a column of lists has one name for many dimensions."""
+        names = self.column_map.columns.get("observations", ())
+        return names if len(names) == self.observation_dim else ()
+
+    def _still_the_same(self, rows: RowRange) -> None:
+        self._files.refuse_changes(rows)
+
+    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+        wanted = self.column_map.all if names is None else [self.column_map.columns[name][0] for name in names]
+        first = rows.start
+        for table in self._files.tables(rows, size, list(dict.fromkeys(wanted))):
+            with _arrays.counting_from(first):
+                reader = Parts(
+                    table, self.column_map.columns, Treatment(streamed=True), self._actions, one_step=self._one_step
+                )
+                found: dict[str, Any] = {name: reader.single(name) for name in names} if names else reader.read()[0]
+                if reader.unrecorded:
+                    found["unrecorded"] = reader.unrecorded
+            if found.get("episode_ids") is not None:
+                found["episode_ids"] = code_identifiers(found["episode_ids"], self._codes)
+            first += len(next(iter(found.values())))
+            yield found

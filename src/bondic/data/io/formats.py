@@ -1,0 +1,148 @@
+"""Formats of tables that can be read some rows at a time: Parquet, CSV, Feather. Each opens one file; `scan` reads many.
+
+A Parquet file is entered at the row group that is wanted and read page by page. CSV and Feather are fragments of pyarrow.dataset,
+which begin at the first row; a CSV file that fits into memory is parsed at once. All rows settle the type of a CSV column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
+
+from bondic.errors import InvalidInput, one_line
+
+ROWS_AT_A_TIME = 65_536
+_BLOCK = 2**22
+"""Bytes of a CSV file that are parsed at a time, where it is not read as a whole."""
+_SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_WIDER = {pa.null(): pa.int64(), pa.int64(): pa.bool_(), pa.bool_(): pa.float64()}
+"""What a CSV column is, if it is not what its first rows look like; text in the end. pyarrow's own order."""
+_READING = {"batch_size": ROWS_AT_A_TIME, "batch_readahead": 1, "use_threads": False}
+BROKEN = (pa.ArrowException, OSError, EOFError, MemoryError, UnicodeDecodeError)
+"""What reading damaged files raises."""
+
+Batches = Callable[[Sequence[str], range], Iterator[pa.RecordBatch]]
+"""These columns of these row groups, in the order of rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedFile:
+    """One file: its columns, and the rows of each of its row groups (one group where a format has none)."""
+
+    schema: pa.Schema
+    groups: tuple[int, ...]
+    batches: Batches
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Format:
+    name: str
+    endings: tuple[str, ...]
+    open: Callable[[Path, bool], OpenedFile]  # the second argument: all rows will be read into memory
+
+    def fits(self, path: Path) -> bool:
+        return path.name.lower().endswith(self.endings)
+
+
+def _open_parquet(path: Path, whole: bool) -> OpenedFile:
+    del whole
+
+    def batches(names: Sequence[str], groups: range) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, buffer_size=2**20) as opened:
+            wanted = {"row_groups": list(groups), "columns": list(names)}
+            yield from opened.iter_batches(ROWS_AT_A_TIME, use_threads=False, **wanted)
+
+    with pq.ParquetFile(path) as file:
+        groups = tuple(file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
+        return OpenedFile(file.schema_arrow, groups, batches)
+
+
+def _open_feather(path: Path, whole: bool) -> OpenedFile:
+    del whole
+    fragment = ds.IpcFileFormat().make_fragment(str(path), fs.LocalFileSystem())
+    schema = fragment.physical_schema
+    return OpenedFile(schema, (fragment.count_rows(),), _of_fragment(fragment, schema))
+
+
+def _of_fragment(fragment: ds.Fragment, schema: pa.Schema) -> Batches:
+    def batches(names: Sequence[str], _: range) -> Iterator[pa.RecordBatch]:
+        fields = pa.schema([schema.field(name) for name in names])
+        yield from fragment.to_batches(schema=fields, columns=list(names), **_READING)
+
+    return batches
+
+
+def _open_csv(path: Path, whole: bool) -> OpenedFile:
+    with pa.input_stream(str(path)) as stream:
+        content = stream.read(None if whole else _BLOCK)
+    sign = _separator(content, one_line(path.name))
+    note = "" if sign == "," else f"{one_line(path.name)} is separated by {_SIGNS[sign]}."
+    block = min(len(content) + 1, 2**31 - 1) if whole else _BLOCK
+    read = pc.ReadOptions(block_size=block, use_threads=False)  # threads lose the row numbers
+    parse, convert = pc.ParseOptions(delimiter=sign), pc.ConvertOptions(strings_can_be_null=True)
+    if whole and len(content) < block:
+        table = pc.read_csv(pa.BufferReader(content), read, parse, convert)
+        return OpenedFile(
+            table.schema, (table.num_rows,), lambda names, _: iter(table.select(names).to_batches()), note
+        )
+    form = ds.CsvFileFormat(parse, convert_options=convert, read_options=read)
+    fragment = form.make_fragment(str(path), fs.LocalFileSystem())
+    schema = fragment.physical_schema
+    while True:
+        try:
+            count = sum(batch.num_rows for batch in fragment.to_batches(schema=schema, **_READING))
+            return OpenedFile(schema, (count,), _of_fragment(fragment, schema), note)
+        except pa.ArrowInvalid as problem:
+            odd = re.search(r"CSV column #(\d+): .*conversion error", str(problem))
+            if odd is None or pa.types.is_string(schema.field(int(odd[1])).type):
+                raise
+            field = schema.field(int(odd[1]))
+            schema = schema.set(int(odd[1]), field.with_type(_WIDER.get(field.type, pa.string())))
+
+
+def _separator(content: bytes, label: str) -> str:
+    """The separator with the most hits in the header line."""
+    if not content.strip():
+        raise InvalidInput(f"{label} is empty. A log needs a header line and at least one row.")
+    if b"\x00" in content[:4096]:
+        raise InvalidInput(
+            f"{label} is not a text file in UTF-8 (it holds zero bytes). Save it as CSV in UTF-8, or give it the ending of its "
+            "real format (.parquet, .npz, .hdf5)."
+        )
+    header = content.lstrip().split(b"\n", 1)[0]
+    return max(_SIGNS, key=lambda sign: (header.count(sign.encode()), sign == ","))
+
+
+def unreadable(kind: str, path: Path, problem: BaseException) -> InvalidInput:
+    """What pyarrow says of a damaged file, with the row counted as in the log where it names one."""
+    text = " ".join(str(problem).split())
+    if (row := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)) is not None:
+        return InvalidInput(  # pyarrow counts the header as row 1
+            f"{one_line(path.name)}: row {int(row[1]) - 2} (line {row[1]}) has {row[3]} fields, the header has {row[2]}. "
+            "Every line needs the same fields; a comma inside a text needs quotes around the text."
+        )
+    if (name := re.search(r"multiple columns named (.*)", text)) is not None:
+        return InvalidInput(f"{one_line(path.name)}: two columns are called {one_line(name[1])}. Rename one of them.")
+    if isinstance(problem, UnicodeDecodeError):
+        text = "a column name is not UTF-8"
+    return InvalidInput(
+        f"{one_line(path, 200)} cannot be read as {kind} ({type(problem).__name__}: {one_line(text, 200)}). The file "
+        "is damaged or incomplete, or of another format: write it again. Leaving rows out because of what they contain "
+        "would break the guarantee."
+    )
+
+
+FORMATS = (
+    Format("Parquet", (".parquet", ".pq"), _open_parquet),
+    Format("CSV", (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), _open_csv),
+    Format("Feather", (".feather", ".arrow", ".ipc"), _open_feather),
+)

@@ -1,0 +1,207 @@
+"""Labels inside cells, by what is forecast to follow a row, and a forecast of each row's own outcome. Never trusted.
+
+Outcomes o_i = r_i + γ V̂(s'_i) - q̂(x_i) are foreseen as m_i = a ( r̂_i + γ V̂(ŝ'_i) - q̂(x_i) ) - a' γ (chance of an end) V̂(ŝ'_i),
+with shares a, a' in [0, 1] that fit rows whose regressions did not see them: 0 where the next state is chance. What is left,
+and which cells follow, is told apart by a tree on the state, the action and ŝ'; its leaves inside cells are the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.cell_rows import GroupCells
+from bondic.core.forecasts import Forecasts
+from bondic.core.tally import CellRows
+from bondic.plan.foresight import Foresight
+from bondic.plan.rows import TrainingRows
+from bondic.plan.tree import RegressionTree, grow
+from bondic.rows import Rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_LEAVES, _ROWS, _SKETCH = 256, 20, 6
+"""Most leaves of the tree, rows of the pilot in one, and random projections that stand for next cells."""
+_MOST_LABELS, _MOST_ROWS = 2048, 50_000
+"""Of each kind of labels, and rows that they are made of: bounds on time."""
+_MOST_CELLS = 4096
+"""More than there can be cells: of two codes one is made."""
+_PRIOR = 2.0
+"""Rows of its cell that a label's means are mixed with."""
+
+
+class Seer(Protocol):
+    """A model and groups that can be asked anywhere."""
+
+    def split(self, points: FloatArray) -> tuple[FloatArray, FloatArray | None]: ...
+
+    def group(self, points: FloatArray) -> IntArray: ...
+
+    def values(self, points: FloatArray, slots: IntArray) -> FloatArray: ...
+
+    def means(self, points: FloatArray, weights: FloatArray) -> FloatArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Foreseen:
+    """What regressions say of rows."""
+
+    inputs: FloatArray  # what the tree splits
+    outcome: FloatArray  # (n, 2) r̂ + γ V̂(ŝ') - q̂(x), and what the chance of an end takes from it
+    following: IntArray  # the cell that most likely follows, or p for an end; 0 where nobody asked
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Cells, then (cell, next cell that is foreseen), then leaves of a tree inside these: the finest that the pilot has seen."""
+
+    tree: RegressionTree
+    keys: tuple[IntArray, IntArray]  # of the finer labels, ascending
+    forecasts: Forecasts
+    foresight: Foresight | None
+    shares: FloatArray  # (2,) a
+    gamma: float
+
+    def of(self, seer: Seer, points: FloatArray, slots: IntArray, cell: IntArray) -> tuple[IntArray, FloatArray]:
+        """The label of every row, and a m̂_i."""
+        found = _foresee(seer, self.foresight, self.gamma, points, slots)
+        keys = _keys(cell, found, self.tree)
+        label, first = cell, self.forecasts.cell.size - sum(own.size for own in self.keys)
+        for known, key in zip(self.keys, keys, strict=True):
+            place = np.minimum(np.searchsorted(known, key), max(known.size - 1, 0))
+            label = np.where(known[place] == key, first + place, label) if known.size else label
+            first += known.size
+        return np.asarray(label), found.outcome @ self.shares
+
+
+def _foresee(seer: Seer, foresight: Foresight | None, gamma: float, points: FloatArray, slots: IntArray) -> Foreseen:
+    none = np.zeros(len(points), dtype=np.int64)
+    if foresight is None:
+        return Foreseen(np.column_stack([points, slots]), np.zeros((len(points), 2)), none)
+    states, actions = seer.split(points)
+    ahead = foresight.ahead(states, slots if actions is None else actions)
+    if actions is None:
+        after, value = ahead.states, seer.means(ahead.states, ahead.answers)
+        cell = seer.group(after) * ahead.answers.shape[1] + ahead.answers.argmax(axis=1)
+    else:
+        after = np.hstack([ahead.states, ahead.answers])
+        cell, value = seer.group(after), seer.values(after, none)
+    lost = gamma * (1 - ahead.goes_on) * value
+    outcome = np.column_stack([ahead.rewards + gamma * value - seer.values(points, slots), -lost])
+    return Foreseen(np.column_stack([points, slots, after, outcome]), outcome, cell)
+
+
+def _keys(cell: IntArray, foreseen: Foreseen, tree: RegressionTree) -> tuple[IntArray, IntArray]:
+    """Of (cell, next cell) and of (cell, next cell, leaf)."""
+    pair = cell * _MOST_CELLS + foreseen.following
+    return pair, pair * tree.leaves + tree.codes(foreseen.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Foresights:
+    """Regressions on each half of some rows, and on all of them: no group is needed for them."""
+
+    halves: tuple[Foresight, Foresight]
+    whole: Foresight
+
+    @staticmethod
+    def of(training: TrainingRows) -> Foresights | None:
+        """None where nothing follows, or one half has no next state."""
+        went, cut = training.next_pairs.rows, (len(training) + 1) // 2
+        if training.gamma == 0 or not (np.any(went < cut) and np.any(went >= cut)):
+            return None
+        parts = (training.take(slice(0, cut)), training.take(slice(cut, None)))
+        return Foresights((Foresight.of(parts[0]), Foresight.of(parts[1])), Foresight.of(training))
+
+
+def labels_of(seer: Seer, cells: GroupCells, pilot: Rows, known: Foresights | None) -> Labels:
+    """From the pilot; `cells` speaks of its rows, `known` was made of them."""
+    count, batch = cells.size(pilot.layout.slots), pilot.whole()
+    (part,) = join_parts(cells.parts(pilot, (pilot.rows.stop,)))
+    some = np.linspace(0, len(batch) - 1, min(len(batch), _MOST_ROWS)).astype(np.int64)
+    cell, outcome, following = part.cell[some], part.outcome[some], sparse_rows(part, count)[some]
+    foreseen = _unseen(seer, known, pilot.gamma, batch.logged[some], batch.slots[some], 2 * some < len(batch) + 1)
+    shares = _shares(outcome, foreseen.outcome, following.sum(axis=1) > 0)
+    if known is not None and not shares.any():
+        return labels_of(seer, cells, pilot, None)
+    left = outcome - foreseen.outcome @ shares
+    sketch = np.random.default_rng(0).standard_normal((count, _SKETCH))
+    targets = np.column_stack([following @ sketch, left / (float(left.std()) or 1.0)])
+    rows = cell.size
+    tree = grow(foreseen.inputs, targets, leaves=min(_LEAVES, max(rows // _ROWS, 1)), min_rows=_ROWS // 2)
+    columns = np.column_stack([left, following])
+    overall = columns.mean(axis=0)
+    place, above = cell, _means(cell, columns, np.tile(overall, (count, 1)))
+    keys, own, means = [], [np.arange(count)], [above]
+    for key in _keys(cell, foreseen, tree):  # every label is mixed with the one that it is a part of
+        seen, first, finer, sizes = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+        place, above = finer, _means(finer, columns, above[place[first]])
+        kept = sizes * _MOST_LABELS >= rows
+        keys.append(seen[kept])
+        own.append(cell[first[kept]])
+        means.append(above[kept])
+    table = np.concatenate(means)
+    forecasts = Forecasts(np.concatenate(own), table[:, 0], table[:, 1:])
+    return Labels(tree, (keys[0], keys[1]), forecasts, known.whole if known else None, shares, pilot.gamma)
+
+
+def _means(place: IntArray, columns: FloatArray, prior: FloatArray) -> FloatArray:
+    """Means over the rows of every place, mixed with what is known of it beforehand."""
+    sums = np.zeros_like(prior)
+    np.add.at(sums, place, columns)
+    return np.asarray((sums + _PRIOR * prior) / (np.bincount(place, minlength=len(prior)) + _PRIOR)[:, None])
+
+
+def _shares(outcome: FloatArray, foreseen: FloatArray, went: npt.NDArray[np.bool_]) -> FloatArray:
+    """Of the first column on rows that something follows, then of the second on all rows; least squares, cut to [0, 1]."""
+    first = _slope(outcome[went], foreseen[went, 0])
+    return np.array([first, _slope(outcome - first * foreseen[:, 0], foreseen[:, 1])])
+
+
+def _slope(targets: FloatArray, column: FloatArray) -> float:
+    square = float(column @ column)
+    return float(np.clip(targets @ column / square, 0.0, 1.0)) if square > 0 else 0.0
+
+
+def _unseen(
+    seer: Seer,
+    known: Foresights | None,
+    gamma: float,
+    points: FloatArray,
+    slots: IntArray,
+    early: npt.NDArray[np.bool_],
+) -> Foreseen:
+    """Rows in their order, those of each half foreseen by regressions on the other."""
+    if known is None:
+        return _foresee(seer, None, gamma, points, slots)
+    parts = (early, ~early)
+    found = [
+        _foresee(seer, other, gamma, points[own], slots[own])
+        for own, other in zip(parts, known.halves[::-1], strict=True)
+    ]
+    inputs, outcome, following = (
+        np.concatenate([getattr(one, name) for one in found]) for name in ("inputs", "outcome", "following")
+    )
+    return Foreseen(inputs, outcome, following)
+
+
+def join_parts(parts: Iterable[CellRows]) -> tuple[CellRows]:
+    """All rows as one part."""
+    found = list(parts)
+    tops = np.cumsum([0, *(part.cell.size for part in found)])
+    names = ("block", "cell", "outcome", "atom", "mass")
+    columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
+    owner = np.concatenate([part.owner + top for part, top in zip(found, tops, strict=False)])
+    return (CellRows(**columns, owner=owner, size=max(part.size for part in found)),)
+
+
+def sparse_rows(part: CellRows, count: int) -> FloatArray:
+    """(n, J) masses."""
+    found = np.zeros((part.cell.size, count))
+    np.add.at(found, (part.owner, part.atom), part.mass)
+    return found

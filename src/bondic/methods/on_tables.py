@@ -1,0 +1,255 @@
+"""Events on the cells of a table: blocks, forecasts, quotas and the weights of both ends, each from the rows before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.cell_rows import TableCells, within_quotas
+from bondic.claims import ErrorBudget, Side, ends_of
+from bondic.classes.provenance import Provenance
+from bondic.core.allowance import NOTHING_ALLOWED, CellAllowance
+from bondic.core.entries import Entries
+from bondic.core.eras import EarlierRows, forecasts_of_eras
+from bondic.core.localize import CellTails, Events, ValueLimits, locate
+from bondic.core.system import MOST_DIFFERENCES, MOST_TOGETHER
+from bondic.core.tails import EndWeights
+from bondic.core.tally import CellShape, Tally, tally
+from bondic.data.blocks import RowRange
+from bondic.methods.on_cells import CellProposal, costs_of, known_mean, planned_stops, reference, start_bets
+from bondic.plan.cells import Costs, propose_cell_events, propose_event
+from bondic.plan.tables import CellCapacity, Prices, TableWeights, doubted, doubts
+from bondic.proofs.cells import SINGLE, CellPlan
+from bondic.proofs.sequential import VECTOR
+from bondic.rows import Rows
+from bondic.search.sequential.starts import known_starts
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+CUTS = (
+    0.06, 0.07, 0.085, 0.1, 0.125, 0.15, 0.175, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.92, 0.95, 0.97,
+    0.98, 0.987, 0.993, 1.0,
+)  # fmt: skip
+"""Ends of blocks, as shares of the planned rows: later blocks balance what earlier ones left."""
+MARKS = (0.1, 0.2, 0.4, 0.7)
+"""Those of them at which prices are made anew; forecasts too, where every block would make too many labels."""
+_CAREFUL = 0.5
+"""What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Outlook:
+    """What the pilot says of the rows to come."""
+
+    events: Events
+    costs: Costs
+    limits: ValueLimits
+
+    @staticmethod
+    def of(known: Tally, limits: ValueLimits, budget: ErrorBudget, side: Side, rows: float) -> _Outlook:
+        """Events for so many rows that are like those that are known."""
+        costs, (counts, variance) = costs_of(budget, ends_of(side), limits.width), _variance(known)
+        vector = propose_event(variance, counts, rows, costs)
+        single = propose_cell_events(variance, counts, rows, costs)
+        return _Outlook(Events(vector, budget[VECTOR], single, budget[SINGLE]), costs, limits)
+
+    def prices(self, known: Tally, rows: float) -> Prices:
+        """What the events would leave of the values, and of the rows, if these repeat what is known."""
+        limits, past = self.limits, EarlierRows.of(known)
+        middle, shown = 0.5 * (limits.low + limits.high), _shown(past, known.shape)
+        known, place = _among(known, shown, middle)
+        events, past = self._among(shown), EarlierRows.of(known)
+        counts, variance = _variance(known)
+        smooth = np.zeros_like(known.square)
+        smooth[0] = counts * variance
+        longer = replace(known, square=np.maximum(smooth, known.square))
+        doubt = _doubt(past, known.shape)
+        nothing = CellAllowance.constant(NOTHING_ALLOWED, counts.size)
+        found = []
+        for share in (1.0, _CAREFUL):
+            now = longer.repeated(share * rows / max(float(counts.sum()), 1.0))
+            before = doubted(past, doubt, middle)
+            forecasts = forecasts_of_eras(now, before, np.zeros(2, dtype=np.int64), (0,), middle)
+            found.append(Prices.of(locate(now, events, limits, nothing, forecasts), past.count, doubt))
+        return replace(found[0], unknown=found[1].unknown).at(place)
+
+    def _among(self, shown: BoolArray) -> Events:
+        """The events on the cells of `_among`; the state that stands for the others has none of its own."""
+        vector, single = self.events.vector, self.events.cells
+        slots = vector.shape.size // shown.size
+        kept = np.repeat(shown, slots)
+        return replace(
+            self.events,
+            vector=replace(vector, shape=np.append(vector.shape[kept], np.ones(slots))),
+            cells=CellTails(np.pad(single.rates[:, kept], ((0, 0), (0, slots)))),
+        )
+
+
+def _variance(own: Tally) -> tuple[FloatArray, FloatArray]:
+    """(p,) rows, and mean squares of their residuals; cells with few rows are taken to be a little like the others."""
+    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
+    return counts, (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+
+
+def propose_table(
+    problem: Rows,
+    pilot: Rows,
+    cells: TableCells,
+    budget: ErrorBudget,
+    side: Side,
+    planned: int,
+    before: Callable[[int], Rows] | None = None,
+) -> CellProposal:
+    """Every block from the rows before it; `before(row)`, for a replay, knows no others."""
+    expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, CUTS)
+    stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
+    shape, limits, ends = CellShape(2, cells.atoms(problem)), cells.limits(problem), ends_of(side)
+    starts, atoms = known_starts(problem, pilot), Entries.of(shape.atoms)
+    known = _solved(pilot, cells, shape)
+    past = first = EarlierRows.of(known)
+    lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
+    sizes = lengths * (float(known.count.sum()) / max(lengths[0], 1.0))
+    ahead = float(sizes[1:].sum())
+    outlook = _Outlook.of(known, limits, budget, side, ahead)
+    maker = TableWeights(atoms, problem.gamma, limits.width, outlook.costs.tails)
+    weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
+    marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
+    eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
+    predicted, prices = 0.0, outlook.prices(known, ahead)
+    for block in range(len(stops) - 1):
+        begin, stop = (
+            min(one, problem.rows.stop) for one in stops[block : block + 2]
+        )  # the log may have stopped early
+        start, left = known_mean(cells, starts, stops[block]), float(sizes[block + 1 :].sum())
+        rows = problem if before is None else before(stop if block < len(stops) - 2 else begin)
+        if block == 0:
+            predicted = _length(maker, past, prices, start, ahead, limits, side)
+        elif block in marks:
+            earlier = rows.restricted(RowRange(problem.rows.start, begin))
+            prices = outlook.prices(_solved(earlier, cells, shape), ahead)
+        weights[block], quotas[block] = maker.propose(past, prices, start, left)
+        if block < len(stops) - 2:
+            part = rows.restricted(RowRange(begin, stop))
+            seen = _count(part, cells, shape, quotas[block])
+            maker.weigh(weights[block], EarlierRows.of(seen.blocks(0, 1)))
+            past = past.joined(EarlierRows.of(seen))
+    assert maker.total is not None
+    rate = maker.total
+    if problem.rows.stop < stops[-1] and before is None:  # Λ may come from anywhere: here from the rows that came
+        rate = min(max(float(maker.balanced.sum()), 1e-3 * rate), rate)
+    certified = known if before is not None else _count(problem.select(pilot.rows.stop), cells, shape)
+    events = CellPlan(
+        stops[1:],
+        outlook.events.vector,
+        outlook.events.cells,
+        {end: EndWeights(weights if end == "upper" else -weights, rate) for end in ends},
+        reference(certified, limits),
+        Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
+        start_bets(problem, pilot, cells, starts, budget, ends, planned, known.reference),
+        quotas,
+        doubted(first, _doubt(first, shape), 0.5 * (limits.low + limits.high)),
+        eras,
+    )
+    return CellProposal(events, predicted)
+
+
+def predicted_table(pilot: Rows, cells: TableCells, budget: ErrorBudget, side: Side, rows: int) -> float:
+    """The length of the interval, from the pilot alone, if so many rows like it follow."""
+    shape, limits = CellShape(2, cells.atoms(pilot)), cells.limits(pilot)
+    known = _solved(pilot, cells, shape)
+    start = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
+    outlook = _Outlook.of(known, limits, budget, side, float(rows))
+    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, outlook.costs.tails)
+    prices = outlook.prices(known, float(rows))
+    return _length(maker, EarlierRows.of(known), prices, start, float(rows), limits, side)
+
+
+def _at(problem: Rows, planned: int, cuts: Sequence[float]) -> list[int]:
+    return [problem.rows.start + math.ceil(cut * planned) for cut in cuts]
+
+
+def _doubt(past: EarlierRows, shape: CellShape) -> float:
+    return doubts(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MOST_TOGETHER)
+
+
+def _too_many(known: Tally, blocks: int, marks: int) -> bool:
+    """Whether labels of all blocks are too many for differences one by one, and those of the marks are not."""
+    together, cells = _size(EarlierRows.of(known), known.shape)
+    each = known.mass.size * cells
+    return together <= MOST_TOGETHER and marks * each <= MOST_DIFFERENCES < blocks * each
+
+
+def _shown(past: EarlierRows, shape: CellShape) -> BoolArray:
+    """(S,) states that have rows, or follow some. How many others the log will show must not matter: it is not known yet."""
+    rows = past.count.reshape(shape.atoms.shape[0], -1).sum(axis=1)
+    following = np.bincount(past.atom, past.mass, minlength=rows.size)
+    return np.asarray(rows + following > 0)
+
+
+def _size(past: EarlierRows, shape: CellShape) -> tuple[int, int]:
+    """Atoms times cells, and cells, of the states that were shown."""
+    states = int(_shown(past, shape).sum())
+    cells = states * (shape.cells // shape.atoms.shape[0])
+    return states * cells, cells
+
+
+def _among(own: Tally, shown: BoolArray, middle: float) -> tuple[Tally, IntArray]:
+    """The same on the states that were shown, and one more for all others; and (p,) which of its cells stands for each."""
+    states, slots = int(shown.sum()), own.shape.cells // shown.size
+    number, kept = np.where(shown, np.cumsum(shown) - 1, states), np.repeat(shown, slots)
+    atoms = np.zeros((states + 1, (states + 1) * slots))
+    atoms[:states, : states * slots] = own.shape.atoms[np.ix_(shown, kept)]
+    place = (number[:, None] * slots + np.arange(slots)).reshape(-1)
+    columns: dict[str, Any] = {
+        name: np.pad(getattr(own, name)[:, kept], ((0, 0), (0, slots)))
+        for name in ("count", "total", "square", "size", "low", "high")
+    }
+    found = replace(
+        own,
+        shape=CellShape(own.shape.blocks, atoms),
+        reference=np.append(own.reference[kept], np.full(slots, middle)),
+        ends=np.append(own.ends[kept], np.zeros(slots, dtype=bool)),
+        at=(own.at[0], place[own.at[1]], number[own.at[2]]),
+        **columns,
+    )
+    return found, place
+
+
+def _length(
+    maker: TableWeights,
+    past: EarlierRows,
+    prices: Prices,
+    start: FloatArray,
+    rows: float,
+    limits: ValueLimits,
+    side: Side,
+) -> float:
+    capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, rows, maker.width)
+    half = maker.best(capacity, start).half(maker.log_term)
+    ends = len(ends_of(side))
+    return min(2 * half, limits.width) * ends / 2 + limits.width * (2 - ends) / 2
+
+
+def _count(
+    rows: Rows,
+    cells: TableCells,
+    shape: CellShape,
+    quotas: FloatArray | None = None,
+    values: FloatArray | None = None,
+) -> Tally:
+    """Sums over rows, with those beyond the quotas in the second block; `values`: a reference."""
+    parts = cells.parts(rows, (rows.rows.stop,))
+    own = np.zeros(shape.cells) if values is None else values
+    return tally(parts if quotas is None else within_quotas(parts, quotas[None]), shape, rows.gamma, own)
+
+
+def _solved(rows: Rows, cells: TableCells, shape: CellShape) -> Tally:
+    """The same at the reference that solves the equations of these rows."""
+    return _count(rows, cells, shape, None, reference(_count(rows, cells, shape), cells.limits(rows)))

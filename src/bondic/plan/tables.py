@@ -1,0 +1,237 @@
+"""Weights for the cells of a table, block after block, each from the rows before it: proposes, and is never trusted.
+
+Weight W_c on cell c balances what arrives there and sends γ P(. | c) of it on. So W is what arrives, cut to what the cell can
+carry, and what is cut stays as imbalance, at a price per unit of weight: what is not known of the cell's value,
+
+    W = clip( Λ ψ_0 - (balanced so far) + γ A^T P^T W,  -cap, cap ),      length = ( log(1/δ) + noise + sum_c u_c |μ_c| ) / Λ.
+
+A cell has a weight per row and a *quota* of rows that get it: then the sum of its weights is what it was meant to be, however
+often the cell comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.entries import Entries
+from bondic.core.eras import EarlierRows
+from bondic.core.localize import Located
+from bondic.noise.betting import curvature
+from bondic.plan.cells import FULL_BET
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_CAUTION = (0.1, 1.0)
+"""A cell carries no weight whose noise would cost more than this share of what leaving it unbalanced costs: both are compared."""
+_SURE, _SPREAD = 0.5, 2.0
+"""Of the rows of a cell that are expected, so many are counted on: all but two standard deviations, at least half."""
+_STEPS, _CLOSE = 400, 1e-6
+_MOST_BET = 0.99
+_FIRST = np.geomspace(0.3, 30_000.0, 32)
+"""Λ times the value range, for the first block."""
+_NEAR = np.geomspace(0.75, 1.4, 10)
+_LATER = np.array([0.5, 0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.13, 1.2, 1.35, 1.5])
+"""Later blocks may change Λ, in units of the one before."""
+_SETTLED = 0.2
+"""With so few of the rows left Λ stays as it is."""
+_TAKING_BACK = 1.1
+"""Taking weight back costs more than is foreseen: it is done where it promises to gain more than this."""
+_MOST_TOGETHER = 500
+"""Cells whose values are bounded together, in predictions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What the rows and the imbalance of a cell cost."""
+
+    noise: FloatArray  # (p,) mean square of deviations
+    worst: FloatArray  # (p,) the largest of them
+    unknown: FloatArray  # (p,) u: half of the interval of the cell's value
+
+    @staticmethod
+    def of(located: Located, seen: FloatArray, doubt: float) -> Prices:
+        """As a set of values predicts them; as if `doubt` rows of every cell, beside those that were seen, were not foreseen."""
+        system, limits = located.system, located.limits
+        rows, ranges, size = system.rows, located.ranges, system.counts.size
+        count = np.bincount(system.label_cell, rows.count.sum(axis=0), minlength=size)
+        square = np.bincount(system.label_cell, rows.square.sum(axis=0), minlength=size)
+        each = np.bincount(system.label_cell, ranges.deviations(0.0, limits.width).sum(axis=0), minlength=size)
+        noise, mean = each / np.maximum(count, 1.0), square / np.maximum(count, 1.0)
+        more = max(located.energy_bound - float(square.sum()), 0.0) / max(float(count.sum()), 1.0)
+        known, half = count > 0, 0.5 * limits.width
+        noise = (seen * noise + doubt * half**2) / np.maximum(seen + doubt, 1e-300)
+        if located.sets:
+            usual = float(square.sum()) / max(float(count.sum()), 1.0)
+            noise = np.minimum(noise, np.where(known, mean, usual) + more)
+        worst = np.zeros(size)
+        np.maximum.at(worst, system.label_cell, located.row_reach)
+        spread = np.zeros(size)
+        np.maximum.at(spread, system.label_cell, np.maximum(-rows.low, rows.high).max(axis=0))
+        worst = np.where(known, np.minimum(worst + spread, limits.width), half)
+        unknown = 0.5 * (ranges.values.high - ranges.values.low)
+        if located.sets and size <= _MOST_TOGETHER:
+            unknown = np.minimum(unknown, located.supports(np.eye(size)))
+        return Prices(noise, worst, np.minimum(unknown, half))
+
+    def at(self, cells: IntArray) -> Prices:
+        """Those of some cells, which may come more than once."""
+        return Prices(self.noise[cells], self.worst[cells], self.unknown[cells])
+
+
+@dataclass(frozen=True, eq=False)
+class WeightPlan:
+    """Weights for the rows that are left, and what they would lead to."""
+
+    total: float  # Λ of all rows
+    weights: FloatArray  # (p,) W
+    sizes: FloatArray  # (p,) per row
+    wanted: FloatArray  # (p,) what arrives: as much as a cell may carry if it comes more often than expected
+    price: float  # noise and bias together, times Λ
+
+    def half(self, log_term: float) -> float:
+        """Half the length of the interval."""
+        return (log_term + self.price) / self.total
+
+
+@dataclass(frozen=True, eq=False)
+class CellCapacity:
+    """What the cells can carry in so many rows to come."""
+
+    past: EarlierRows
+    atoms: Entries  # (J, p) A
+    gamma: float
+    prices: Prices
+    rows: float
+    width: float
+    caution: float = _CAUTION[0]
+
+    @cached_property
+    def after(self) -> Entries:
+        """(p, J) P, as seen."""
+        past = self.past
+        return Entries.added(
+            past.cell, past.atom, past.mass / np.maximum(past.count, 1.0)[past.cell], self.atoms.shape[::-1]
+        )
+
+    @cached_property
+    def sure(self) -> FloatArray:
+        """Rows that are counted on."""
+        coming = self.past.count * (self.rows / max(float(self.past.count.sum()), 1.0))
+        return np.asarray(np.maximum(coming - _SPREAD * np.sqrt(coming), _SURE * coming))
+
+    @cached_property
+    def largest(self) -> FloatArray:
+        """Weight of one row."""
+        allowed = self.caution * self.prices.unknown
+        quiet = allowed / np.maximum(self.prices.noise + allowed * self.prices.worst, 1e-300)
+        return np.where(self.past.count > 0, np.minimum(FULL_BET / self.width, quiet), 0.0)
+
+    def sent_on(self, weights: FloatArray) -> FloatArray:
+        """γ A^T P^T W: what arrives at cells."""
+        after, atoms = self.after, self.atoms
+        there = np.bincount(after.column, after.value * weights[after.row], minlength=after.shape[1])
+        back = np.bincount(atoms.column, atoms.value * there[atoms.row], minlength=atoms.shape[1])
+        return np.asarray(self.gamma * back)
+
+    def aim(self, total: float, start: FloatArray, balanced: FloatArray, guess: FloatArray | None = None) -> WeightPlan:
+        """Weights for a Λ in all, when so much was balanced before."""
+        caps, wanted = self.largest * self.sure, total * start - balanced
+        found = np.zeros(start.size) if guess is None else guess
+        for _ in range(_STEPS):
+            new = np.clip(wanted + self.sent_on(found), -caps, caps)
+            done = np.abs(new - found).sum() <= _CLOSE * np.abs(new).sum()
+            found = new
+            if done:
+                break
+        arriving = wanted + self.sent_on(found)
+        sizes = np.minimum(np.abs(found) / np.maximum(self.sure, 1e-300), self.largest)
+        bets = np.minimum(sizes * self.prices.worst, _MOST_BET)
+        noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
+        bias = float(self.prices.unknown @ np.abs(arriving - found))
+        return WeightPlan(total, found, sizes, np.abs(arriving), noise + bias)
+
+
+@dataclass(eq=False)
+class TableWeights:
+    """Makes block after block, and keeps what their weights have balanced."""
+
+    atoms: Entries
+    gamma: float
+    width: float
+    log_term: float  # log(1/δ) of an end
+    total: float | None = None  # Λ
+    balanced: FloatArray = field(default_factory=lambda: np.zeros(0))  # (p,) sum v_i T_i
+    rows: float = 0.0  # that were to come at first
+    squares: FloatArray = field(default_factory=lambda: np.zeros(0))  # (p,) sum v_i^2
+
+    def _paid(self, prices: Prices) -> float:
+        """For noise so far."""
+        return float(self.squares @ prices.noise) / 2 if self.squares.size else 0.0
+
+    def propose(
+        self, past: EarlierRows, prices: Prices, start: FloatArray, rows: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Weights and quotas (p,) for the next of the `rows` rows to come."""
+        self.rows = max(self.rows, rows)
+        capacity = CellCapacity(past, self.atoms, self.gamma, prices, rows, self.width)
+        found = self.best(capacity, start, rows > _SETTLED * self.rows)
+        self.total = found.total
+        rows_needed = found.wanted / np.maximum(found.sizes, 1e-300)
+        # a cell that comes less often than it should has no rows to spare for small parts
+        whole = np.where(rows_needed > capacity.sure, np.floor(rows_needed), np.ceil(rows_needed * (1 - 1e-9)))
+        quotas = np.where(found.sizes > 0, whole.clip(1, 2**53), 0.0)
+        sizes = np.minimum(found.sizes, found.wanted / np.maximum(quotas, 1.0))
+        return np.sign(found.weights) * sizes, quotas
+
+    def best(self, capacity: CellCapacity, start: FloatArray, free: bool = True) -> WeightPlan:
+        """The aim of least length; `free`: Λ may change."""
+        before = self.balanced if self.balanced.size else np.zeros(start.size)
+        totals = _FIRST / self.width if self.total is None else self.total * (_LATER if free else np.ones(1))
+        cost, plans = self.log_term + self._paid(capacity.prices), []
+        for caution in _CAUTION:
+            own = replace(capacity, caution=caution)
+            plans.append(_shortest(own, totals, start, before, cost, self.total or 0.0))
+            if self.total is None:
+                plans[-1] = _shortest(own, plans[-1].total * _NEAR, start, before, cost)
+        return min(plans, key=lambda plan: plan.half(cost))
+
+    def weigh(self, weights: FloatArray, used: EarlierRows) -> None:
+        """Add the rows of a block that were within their quotas."""
+        ahead = np.bincount(used.atom, weights[used.cell] * used.mass, minlength=self.atoms.shape[0])
+        back = np.bincount(self.atoms.column, self.atoms.value * ahead[self.atoms.row], minlength=weights.size)
+        found = weights * used.count - self.gamma * back
+        self.balanced = found + (self.balanced if self.balanced.size else 0.0)
+        self.squares = used.count * weights**2 + (self.squares if self.squares.size else 0.0)
+
+
+def _shortest(
+    capacity: CellCapacity, totals: FloatArray, start: FloatArray, before: FloatArray, cost: float, current: float = 0.0
+) -> WeightPlan:
+    aims: list[WeightPlan] = []
+    for total in totals.tolist():
+        guess = aims[-1].weights * (total / aims[-1].total) if aims else None
+        aims.append(capacity.aim(total, start, before, guess))
+    return min(aims, key=lambda aim: aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0))
+
+
+def doubts(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
+    """d, the share of pairs of rows of the same cell that are followed by different atoms; d / (1 - d) where cells are alone.
+
+    Without sets of all cells together a row that was not foreseen costs what the range allows.
+    """
+    found = Entries.added(past.cell, past.atom, past.mass, shape)
+    ends = np.maximum(past.count - found.over_rows(found.value), 0.0)
+    pairs = float((past.count * (past.count - 1)).clip(0).sum())
+    alike = float((found.value * (found.value - 1)).clip(0).sum()) + float((ends * (ends - 1)).clip(0).sum())
+    share = 1.0 - alike / pairs if pairs > 0 else 0.5
+    return share if together else min(share / max(1 - share, 1e-3), 10.0)
+
+
+def doubted(past: EarlierRows, doubt: float, middle: float) -> EarlierRows:
+    """With `doubt` rows more at every cell, whose outcome is the middle of the range, and which nothing follows."""
+    return replace(past, count=past.count + doubt, outcome=past.outcome + doubt * middle)

@@ -1,0 +1,233 @@
+"""A result in words and grids, once: terminal, notebook, page and Markdown draw this.
+
+Whoever draws it knows no method, no part of an end point and no assumption by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bondic.claims import Claim, Guarantee, Status
+from bondic.curve import METHOD as GROUPS
+from bondic.curve_words import CurveView, alike, break_words, curve_view
+from bondic.errors import InvalidInput
+from bondic.proofs.assumptions import VALUE_RANGE
+from bondic.proofs.cells import CellsProof
+from bondic.rendering import STATE_WORDS, Grid, bound_text, ends_text, interval_text, number, sentence, three
+from bondic.result import NextStep, Result
+from bondic.terms import ValueRange, in_full
+
+Tone = Literal["good", "nothing", "bad"]
+"""An interval; no more than the value range; a contradiction."""
+_TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
+_LEVELS: dict[Guarantee, str] = {"asymptotic": " in the limit of large logs", "none": ", as a guess without guarantee,"}
+_ROUNDING = 1e-12
+"""Share of an interval that is rounding: an end point so close to 0 is shown as 0."""
+_WORTH_A_ROW = 1e-6
+"""Share of an interval below which its rounding is not shown."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A result, ready to be drawn."""
+
+    tone: Tone
+    warnings: tuple[str, ...]
+    answer: str  # one sentence
+    guarantee: str
+    lines: tuple[
+        str, ...
+    ]  # further sentences: what the estimate is worth, what the ranges say, how far the search came
+    parts: Grid | None  # None where an end point does not split into parts
+    curve: CurveView | None  # None where there are no groups
+    steps: tuple[NextStep, ...]  # what to do next, the most urgent first
+    assumptions: Grid
+    choices: Grid
+
+
+def summarize(result: Result) -> Summary:
+    """What every view shows, as plain data and in order."""
+    parts = parts_grid(result.claims)
+    stated = [(item.name, STATE_WORDS[item.state], item.text) for item in result.assumptions]
+    states = tuple(item.state for item in result.assumptions)
+    return Summary(
+        tone=_TONES[result.status],
+        warnings=result.warnings,
+        answer=answer(result),
+        guarantee=_guarantee(result),
+        lines=tuple(f"{sentence(line)}." for line in _lines(result, split=parts is not None)),
+        parts=parts,
+        curve=curve_of(result),
+        steps=tuple(step for step in result.steps if step.kind != "allowance"),  # said with the curve
+        assumptions=Grid("Assumptions", ("assumption", "state", "in words"), tuple(stated), states),
+        choices=Grid("Choices", ("what", "how"), tuple(result.choices.items())),
+    )
+
+
+def answer(result: Result) -> str:
+    """One sentence, ends rounded outward."""
+    level = f"At {100 * (1 - result.alpha):g}% confidence{_LEVELS.get(result.guarantee, '')}"
+    if result.status is Status.REJECTED:
+        return f"{level} no interval is given ({_verdict(result)})."
+    what = {
+        "both": f"lies in {interval_text(result.low, result.high)}",
+        "lower": f"is at least {bound_text(result.low, -1)}",
+        "upper": f"is at most {bound_text(result.high, 1)}",
+    }
+    return f"{level} the value of the policy {what[result.side]} ({_verdict(result)})."
+
+
+def ranges(result: Result) -> tuple[str, str]:
+    """What implies the value range, and the verb that goes with it."""
+    stated = any(item.name == VALUE_RANGE for item in result.assumptions)
+    return ("the stated ranges", "imply") if stated else ("the reward range", "implies")
+
+
+def _verdict(result: Result) -> str:
+    """The message of the status; it speaks of both ranges where two were stated, and of groups where there are some."""
+    stated, verb = ranges(result)
+    if result.on_groups and result.curve is not None:
+        if result.allowance is None:
+            return "trivial: nothing is stated about how alike states are"
+        if result.status is Status.INTERVAL:
+            return f"stated by you: {alike(result.curve, result.allowance)}"
+    propensities = any(item.name == "propensities" for item in result.assumptions)
+    return (
+        str(result.status)
+        .replace("the reward range alone implies", f"{stated} alone {verb}")
+        .replace("the reward range", stated)
+        .replace("the value function q*", "the propensities" if propensities else "the value function q*")
+    )
+
+
+def _guarantee(result: Result) -> str:
+    """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
+    if result.status is Status.REJECTED:
+        return "No interval is given, so nothing is guaranteed."
+    words = result.guarantee + (", no assumption about the value function" if result.is_assumption_free else "")
+    return f"Guarantee of the interval: {words}."
+
+
+def estimate_words(result: Result) -> str:
+    """The point estimate, where it comes from and what it is worth; or why there is none."""
+    if not result.estimated:
+        return "no point estimate" + ("" if result.on_groups else ", because the rows do not decide one")
+    worth = "outside the interval: it has no guarantee" if result.estimate_outside else "no guarantee of its own"
+    source = f"{result.choices['estimate']}; " if "estimate" in result.choices else ""
+    return f"point estimate {three(result.estimate)} ({source}{worth})"
+
+
+def chosen_words(result: Result) -> tuple[str, ...]:
+    """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
+    method = result.choices.get("method")
+    rule = () if method is None else (f"method chosen by a fixed rule that saw no certified row: {method}",)
+    if method is not None and result.unstated:
+        rule = (method.removeprefix(f"{GROUPS}, as "),)
+    return (*rule, *([result.choices["states"]] if "states" in result.choices else []))
+
+
+def search_words(result: Result) -> str:
+    """What a better search could still change; empty where nothing was searched. An end that was not computed is left out."""
+    known = {end: gap for end, gap in zip(("lower", "upper"), result.gap, strict=True) if gap == gap}
+    if not known:
+        return ""
+    if not all(map(math.isfinite, known.values())):
+        return "how much a better search could shorten the interval is not known"
+    gains = ", ".join(f"{three(gap)} ({end})" for end, gap in known.items())
+    return f"better weights in the searched space could shorten the interval by at most {gains}"
+
+
+def _lines(result: Result, *, split: bool) -> Iterator[str]:
+    yield estimate_words(result)
+    (stated, imply), limits = ranges(result), result.value_range
+    if not result.unstated:  # there it is the interval
+        yield f"{stated} alone {imply} {interval_text(limits.low, limits.high)}"
+    used = result.effective_sample_size > 0
+    carried = f", effective sample size about {result.effective_sample_size:.0f}" if used else ""
+    (first, stop), done = result.rows, "used" if result.certificate is None else "certified"
+    inside = result.question.select(first, stop) if result.question is not None and result.question.dropped else None
+    within = "" if inside is None else f", {len(inside)} of them inside the horizon"
+    yield f"method {result.method}: {stop - first} rows {done} ({first} to {stop - 1}{within}){carried}"
+    yield from chosen_words(result)
+    if split and search_words(result):
+        yield search_words(result)
+
+
+def curve_of(result: Result) -> CurveView | None:
+    """What allowances would give; None where there are no groups."""
+    if result.curve is None:
+        return None
+    first = isinstance(result.proof, CellsProof) and result.proof.stated_first
+    return curve_view(result.curve, result.allowance, first=first, beside=not result.on_groups)
+
+
+def unmet(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
+    """Why the result does not show that the value is at least `above` (at most `below`); empty where it does."""
+    wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
+    if not wanted:
+        raise InvalidInput("Nothing is required: pass above= or below=.")
+    if result.status is not Status.INTERVAL:
+        return ("; ".join([_verdict(result), *breaks(result, above=above, below=below)]),)
+    if result.guarantee in _LEVELS:
+        return (f"the guarantee of the method {result.method} is {result.guarantee!r}; a finite-sample one is needed",)
+    reasons: list[str] = []
+    for name, bound in wanted:
+        up = name == "above"
+        if not (result.low >= bound if up else result.high <= bound):
+            end = f"lower end {number(result.low)} is below" if up else f"upper end {number(result.high)} is above"
+            reasons.append("; ".join([f"the {end} {in_full(bound)}", *breaks(result, **{name: bound})]))
+    return tuple(reasons)
+
+
+def breaks(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
+    """Up to which allowance a decision holds, in words; empty where there is no curve."""
+    if result.curve is None:
+        return ()
+    return tuple(break_words(result.curve, above=above, below=below, stated=result.allowance))
+
+
+def parts_grid(claims: Sequence[Claim]) -> Grid | None:
+    """The parts of every end in a column each, with the digits that the interval deserves.
+
+    None where no end splits into parts. A part that an end lacks is left empty, one that is 0 everywhere is left out, and so is
+    rounding that no digit shows (`Claim.table` has it).
+    """
+    ends = [claim for claim in claims if claim.of("spread")]
+    if not ends:
+        return None
+    length = abs(ends[-1].bound - ends[0].bound) or math.inf
+    values, spreads = ([part.name for claim in ends for part in claim.of(role)] for role in ("value", "spread"))
+    tables = [claim.table() for claim in ends]
+    rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
+    shown = [name for name in dict.fromkeys(spreads) if any(table.get(name) for table in tables)]
+    if any(table["rounding"] > _WORTH_A_ROW * length for table in tables):
+        shown.append("rounding")
+    rows += [(name, *_cells(tables, name, three)) for name in shown]
+    rows.append(("end point", *end_texts(ends)))
+    return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
+
+
+def _cells(tables: Sequence[dict[str, float]], name: str, text: Callable[[float], str]) -> list[str]:
+    return [text(table[name]) if name in table else "" for table in tables]
+
+
+def end_texts(ends: Sequence[Claim]) -> tuple[str, ...]:
+    """The end points of a split interval, with the digits of its sentence; what is only rounding reads 0."""
+    length = abs(ends[-1].bound - ends[0].bound)
+    bounds = [0.0 if abs(claim.bound) <= _ROUNDING * length else claim.bound for claim in ends]
+    if len(ends) == 2 and bounds[0] < bounds[1]:
+        return ends_text(bounds[0], bounds[1])
+    return tuple(bound_text(bound, int(claim.sign)) for bound, claim in zip(bounds, ends, strict=True))
+
+
+def stacks_between(claims: Sequence[Claim], limits: ValueRange) -> tuple[float, float]:
+    """Where the stacks of parts are drawn: they and the value range, or they alone where they fill less than a quarter of it."""
+    ends = [float(place) for claim in claims for place in (claim.value.mid, claim.bound)] or [limits.low, limits.high]
+    low, high = min(ends), max(ends)
+    if not 0 < high - low < limits.width / 4:
+        return min(low, limits.low), max(high, limits.high)
+    margin = (high - low) / 10
+    return low - margin, high + margin

@@ -1,0 +1,1 @@
+"""Bounds that check others: the primal one."""

@@ -1,0 +1,1 @@
+"""Formulas that no bound needs: the kernel Bellman loss."""

@@ -1,0 +1,1 @@
+"""Noise bounds of earlier work."""

@@ -1,0 +1,1 @@
+"""Other searches for ω: a conic solver, a neural network."""

@@ -1,0 +1,120 @@
+"""pdis-betting and dr-betting are `Propensities` under other names; ratios of baselines are those of the method."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import bondic
+import bondic_lab
+from bondic.bounds.decisions import read_decisions
+from bondic_lab.baselines.behavior import behavior_ratios
+from propensity_cases import LARGEST, decisions, question
+from test_tool import run
+
+
+def ends(log, method, policy=None, **statements):
+    result = bondic.estimate_interval(question(log, policy, **statements), method=method)
+    return result.low, result.high
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "own"),
+    [
+        ("pdis-betting", {"off_by": 1.1}, {"model": None, "off_by": 1.1}),
+        ("pdis-betting", {"planned": 3000, "side": "lower"}, {"model": None, "planned": 3000, "side": "lower"}),
+        ("dr-betting", {"largest_ratio": LARGEST}, {"largest_ratio": LARGEST}),
+        ("dr-betting", {"least_behavior_prob": 0.2, "pilot": 300}, {"least_behavior_prob": 0.2, "pilot": 300}),
+    ],
+)
+def test_they_are_the_method_itself(name, options, own):
+    log = decisions(1500)
+    found = bondic.estimate_interval(question(log), method=bondic_lab.make_baseline(name, **options))
+    wanted = bondic.estimate_interval(question(log), method=bondic.Propensities(**own))
+    assert (found.low, found.high, found.estimate) == (wanted.low, wanted.high, wanted.estimate)
+    assert (found.method, found.guarantee) == (name, "finite-sample")
+    assert {item.name for item in found.assumptions} == {item.name for item in wanted.assumptions}
+    assert bondic.verify(found.certificate, log).low == found.low
+
+
+def test_predictions_shorten_what_bets_on_weighted_rewards_leave():
+    log = decisions(2000, low=0.5, high=0.6)  # within [0, 1]: ratios vary, rewards hardly do
+    plain, robust = (
+        ends(log, bondic_lab.make_baseline(name, **more))
+        for name, more in (("pdis-betting", {}), ("dr-betting", {"largest_ratio": LARGEST}))
+    )
+    assert robust[1] - robust[0] < 0.5 * (plain[1] - plain[0])
+
+
+def test_dr_betting_is_not_given_a_name_that_it_does_not_earn():
+    log = decisions(600)
+    with pytest.raises(bondic.InvalidInput, match="largest_ratio="):
+        ends(log, bondic_lab.make_baseline("dr-betting"))
+    with pytest.raises(bondic.InvalidInput, match="Nothing was weighed doubly robustly"):
+        ends(log, bondic_lab.make_baseline("dr-betting", largest_ratio=LARGEST, pilot=600))
+
+
+@pytest.mark.parametrize("name", ["tis", "pdis", "hcope", "pdis-betting"])
+def test_logged_targets_and_logarithms_give_the_same_ends(name):
+    rng = np.random.default_rng(0)
+    episodes, steps = 60, 3
+    n = episodes * steps
+    action, beta = rng.integers(0, 2, n), np.full(n, 0.5)
+    time, ids = np.tile(np.arange(steps), episodes), np.repeat(np.arange(episodes), steps)
+    columns = {
+        "observations": time[:, None].astype(float),
+        "actions": action,
+        "rewards": rng.random(n),
+        "next_observations": time[:, None] + 1.0,
+        "terminations": time == steps - 1,
+        "episode_ids": ids,
+        "timesteps": time,
+    }
+    target = np.where(action == 1, 0.7, 0.3)
+    policy = bondic.CallablePolicy(lambda states: np.tile([0.3, 0.7], (len(states), 1)))
+    asked = ends(
+        bondic.Transitions(**columns, behavior_action_probs=beta), bondic_lab.make_baseline(name), policy, gamma=0.9
+    )
+    told = bondic.Transitions(**columns, behavior_log_probs=np.log(beta), target_log_probs=np.log(target))
+    assert ends(told, bondic_lab.make_baseline(name), bondic.LoggedTarget(), gamma=0.9) == pytest.approx(
+        asked, rel=1e-9
+    )
+
+
+def test_ratios_of_baselines_are_those_of_the_method():
+    log = decisions(200)
+    problem = question(log)
+    found, estimated = behavior_ratios(problem, "logged")
+    np.testing.assert_array_equal(found, read_decisions(problem, None, every_action=False).ratios.values)
+    assert not estimated
+    assert behavior_ratios(problem, "estimated")[1]
+    told = decisions(200, target_action_probs=np.full(200, 0.5))
+    with pytest.raises(bondic.InvalidInput, match="a policy that can be asked"):
+        behavior_ratios(question(told, bondic.LoggedTarget()), "estimated")
+
+
+def test_compare_lists_them_with_their_labels(tmp_path, capsys):
+    log, n = decisions(400), 400
+    path = tmp_path / "log.npz"
+    np.savez(
+        path,
+        observations=log.observations,
+        actions=log.actions,
+        rewards=log.rewards,
+        next_observations=log.next_observations,
+        terminations=log.terminations,
+        behavior_prob=log.behavior_action_probs,
+        target_prob=np.full(n, 0.5),
+    )
+    words = ["compare", str(path), "--policy", "logged", "--gamma", "0", "--reward-range", "0", "1", "--json"]
+    code, out, _ = run(
+        capsys, *words, "--method", "pdis-betting", "--method", "dr-betting", "--with", "largest_ratio=2.5"
+    )
+    assert code == 0
+    lines = json.loads(out)
+    assert [(line["method"], line["guarantee"]) for line in lines] == [
+        ("pdis-betting", "finite-sample"),
+        ("dr-betting", "finite-sample"),
+    ]

@@ -1,0 +1,138 @@
+"""The bound on features against the same formulas in 50 digits: never below them, and above by rounding only."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from feature_cases import good_reference, random_case, shapes_of
+from naive_features import NaiveBound, exact, matrix
+
+from bondic.errors import InvalidInput, NumericalError
+from bondic_lab.features.ends import FeatureTail
+from bondic_lab.features.sets import FeatureEllipsoid, FeatureEvent, FeatureSet
+from bondic_lab.features.sums import EllipsoidShape, FeatureRows, Range, tally_features
+
+COLUMNS = ("outcome", "next_scale", "value", "scale", "expected")
+TABLES = ("following", "features", "forecast", "instruments", "weights", "floors")
+
+
+def twin(log, bound, part):
+    tally, shape = bound.tally, bound.tally.shapes[0]
+    rows = []
+    for i in range(part.outcome.size):
+        row = {name: mp.mpf(float(getattr(part, name)[i])) for name in COLUMNS}
+        row |= {name: exact(getattr(part, name)[i]) for name in TABLES} | {"low": mp.mpf(0)}
+        rows.append(row)
+    log_term = mp.log(2 * len(bound.event.rates) / mp.mpf(bound.event.probability))
+    return NaiveBound(
+        rows, mp.mpf(tally.gamma), exact(tally.reference), mp.mpf(log.world.high), exact(bound.event.rates), log_term,
+        matrix(shape.matrix), mp.mpf(shape.ridge), mp.mpf(shape.guess), bound.bounded,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_bounds_are_those_of_50_digits(seed):
+    rng, log = random_case(seed, rows=25)
+    ridge = 1e3 * float(np.linalg.norm(log.equations()[0])) ** 2 if log.bounded else 0.0
+    reference = good_reference(log, ridge) + rng.normal(size=log.theta.size) * log.world.high
+    bound = log.bound(reference, shapes_of(log, [ridge], guess=20.0), logs=(4.0, 2.0, 3.0))
+    naive, beta = twin(log, bound, log.part()), float(rng.choice([0.0, 0.1, 1.0]))
+    found = bound.locate(beta)
+    if not found.sets:
+        assert np.linalg.cond(log.equations()[0]) > 1e5  # nothing is known where the equations are nearly singular
+        return
+    k = naive.locate(mp.mpf(beta))
+    assert float(k) * (1 - 1e-12) <= found.sets[0].size <= float(k) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_formula_is_that_of_50_digits(seed):
+    """Over ellipsoids of any size, also smaller ones than the fixed point finds: radii, and ends with and without weights."""
+    rng, log = random_case(seed, rows=40)
+    ridge = 3.0 if log.bounded else 0.0
+    reference, guess = good_reference(log, ridge), float(rng.choice([0.0, 0.1, 2.0]))
+    bound = log.bound(reference, shapes_of(log, [ridge], guess=guess), logs=(4.0, 2.0, 3.0))
+    naive, beta = twin(log, bound, log.part()), float(rng.choice([0.0, 0.02, 0.5])) * log.world.high
+    one = FeatureEllipsoid(0, bound.tally.shapes[0].matrix, float(rng.choice([0.05, 0.5, 5.0])))
+    found, k, b = FeatureSet(bound.tally, beta, (one,)), mp.mpf(one.size), mp.mpf(beta)
+    above = 1e-6 if np.linalg.cond(log.equations()[0]) < 1e6 else np.inf  # rounding is measured by the size of A
+    for rate in bound.event.rates:
+        near(bound.ground._radius(found, one, rate), naive.radius(b, k, mp.mpf(rate)), above)
+    starts = (mp.mpf(bound.starts.center.mid), exact(bound.starts.features), mp.mpf(bound.starts.scale))
+    for e, (sign, tail) in enumerate(bound.tails.items()):
+        cost = mp.log(1 / mp.mpf(tail.probability))
+        weighed, plain = naive.end(e, sign, mp.mpf(tail.rate), cost, starts, b, k)
+        base, allowed = bound._base(found)
+        ours = bound._weighed(found, one, tail, sign, base, allowed)
+        near(sign * ours.value.mid + ours.value.rad + ours.spread, weighed, above)
+        near(sign * base.mid + one.support(bound.starts.features) + allowed, plain, above)
+
+
+def near(ours, exactly, above):
+    """Not below the 50 digits, and hardly above."""
+    size = 1 + abs(float(exactly))
+    assert float(exactly) - 1e-11 * size <= ours <= float(exactly) + above * size
+
+
+def test_parts_add_up():
+    _, log = random_case(3, rows=300)
+    reference, shapes, part = good_reference(log), shapes_of(log, [0.0]), log.part()
+    pieces = []
+    for here in (slice(0, 100), slice(100, 137), slice(137, None)):
+        columns = {name: getattr(part, name)[here] for name in (*COLUMNS, *TABLES)}
+        pieces.append(FeatureRows(**columns, size=part.size))
+    limits = Range(0.0, log.world.high)
+    whole, again = (
+        tally_features(parts, log.world.gamma, reference, limits, log.rates[0], shapes) for parts in ([part], pieces)
+    )
+    for name in ("matrix", "gram", "offset", "end_step"):
+        np.testing.assert_allclose(getattr(whole.sums, name), getattr(again.sums, name), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(whole.vector.form, again.vector.form, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(whole.ends[0].moved, again.ends[0].moved)
+
+
+def test_bets_stay_within_the_range():
+    _, log = random_case(1, rows=50)
+    reference, part = good_reference(log), log.part()
+    limits = Range(0.0, log.world.high)
+    for changed in ({"weights": part.weights * 1.1}, {"instruments": part.instruments * 50.0}):
+        columns = {name: getattr(part, name) for name in (*COLUMNS, *TABLES)} | changed
+        if "weights" in changed:
+            columns["weights"] = np.full_like(part.weights, 1.1 / log.world.high)
+            columns["floors"] = np.zeros_like(part.floors)
+        with pytest.raises(NumericalError, match="too large"):
+            tally_features([FeatureRows(**columns, size=1.0)], 0.5, reference, limits, log.rates[0], [])
+
+
+def test_equations_that_determine_nothing_claim_nothing():
+    """A feature that no row shows, and a shape that is not that of the equations."""
+    _, log = random_case(0, rows=60)
+    reference = good_reference(log)
+    wrong = EllipsoidShape(2.0 * shapes_of(log, [0.0])[0].matrix, 0.0, 1.0)
+    bound = log.bound(reference, [wrong])
+    assert bound.locate(0.0).sets == ()
+    assert set(bound.ends(bound.locate(0.0)).values()) == {None}
+
+
+def test_what_is_refused():
+    _, log = random_case(0, rows=30)
+    reference, part = good_reference(log), log.part()
+    with pytest.raises(InvalidInput, match="no row"):
+        tally_features([], 0.5, reference, Range(0.0, 1.0), 0.1, [])
+    with pytest.raises(InvalidInput, match="range"):
+        Range(1.0, 1.0)
+    with pytest.raises(InvalidInput, match="rate"):
+        FeatureEvent((), 0.1)
+    with pytest.raises(InvalidInput, match="tail"):
+        FeatureTail(0, 0.0, 0.1)
+    with pytest.raises(InvalidInput, match="ridge"):
+        EllipsoidShape(np.eye(2), -1.0, 1.0)
+    with pytest.raises(InvalidInput, match="bound of the coefficients"):
+        _ = log.bound(reference, shapes_of(log, [1.0])).ground
+    bound = log.bound(reference, shapes_of(log, [0.0]))
+    with pytest.raises(InvalidInput, match="allowance"):
+        bound.locate(-1.0)
+    for name in COLUMNS + TABLES:
+        columns = {one: getattr(part, one) for one in (*COLUMNS, *TABLES)}
+        columns[name] = np.full_like(columns[name], np.nan)
+        with pytest.raises(InvalidInput, match=name):
+            FeatureRows(**columns, size=1.0)

@@ -1,0 +1,128 @@
+"""The curve over radii and alpha: nested, true to the interval it came from, and where a decision breaks."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import bondic
+import bondic_lab
+from bondic.errors import InvalidInput
+from bondic.report import plots
+from bondic_lab.plots import sensitivity_figure
+from test_report import FEW, ask
+
+
+@pytest.fixture(scope="module")
+def world():
+    _, _, problem, result = ask(gauge=bondic.PlugIn(0.02))
+    return problem, result, bondic_lab.result_frontier(result, problem)
+
+
+CASES = {
+    "half": {},
+    "range": {"gauge": "range"},
+    "paper": {"gauge": "paper"},
+    "plug-in": {"gauge": "plug-in"},
+    "stopping time": {"planned_rows": 600},
+    "horizon": {"terms": {"horizon": 6}},
+    "starts sampled": {"starts": "sample"},
+    "starts of the log": {"starts": "log"},
+    "lower end": {"side": "lower", "starts": "sample"},
+    "misspecified": {"misspecification": 0.01, "gauge": bondic.PlugIn(0.02)},
+    "continuous": {"kind": "continuous", "rows": 300, "gauge": bondic.PlugIn(0.01)},
+    "radius 0": {"radius": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_curve_holds_the_interval_that_it_came_from(name):
+    _, _, problem, result = ask(**CASES[name])
+    frontier = bondic_lab.result_frontier(result, problem)
+    limits = frontier.value_range
+    for radius, alpha in itertools.product((0.03, frontier.radius, 8.0), (0.001, 0.1, 0.6)):
+        low, high = frontier.ends(radius, alpha)
+        assert frontier.interval(radius, alpha) == (max(low, limits.low), min(high, limits.high))
+    if result.status is bondic.Status.REJECTED:
+        assert frontier.contradicted(frontier.radius)
+        return
+    low, high = frontier.interval(frontier.radius)
+    assert (low, high) == pytest.approx((result.low, result.high), abs=1e-6 * (1 + result.length))
+    assert low >= result.low - 1e-13 * (1 + abs(low))
+    assert high <= result.high + 1e-13 * (1 + abs(high))
+
+
+def test_the_interval_is_nested_in_the_radius_and_in_alpha(world):
+    frontier = world[2]
+    for radius in np.geomspace(0.1, 1000, 7) * frontier.radius / 10:
+        ends = [frontier.interval(radius, alpha) for alpha in (1e-6, 1e-3, 0.05, 0.3, 0.9)]
+        assert all(a[0] <= b[0] and a[1] >= b[1] for a, b in itertools.pairwise(ends))
+        assert ends[0] != ends[-1] or radius > 10 * frontier.radius
+    for alpha in (0.01, 0.4):
+        ends = [frontier.interval(radius, alpha) for radius in np.geomspace(0.1, 1000, 9)]
+        assert all(a[0] >= b[0] and a[1] <= b[1] for a, b in itertools.pairwise(ends))
+
+
+def test_another_alpha_gives_the_interval_that_would_have_been_estimated(world):
+    problem, _, frontier = world
+    method = bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=FEW)
+    other = bondic.estimate_interval(problem, alpha=0.01, method=method)
+    low, high = frontier.interval(frontier.radius, 0.01)
+    assert low == pytest.approx(other.low, abs=0.01 * other.length)
+    assert high == pytest.approx(other.high, abs=0.01 * other.length)
+
+
+@pytest.mark.parametrize("side", ["above", "below"])
+def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
+    frontier = world[2]
+    low, high = frontier.interval(frontier.radius, 0.02)
+    alpha = frontier.breakdown_alpha(**{side: low if side == "above" else high})
+    assert alpha == pytest.approx(0.02, rel=1e-6)
+    index, sign = (0, 1) if side == "above" else (1, -1)
+    threshold = low if side == "above" else high
+    assert sign * (frontier.interval(frontier.radius, alpha)[index] - threshold) > 0
+    assert sign * (frontier.interval(frontier.radius, alpha * 0.999)[index] - threshold) < 0
+    assert frontier.breakdown_alpha(above=frontier.value_range.high) == 1.0
+    assert frontier.breakdown_alpha(above=frontier.value_range.low - 1) < 1e-8
+    smaller = frontier.breakdown_radius(**{side: threshold}, alpha=0.01)
+    assert smaller < frontier.breakdown_radius(**{side: threshold}, alpha=0.05)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_a_one_sided_bound_leaves_the_other_end_alone(side):
+    _, _, problem, result = ask(gauge=bondic.PlugIn(0.02), side=side)
+    frontier = bondic_lab.result_frontier(result, problem)
+    low, high = frontier.interval(frontier.radius)
+    limits = frontier.value_range
+    if side == "lower":
+        assert (low > limits.low, high) == (True, limits.high)
+        assert frontier.breakdown_radius(above=low - 0.1) > frontier.radius
+        assert frontier.breakdown_radius(below=high - 0.1) == 0.0
+    else:
+        assert (low, high < limits.high) == (limits.low, True)
+        assert frontier.breakdown_radius(below=high + 0.1) > frontier.radius
+        assert frontier.breakdown_radius(above=low + 0.1) == 0.0
+
+
+def test_a_result_of_another_log_is_refused(world):
+    _, _, other, _ = ask(rows=400)
+    with pytest.raises(InvalidInput, match="another log"):
+        bondic_lab.result_frontier(world[1], other)
+
+
+def test_witnesses_speak_against_small_radii():
+    _, _, problem, result = ask(rows=2000, radius=3.0, gauge=bondic.PlugIn(1e-3))
+    frontier = bondic_lab.result_frontier(result, problem)
+    assert 0 < frontier.floor == result.rejection.minimal_radius < frontier.radius
+    below, above = frontier.floor * 0.999, frontier.radius
+    assert frontier.contradicted(below)
+    assert frontier.contradicted(below, 0.5)
+    assert not frontier.contradicted(above)
+    low, high = frontier.interval(below, 0.001)
+    assert frontier.contradicted(below, 0.001) == (low > high)
+
+
+def test_its_picture_is_written(world, tmp_path):
+    svg = [plots.save_plot(sensitivity_figure(world[2], alpha=0.05), tmp_path / f"{k}.svg") for k in "ab"]
+    assert "<svg" in svg[0].read_text()
+    assert "dc:date" not in svg[0].read_text()

@@ -1,0 +1,423 @@
+"""Neural search: its sums agree with the trusted core, its proposals are valid, reproducible and close to the optimum."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import bondic as b
+from bondic.bounds.dual import Setting, dual_bound
+from bondic.errors import InvalidInput, MissingExtra
+from bondic.functions.functions import FeatureFunction, KernelFunction
+from bondic.search import spectral
+from bondic_lab.search import neural, row_batches
+from bondic_lab.search.neural import NeuralSearch, best_multiple
+from bondic_lab.search.row_batches import Centers, RowSums
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from builders import as_log, noise_problem, search_model, synthetic_kernel, synthetic_problem
+
+GAUSSIAN = 0.5 * b.Constant(1.0) + 0.5 * b.Gaussian(0.5) * b.Dirac()
+FEATURES = 0.5 * b.Constant(1.0) + 0.5 * b.RandomFeatures.gaussian(32, 1, 0.5, seed=0) * b.Dirac()
+
+
+@cache
+def synthetic(rows=120, gamma=0.8, **more):
+    """(MDP, problem) with known q*; `rows` in episodes of 10."""
+    mdp = SyntheticMDP.default(gamma, seed=1, **more)
+    return mdp, synthetic_problem(mdp, mdp.rollout(rows // 10, 10, np.random.default_rng(4)))
+
+
+def setting_of(problem, value_kernel, weight_kernel, *, radius=8.0, variance=1e-2, misspecification=0.0):
+    """A setting with a small eps, so that omega = 0 is far from optimal."""
+    start = None if problem.answers.exact else 0.02
+    ball = b.Ball(value_kernel, radius, misspecification=misspecification)
+    return Setting(problem, ball, b.Instruments(weight_kernel), b.PlugIn(variance), 0.1, start, 2)
+
+
+def synthetic_setting(weight_kernel=GAUSSIAN, rows=120, **more):
+    mdp, problem = synthetic(rows)
+    return setting_of(problem, synthetic_kernel(mdp), weight_kernel, radius=3 * mdp.q_norm, **more)
+
+
+@cache
+def synthetic_model(weight_kernel=GAUSSIAN, rows=120):
+    """It depends on neither eps nor the radius."""
+    return search_model(synthetic_setting(weight_kernel, rows))
+
+
+def noise_setting(kind, n=40, **more):
+    """Rows without a law, terminal ones among them: 2-d states, 3 actions or 1-d actions with two draws each."""
+    continuous = kind.startswith("continuous")
+    problem = noise_problem(np.random.default_rng(7), n, continuous=continuous)
+    if continuous:
+        value, local = b.Gaussian(1.0, on="point") + b.Constant(1.0), b.Laplace(1.5, on="point")
+        features = b.RandomFeatures.gaussian(16, 3, 1.0, seed=1, on="point")
+    else:
+        mixed = b.ActionEmbedding(np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
+        value, local = b.Matern(1.2, 1.5) * mixed + b.Constant(0.5), b.Gaussian(1.0) * mixed
+        features = b.RandomFeatures.gaussian(16, 2, 1.0, seed=1) * b.Dirac()
+    kernel = features if kind.endswith("features") else local
+    return setting_of(problem, value, 0.3 * b.Constant(1.0) + 0.7 * kernel, **more)
+
+
+KINDS = ["discrete", "discrete features", "continuous", "continuous features"]
+
+
+def sums_of(batch, v):
+    """(g.omega, <mu_0, mu_omega - mu_0>, |mu_omega - mu_0|^2, mean |omega| (1 + gamma c)) as the batch sees them."""
+    omega = batch.features @ v
+    b_rows = omega.size
+    return np.array(
+        [
+            -batch.residual @ omega / b_rows,
+            batch.start @ omega / b_rows,
+            omega @ batch.pairs @ omega,
+            batch.factors @ np.abs(omega) / b_rows,
+        ]
+    )
+
+
+def coefficients(centers, alpha):
+    return centers.table.T @ alpha if centers.explicit else alpha
+
+
+# ------------------------------------------------------------------------------------------------ sums over rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("held", [40, 9], ids=["all rows held", "few rows held"])
+def test_sums_over_all_rows_are_those_of_the_trusted_core(kind, held, rng, monkeypatch):
+    monkeypatch.setattr(row_batches, "_TILE", 16)  # several tiles, the last one incomplete
+    setting = noise_setting(kind, misspecification=0.1)
+    centers = Centers.of(search_model(setting), setting, np.arange(1, 40, 2))
+    data = RowSums(setting, centers, np.arange(held))
+    alpha = rng.normal(size=20)
+    function = centers.function(alpha)
+    assert isinstance(function, FeatureFunction if "features" in kind else KernelFunction)
+    (terms,) = dual_bound(setting, function, ("upper",))
+    linear, move, square, mass = sums_of(data.batch(np.arange(40)), coefficients(centers, alpha))
+    assert linear == pytest.approx(terms.value.mid, rel=1e-10)
+    assert data.start_square + 2 * move + square == pytest.approx(terms["|mu|"].mid ** 2, rel=1e-10)
+    assert 0.1 * (1 + mass) == pytest.approx(terms["misspecification"].mid, rel=1e-10)
+    assert centers.gram(alpha[:, None])[0, 0] == pytest.approx(terms["|omega|"].mid ** 2, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_sums_in_the_coordinates_of_the_search_model(kind, rng):
+    setting = noise_setting(kind)
+    model = search_model(setting)
+    centers = Centers.of(model, setting, np.arange(0, 40, 3))
+    data = RowSums(setting, centers, np.arange(10))
+    assert data.in_coordinates
+    alpha = rng.normal(size=14)
+    (terms,) = dual_bound(setting, centers.function(alpha), ("upper",))
+    assert data.gradient @ alpha == pytest.approx(terms.value.mid, rel=1e-6)
+    assert np.linalg.norm(model.start + data.balance @ alpha) == pytest.approx(terms["|mu|"].mid, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_unbiased(kind, rng):
+    """The mean over all batches of 3 of 7 rows is the sum over all rows: no tolerance for sampling."""
+    setting = noise_setting(kind, n=7)
+    centers = Centers.of(search_model(setting), setting, np.arange(7))
+    data = RowSums(setting, centers, np.arange(7))
+    v = coefficients(centers, rng.normal(size=7))
+    every = [sums_of(data.batch(np.array(rows)), v) for rows in combinations(range(7), 3)]
+    np.testing.assert_allclose(np.mean(every, axis=0), sums_of(data.held, v), rtol=1e-10)
+
+
+def test_landmarks_that_miss_the_kernel_are_not_used_to_compare():
+    setting = noise_setting("discrete")
+    every_third = np.arange(0, 40, 3)
+    poor = Centers.of(search_model(setting, rank=2), setting, every_third)
+    assert poor.blind > 0.1
+    assert not RowSums(setting, poor, np.arange(10)).in_coordinates
+    assert not RowSums(setting, Centers.of(search_model(setting), setting, every_third), np.arange(40)).in_coordinates
+
+
+@pytest.mark.parametrize(
+    ("slope", "start", "move", "square"),
+    [(0.1, 1.0, -0.4, 0.5), (-0.3, 2.0, 0.3, 0.8), (0.0, 1.0, -1.0, 1.0), (5.0, 1.0, -0.1, 0.2), (-0.2, 0.0, 0.0, 1.0)],
+)
+def test_best_multiple_against_a_grid(slope, start, move, square):
+    grid = np.linspace(0.0, 8.0, 80_001)
+    values = slope * grid + 1.5 * np.sqrt(np.maximum(0.0, start + 2 * move * grid + square * grid**2))
+    factor, value = best_multiple(slope, 1.5, start, move, square)
+    assert value == pytest.approx(values.min(), abs=1e-7)
+    assert value <= values.min() + 1e-12
+    assert factor == pytest.approx(grid[values.argmin()], abs=2e-4)
+
+
+# ------------------------------------------------------------------------------------------------------ the search
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["discrete", "continuous features"])
+def test_the_gradient_is_that_of_the_bound(kind, rng):
+    """Difference quotients of F+ and F- from the trusted core, misspecification included."""
+    import torch
+
+    setting = noise_setting(kind, n=12, misspecification=0.05, variance=0.3)
+    centers = Centers.of(search_model(setting), setting, np.arange(5))
+    data = RowSums(setting, centers, np.arange(12))
+    search = neural._Search(NeuralSearch(), data, rng)
+    start = rng.normal(size=(5, 2))
+    alpha = torch.from_numpy(start.copy()).requires_grad_()
+    parts = search.parts(alpha, data.held)
+    average = (parts.start + 2 * parts.move + parts.square).detach()
+    (search.majorant(parts, average) * data.scale).backward()
+
+    def bounds(alpha):
+        upper, lower = (dual_bound(setting, centers.function(alpha[:, k]))[1 - k] for k in range(2))
+        return np.array([upper.bound, -lower.bound])
+
+    for j in range(5):
+        step = np.zeros((5, 2))
+        step[j] = 1e-5
+        slopes = (bounds(start + step) - bounds(start - step)) / 2e-5
+        np.testing.assert_allclose(alpha.grad[j].numpy(), slopes, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("held", [30, 10], ids=["all pairs", "coordinates"])
+def test_candidates_are_compared_by_the_bound_itself(kind, held, rng):
+    """What is kept is the best multiple, and its value is F from the trusted core."""
+    beta = 0.02 if held == 30 else 0.0  # in coordinates the allowance is estimated on the held rows
+    setting = noise_setting(kind, n=30, variance=1e-3, radius=40.0, misspecification=beta)
+    data = RowSums(setting, Centers.of(search_model(setting), setting, np.arange(30)), np.arange(held))
+    assert data.in_coordinates == (held < 30)
+    search = neural._Search(NeuralSearch(), data, rng)
+    alpha = np.full((30, 2), 3.0 * data.unit)
+    search._keep_best(alpha)
+    for k, end in enumerate(("upper", "lower")):
+        kept = search.best_alpha[k]
+        (terms,) = dual_bound(setting, data.centers.function(kept), (end,))
+        sign = 1.0 if end == "upper" else -1.0
+        assert search.best_value[k] == pytest.approx(
+            sign * terms.bound - terms["initial distribution"].mid - beta, rel=1e-6
+        )
+        assert np.ptp(kept / alpha[:, k]) <= 1e-12
+        for factor in (0.9, 1.1):
+            (other,) = dual_bound(setting, data.centers.function(factor * kept), (end,))
+            assert sign * other.bound > sign * terms.bound
+
+
+@pytest.mark.torch
+def test_the_norm_of_sampled_rows_is_remembered_over_batches(rng):
+    import torch
+
+    setting = noise_setting("discrete", n=30)
+    data = RowSums(setting, Centers.of(search_model(setting), setting, np.arange(30)), np.arange(30))
+    search = neural._Search(NeuralSearch(), data, rng)
+    alpha = torch.from_numpy(rng.normal(size=(30, 2)))
+    batches = [data.held, data.batch(np.arange(0, 30, 3))]
+    parts = [search.parts(alpha, batch) for batch in batches]
+    exact, sampled = ((p.start + 2 * p.move + p.square).numpy() for p in parts)
+    assert np.all(np.abs(sampled / exact - 1) > 1e-3)
+    old = torch.tensor([5.0, 7.0], dtype=torch.float64)
+    for average, batch, wanted in (
+        (None, 0, exact),
+        (old, 0, exact),
+        (None, 1, 0.95 * exact + 0.05 * sampled),
+        (old, 1, 0.95 * old.numpy() + 0.05 * sampled),
+    ):
+        got = search._average(average, parts[batch], batches[batch], alpha.numpy())
+        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-12)
+
+
+def closed(setting, functions, model):
+    """Share of the way from omega = 0 to the optimum, per end; the optimum is known to 1e-6 by its gap."""
+    shares = {}
+    decomposition = spectral.Spectrum.of(model)
+    for end, sign in (("upper", 1.0), ("lower", -1.0)):
+        found = spectral.propose(decomposition, sign=sign, radius=setting.ball.radius, kappa=setting.epsilon().upper)
+        zero, *others = (dual_bound(setting, omega, (end,))[0] for omega in (None, *functions))
+        best = min(others, key=lambda terms: sign * terms.bound)
+        side_terms = best["initial distribution"].mid + best["misspecification"].mid
+        attained = sign * (best.bound - model.offset) - side_terms
+        at_zero = sign * (zero.bound - model.offset) - zero["initial distribution"].mid - zero["misspecification"].mid
+        assert found.status == "optimal"
+        assert found.gap <= 1e-6 * at_zero
+        assert attained >= found.primal - 1e-9 * at_zero, "better than the optimum: some bound is wrong"
+        shares[end] = (at_zero - attained) / (at_zero - found.primal)
+    return shares
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kernel", [GAUSSIAN, FEATURES], ids=["kernel", "features"])
+def test_it_comes_close_to_the_optimum(kernel):
+    setting, model = synthetic_setting(kernel), synthetic_model(kernel)
+    functions = NeuralSearch(steps=12)(model, setting)
+    assert len(functions) == 2
+    assert all(isinstance(f, FeatureFunction if kernel is FEATURES else KernelFunction) for f in functions)
+    shares = closed(setting, functions, model)
+    assert min(shares.values()) >= 0.999
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kernel", [GAUSSIAN, FEATURES], ids=["kernel", "features"])
+def test_adam_alone_closes_nine_tenths(kernel):
+    setting, model = synthetic_setting(kernel), synthetic_model(kernel)
+    shares = closed(setting, NeuralSearch(steps=400, learning_rate=0.02, refit=False)(model, setting), model)
+    assert min(shares.values()) >= 0.9
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("blind", [0.1, -1.0], ids=["compared in coordinates", "compared on held rows"])
+def test_sampled_rows_and_centers(blind, monkeypatch):
+    """300 rows, of which 64 make a step, 150 are centers and 128 are held."""
+    monkeypatch.setattr(neural, "_HELD", 128)
+    monkeypatch.setattr(row_batches, "_BLIND", blind)
+    setting, model = synthetic_setting(rows=300), synthetic_model(rows=300)
+    search = NeuralSearch(steps=300, batch=64, centers=150, learning_rate=0.02, refit=False)
+    shares = closed(setting, search(model, setting), model)
+    assert min(shares.values()) >= 0.85
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_kernel_and_action(kind):
+    setting = noise_setting(kind, variance=0.5, misspecification=0.01)
+    model = search_model(setting)
+    shares = closed(setting, NeuralSearch(steps=12, hidden=(32,))(model, setting), model)
+    assert min(shares.values()) >= 0.95
+
+
+@pytest.mark.torch
+def test_finite_horizon_without_discount():
+    rng = np.random.default_rng(3)
+    n = 60
+    times = np.tile(np.arange(4), n // 4)
+    log = b.Transitions(
+        rng.normal(size=(n, 1)), rng.integers(2, size=n), rng.uniform(0, 1, n), rng.normal(size=(n, 1)),
+        np.zeros(n, dtype=bool), times == 3, np.repeat(np.arange(n // 4), 4), times,
+    )  # fmt: skip
+    problem = b.make_problem(
+        log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
+    )
+    kernel = b.Gaussian(1.0, on="state") * b.Dirac() * b.TimeMask(4)
+    setting = setting_of(problem, kernel, kernel, radius=6.0)
+    model = search_model(setting)
+    shares = closed(setting, NeuralSearch(steps=12)(model, setting), model)
+    assert min(shares.values()) >= 0.99
+
+
+@pytest.mark.torch
+def test_same_seed_same_weights_and_no_global_state():
+    import torch
+
+    setting, model = synthetic_setting(), synthetic_model()
+    found = []
+    for seed, unrelated in ((0, 5), (0, 6), (1, 5)):
+        torch.manual_seed(unrelated)
+        before = torch.get_rng_state()
+        found.append(NeuralSearch(steps=5, batch=50, centers=60, seed=seed)(model, setting))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_default_dtype() is torch.float32
+    for one, two, three in zip(*found, strict=True):
+        assert one.weights.dtype == np.float64
+        np.testing.assert_array_equal(one.weights, two.weights)
+        np.testing.assert_array_equal(one.centers, two.centers)
+        assert not np.array_equal(one.centers, three.centers)
+
+
+@pytest.mark.torch
+def test_a_certificate_that_uses_it_verifies():
+    """Three landmarks leave the spectral search blind, so the neural weights win; no torch is needed to verify."""
+    mdp, problem = synthetic()
+    rollout = mdp.rollout(12, 10, np.random.default_rng(4))
+    setting = synthetic_setting()
+    plain = b.Dual(instruments=setting.instruments, ball=setting.ball, gauge=setting.gauge, rank=3)
+    method = b.Dual(
+        instruments=setting.instruments, ball=setting.ball, gauge=setting.gauge, rank=3,
+        solver=NeuralSearch(steps=200, learning_rate=0.02, refit=False),
+    )  # fmt: skip
+    without, result = (b.estimate_interval(problem, method=m) for m in (plain, method))
+    assert without.low < result.low < result.high < without.high
+    assert all(isinstance(omega, KernelFunction) for omega in result.proof.omegas.values())
+    checked = b.verify(result.certificate, as_log(rollout), b.CallablePolicy(mdp.target_probs))
+    assert checked.low == pytest.approx(result.low, rel=1e-9)
+    assert checked.high == pytest.approx(result.high, rel=1e-9)
+    assert checked.low <= mdp.value <= checked.high
+
+
+@pytest.mark.torch
+def test_nothing_is_proposed_where_zero_is_optimal():
+    setting = synthetic_setting(variance=1e6)
+    assert NeuralSearch(steps=8)(synthetic_model(), setting) == []
+
+
+@pytest.mark.torch
+def test_a_class_that_the_log_contradicts_is_rejected_not_feared():
+    """F is unbounded below: the search must stay finite, the result must say rejected."""
+    setting = synthetic_setting()
+    method = b.Dual(
+        instruments=setting.instruments, ball=setting.ball.with_radius(1e-3), gauge=b.PlugIn(1e-4),
+        solver=NeuralSearch(steps=10),
+    )  # fmt: skip
+    result = b.estimate_interval(setting.problem, method=method)
+    assert result.status is b.Status.REJECTED
+
+
+@pytest.mark.torch
+def test_a_wild_learning_rate_is_survived():
+    setting = synthetic_setting()
+    for function in NeuralSearch(steps=10, learning_rate=1e200)(synthetic_model(), setting):
+        assert np.all(np.isfinite(function.weights))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_scaled_rewards_scale_the_proposal_and_nothing_else(scale):
+    """Rewards, radius and eps times c: the same omega is best."""
+    mdp, problem = synthetic()
+    log = as_log(mdp.rollout(12, 10, np.random.default_rng(4)))
+    larger = b.make_problem(
+        replace(log, rewards=log.rewards * scale), b.CallablePolicy(mdp.target_probs),
+        problem.initial_states, gamma=mdp.gamma, reward_range=tuple(r * scale for r in mdp.reward_range),
+    )  # fmt: skip
+    small = synthetic_setting()
+    large = setting_of(larger, small.ball.kernel, GAUSSIAN, radius=small.ball.radius * scale, variance=1e-2 * scale**2)
+    search = NeuralSearch(steps=20, refit=False)
+    one, two = (search(search_model(setting), setting) for setting in (small, large))
+    for f, g in zip(one, two, strict=True):
+        np.testing.assert_allclose(f.weights, g.weights, rtol=1e-4, atol=1e-6 * np.abs(f.weights).max())
+
+
+# -------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_without_torch_the_way_out_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"The neural search needs .*`torch`.*bondic\[torch\]"):
+        NeuralSearch()
+
+
+@pytest.mark.torch
+def test_torch_that_vanishes_later_is_named_too(monkeypatch):
+    setting = synthetic_setting()
+    search, model = NeuralSearch(), synthetic_model()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match="neural search"):
+        search(model, setting)
+
+
+def test_importing_the_module_does_not_import_torch():
+    code = "import sys, bondic_lab.search.neural; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "options",
+    [{"steps": 0}, {"batch": 1}, {"centers": 0}, {"hidden": (8, 0)}, {"learning_rate": 0.0}, {"learning_rate": np.inf}],
+    ids=str,
+)
+def test_senseless_options_are_refused(options):
+    with pytest.raises(InvalidInput, match=next(iter(options))):
+        NeuralSearch(**options)

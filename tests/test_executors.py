@@ -1,0 +1,367 @@
+"""Parts of a log that are worked on elsewhere: what is sent, what comes back. Here the other process is this one.
+
+With real processes: test_processes.py. Blocks are made short, so that small logs have several of them.
+"""
+
+import os
+import sys
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bondic as b
+from bondic.bounds import elsewhere
+from bondic.engines.products import Pairs
+from bondic.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
+from bondic.executors import named, remote
+from bondic.executors.threads import Serial, Threads
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.policies.adapters import imported
+from bondic.rounding import upper_sum
+from bondic.sums import elsewhere as sums_elsewhere
+from bondic.sums.engine import enclose
+from bondic.sums.forms import Sums
+from bondic.sums.reference import Reference
+from bondic.sums.spool import Direct, sum_blocks
+from builders import Here
+from test_one_answer import EASY, KERNELS, columns, method
+
+BLOCK = 128
+RULES = """
+import numpy as np
+
+def soft(states):
+    logits = np.stack([states[:, 0], -states[:, 0]], axis=1)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+def other(states):
+    return soft(-states)
+
+class Drawn:
+    def sample_action(self, states, rng):
+        return 0.3 * states[:, :1] + 0.6 * rng.standard_normal((len(states), 1))
+
+drawn = Drawn()
+"""
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", BLOCK)
+
+
+@pytest.fixture(autouse=True)
+def nothing_known():
+    """Every test stands for processes of its own."""
+    elsewhere._received.cache_clear()
+    sums_elsewhere._received.cache_clear()
+
+
+def write_log(folder, data, parts=3):
+    """The log in so many Parquet parts."""
+    folder.mkdir(exist_ok=True)
+    for number, rows in enumerate(np.array_split(np.arange(len(data["rewards"])), parts)):
+        table = {}
+        for name, column in data.items():
+            flat = column[rows] if column.ndim == 1 else list(column[rows])
+            table[name] = pa.array(flat)
+        pq.write_table(pa.table(table), folder / f"part-{number}.parquet")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "rules.py").write_text(RULES)
+    write_log(tmp_path / "log", columns())
+    return tmp_path
+
+
+def ask(place, *, policy="soft", log="log", **statements):
+    data = columns()
+    start = b.InitialStates.exact(data["observations"][:5])
+    rows = b.stream_log(place / log, batch_rows=200)
+    return b.make_problem(rows, b.load_policy(f"{place}/rules.py:{policy}"), start, **EASY, **statements)
+
+
+def answer(question, name="gaussian", executor=None, engines=None):
+    return b.estimate_interval(question, method=replace(method(name, "half"), engine=Sums(engines, executor)))
+
+
+def bits(result):
+    return result.low, result.high, [(claim.end, claim.parts) for claim in result.claims]
+
+
+# ------------------------------------------------------------------------------------------------- the same bits
+
+
+@pytest.mark.parametrize("most", [2**24, 0], ids=["held", "read again"])
+@pytest.mark.parametrize("horizon", [None, 12])
+@pytest.mark.parametrize("name", [*KERNELS, "table"])
+def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, monkeypatch):
+    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", most)
+    data = columns(table=name == "table")
+    (tmp_path / "rules.py").write_text(RULES)
+    write_log(tmp_path / "log", data)
+    start = b.InitialStates.exact(data["observations"][:5])
+    policy = b.load_policy(f"{tmp_path}/rules.py:soft")
+    logs = [b.Transitions(**data), b.stream_log(tmp_path / "log"), b.stream_log(tmp_path / "log", batch_rows=77)]
+    asked = [b.make_problem(log, policy, start, **EASY, horizon=horizon) for log in logs]
+    found = [
+        answer(asked[0], name),
+        answer(asked[1], name),
+        *(answer(one, name, Here()) for one in asked[1:]),
+    ]
+    assert all(bits(other) == bits(found[0]) for other in found)
+    again = b.verify(found[2].certificate, logs[1], policy, sums=Sums(executor=Here()))
+    assert (again.low, again.high) == (found[0].low, found[0].high)
+
+
+def test_draws_of_a_continuous_policy_are_those_of_their_rows(tmp_path):
+    data = columns(continuous=True)
+    (tmp_path / "rules.py").write_text(RULES)
+    write_log(tmp_path / "log", data)
+    question = ask(tmp_path, policy="drawn")
+    assert bits(answer(question)) == bits(answer(question, executor=Here()))
+
+
+@pytest.mark.parametrize("engine", ["series", "pairs", "reference"])
+def test_engines_travel(engine, place, monkeypatch):
+    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", 0)
+    question, engines = ask(place), Sums.named(engine).engines
+    assert bits(answer(question, engines=engines, executor=Serial())) == bits(
+        answer(question, engines=engines, executor=Here())
+    )
+
+
+def test_rows_in_memory_stay_here():
+    data = columns()
+    policy = b.SoftmaxPolicy(lambda s: np.stack([s[:, 0], -s[:, 0]], axis=1))
+    question = b.make_problem(b.Transitions(**data), policy, b.InitialStates.exact(data["observations"][:5]), **EASY)
+    assert bits(answer(question)) == bits(answer(question, executor=Here()))
+
+
+def test_arrays_cannot_be_sent(place):
+    data = columns()
+    question = b.make_problem(
+        b.stream_log(data, batch_rows=200),
+        b.load_policy(f"{place}/rules.py:soft"),
+        b.InitialStates.exact(data["observations"][:5]),
+        **EASY,
+    )
+    with pytest.raises(InvalidInput, match="files that all of them see"):
+        answer(question, executor=Here())
+
+
+# ------------------------------------------------------------------------------------------------- files
+
+
+def test_a_part_that_was_changed_is_named(place):
+    question = ask(place)
+    stamp = (place / "log" / "part-1.parquet").stat().st_mtime
+    os.utime(place / "log" / "part-1.parquet", (stamp + 5, stamp + 5))
+    with pytest.raises(InvalidInput, match=r"part-1\.parquet"):
+        answer(question, executor=Here())
+
+
+def test_a_part_more_is_named(place):
+    question = ask(place)
+    (place / "log" / "part-7.parquet").write_bytes((place / "log" / "part-2.parquet").read_bytes())
+    with pytest.raises(InvalidInput, match=r"part-7\.parquet is not the file"):
+        answer(question, executor=Here())
+
+
+def test_a_damaged_part_is_named(place):
+    question = ask(place)
+    path = place / "log" / "part-2.parquet"
+    whole, status = path.read_bytes(), path.stat()
+    path.write_bytes(whole[: len(whole) // 4] + bytes(len(whole) // 4) + whole[len(whole) // 2 :])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(InvalidInput, match=r"part-2\.parquet cannot be read"):
+        answer(question, executor=Here())
+
+
+# ------------------------------------------------------------------------------------------------- policies
+
+
+def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
+    question, real = ask(place), elsewhere.open_job
+
+    def other(job):
+        rows, *others = real(job)
+        return (replace(rows, policy=b.load_policy(f"{place}/rules.py:other")), *others)
+
+    monkeypatch.setattr(elsewhere, "open_job", other)
+    with pytest.raises(PolicyError, match="does not answer as it does"):
+        answer(question, executor=Here())
+
+
+def test_a_policy_file_that_is_another_one_there_is_refused(place, monkeypatch):
+    question = ask(place)
+    monkeypatch.delitem(sys.modules, "_bondic_policy_rules")
+    (place / "rules.py").write_text(RULES + "# changed\n")
+    with pytest.raises(PolicyError, match=r"rules\.py is not the file"):
+        imported.LoadedFiles.now().load()
+    del question
+
+
+def test_a_process_that_has_loaded_an_older_file_says_so(place):
+    ask(place)
+    sent = imported.LoadedFiles.now()
+    (place / "rules.py").write_text(RULES + "# changed\n")
+    ask(place)
+    with pytest.raises(PolicyError, match="start the workers again"):
+        sent.load()
+
+
+def test_files_are_loaded_once_and_under_their_names(place, monkeypatch):
+    ask(place)
+    name = "_bondic_policy_rules"
+    sent, before = imported.LoadedFiles.now(), sys.modules[name]
+    sent.load()
+    assert sys.modules[name] is before
+    monkeypatch.delitem(sys.modules, name)
+    sent.load()
+    assert sys.modules[name].soft.__module__ == name
+
+
+def test_policies_that_cannot_be_pickled_are_refused_with_the_way_out(place):
+    start = b.InitialStates.exact(columns()["observations"][:5])
+    question = b.make_problem(b.stream_log(place / "log"), b.UniformPolicy(2), start, **EASY)
+    assert bits(answer(question)) == bits(answer(question, executor=Here()))
+    closure = b.SoftmaxPolicy(lambda s: np.stack([s[:, 0], -s[:, 0]], axis=1))
+    question = b.make_problem(b.stream_log(place / "log"), closure, start, **EASY)
+    with pytest.raises(InvalidInput, match=r"file\.py:function"):
+        answer(question, executor=Here())
+
+
+# ------------------------------------------------------------------------------------------------- jobs and names
+
+
+def test_another_version_is_refused(monkeypatch):
+    monkeypatch.setattr(remote, "__version__", "0.0.0")
+    job = remote.pack_job(1)
+    monkeypatch.undo()
+    with pytest.raises(ExecutorError, match="install one version"):
+        remote.open_job(job)
+
+
+def test_lost_workers_and_missing_libraries_are_errors_of_ours():
+    def lost(job, place):
+        del job, place
+        raise remote.BrokenExecutor("a process ended abruptly")
+
+    def lacking(job, place):
+        del job, place
+        raise MissingExtra("torch", "torch", "This")
+
+    class Now(Executor):
+        def submit(self, task, /, *given):
+            future = Future()
+            try:
+                future.set_result(task(*given))
+            except Exception as problem:
+                future.set_exception(problem)
+            return future
+
+    with pytest.raises(ExecutorError, match="lost its workers"):
+        list(remote.Remote(Now()).parts(lost, b"", range(3)))
+    with pytest.raises(ExecutorError, match=r"bondic\[torch\]"):
+        list(remote.Remote(Now()).parts(lacking, b"", range(3)))
+
+
+def test_results_come_in_order_and_few_are_on_their_way(monkeypatch):
+    monkeypatch.setattr(remote, "_AHEAD", 4)
+    begun = []
+
+    class Counting(Executor):
+        def submit(self, task, /, *given):
+            begun.append(given[-1])
+            future = Future()
+            future.set_result(task(*given))
+            return future
+
+    found = remote.Remote(Counting()).parts(lambda _, place: place**2, b"", range(20))
+    assert next(found) == 0
+    assert len(begun) == 5
+    assert list(found) == [k**2 for k in range(1, 20)]
+
+
+def test_executors_have_names():
+    with named.named_executor("serial") as one, named.named_executor("threads://3") as other:
+        assert (one, other) == (Serial(), Threads(3))
+    with named.named_executor("threads") as threads:
+        assert threads.count is None
+
+
+@pytest.mark.parametrize("text", ["", "cloud", "threads://x", "processes://0", "processes", "dask://x", "serial://2"])
+def test_names_that_nobody_has_are_refused(text):
+    with pytest.raises(InvalidInput, match="There are serial"), named.named_executor(text):
+        pass
+
+
+def test_dask_is_asked_for_by_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtra, match=r"bondic\[dask\]"), named.named_executor("dask://localhost:1"):
+        pass
+
+
+# ------------------------------------------------------------------------------------- pairs of blocks of points
+
+
+@pytest.mark.parametrize("most", [2**24, 0], ids=["held", "read again"])
+@pytest.mark.parametrize("engine", ["pairs", "reference"])
+def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatch):
+    """Many blocks: one pair of them is one task, and the bits are those of one process; the exact sum lies inside."""
+    whole = answer(ask(place), engines=Sums.named(engine).engines, executor=Serial())
+    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", most)
+    monkeypatch.setattr(Direct, "block", 64)
+    done = []
+
+    class Counting(Here):
+        def submit(self, task, /, *given):
+            done.append(given[-1])
+            return super().submit(task, *given)
+
+    question, engines = ask(place), Sums.named(engine).engines
+    here = answer(question, engines=engines, executor=Serial())
+    assert not done
+    assert bits(here) == bits(answer(question, engines=engines, executor=Counting()))
+    assert len(done) > 20
+    assert here.low == pytest.approx(whole.low, abs=1e-9)
+    assert here.high == pytest.approx(whole.high, abs=1e-9)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_sums_over_blocks_hold_the_exact_one(width):
+    rng = np.random.default_rng(width)
+    points, columns_ = rng.normal(size=(530, 3)), rng.normal(size=(530, width)) * [10.0**k for k in range(width)]
+    (term,) = normal_form(b.Gaussian(0.8), Layout(3, False, 0, 1))
+    size = [upper_sum(np.abs(columns_[:, c])) ** 2 for c in range(width)]
+    exact = [float(mp_sum(points, columns_[:, c], 0.8)) for c in range(width)]
+    for engine in (Pairs(), Reference()):
+        engine.block = 100
+        share = sum_blocks(
+            engine, term, 530, lambda i: (points[100 * i : 100 * i + 100], columns_[100 * i : 100 * i + 100]), Serial()
+        )
+        assert share.totals.shape == (21, width)
+        for value, truth, mass in zip(enclose([share], width, size), exact, size, strict=True):
+            assert abs(value.mid - truth) <= value.rad + 1e-15 * abs(truth)
+            assert value.rad <= 1e-11 * mass
+
+
+def mp_sum(points, u, bandwidth):
+    """u' K u in extended precision."""
+    z, u = points.astype(np.longdouble) / np.longdouble(bandwidth), u.astype(np.longdouble)
+    square = ((z[:, None] - z[None]) ** 2).sum(axis=2)
+    return u @ np.exp(-square / 2) @ u
+
+
+def test_a_pair_of_blocks_that_is_not_there_is_refused():
+    with pytest.raises(ExecutorError, match="no pair of blocks"):
+        sums_elsewhere._place(3, 2)
+    assert [sums_elsewhere._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]

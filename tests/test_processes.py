@@ -1,0 +1,227 @@
+"""Other processes for real, on a small log: the same bits, workers that die, nobody at an address, Ctrl-C.
+
+A policy that knows a hundred actions makes blocks short (4096 rows), so that 24 000 rows are six tasks a pass.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bondic as b
+from bondic.engines.products import Pairs
+from bondic.errors import ExecutorError
+from bondic.executors.named import named_executor
+from bondic.executors.remote import Remote
+from bondic.executors.threads import Serial
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.sums.forms import Sums
+from bondic.sums.spool import sum_blocks
+
+ROWS, LENGTH, ACTIONS, BLOCKS = 24_000, 50, 100, 6
+RULES = f"""
+import numpy as np
+
+def target(states):
+    shares = np.zeros((len(states), {ACTIONS}))
+    shares[:, 0] = 1 / (1 + np.exp(-states[:, 0]))
+    shares[:, 1] = 1 - shares[:, 0]
+    return shares
+
+def two(states):
+    return target(states)[:, :2]
+"""
+KERNEL = b.Gaussian(1.5, on="state") + b.Constant(1.0)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "rules.py").write_text(RULES)
+    (folder / "log").mkdir()
+    rng = np.random.default_rng(5)
+    state, steps = rng.normal(size=ROWS + 1), np.arange(ROWS)
+    table = pa.table(
+        {
+            "obs_0": state[:-1],
+            "action": rng.integers(2, size=ROWS),
+            "reward": np.tanh(state[:-1]) * rng.random(ROWS),
+            "next_obs_0": state[1:],
+            "terminated": np.zeros(ROWS, bool),
+            "truncated": steps % LENGTH == LENGTH - 1,
+            "episode_id": steps // LENGTH,
+            "timestep": steps % LENGTH,
+        }
+    )
+    for part in range(3):
+        size = ROWS // 3
+        pq.write_table(table.slice(part * size, size), folder / "log" / f"part-{part}.parquet", row_group_size=2048)
+    (folder / "starts.csv").write_text("obs_0,weight\n0.5,0.5\n-0.5,0.5\n")
+    return folder
+
+
+@pytest.fixture
+def far(place, monkeypatch):
+    """The place, where no log is short enough to be held: sums are added up by the workers."""
+    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", 0)
+    return place
+
+
+def question(place):
+    log = b.stream_log(place / "log")
+    start = b.InitialStates.exact([[0.5], [-0.5]])
+    policy = b.load_policy(f"{place}/rules.py:target")
+    asked = b.make_problem(log, policy, start, gamma=0.6, reward_range=(-1.0, 1.0), accept=None)
+    assert -(-ROWS // asked.block_rows) == BLOCKS
+    return asked
+
+
+def answer(place, executor=None, progress=None):
+    method = b.Dual(
+        instruments=b.Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
+        engine=Sums(Sums.named("series").engines, executor),
+    )  # fmt: skip
+    found = b.estimate_interval(question(place), method=method, progress=progress)
+    return found.low, found.high, [(claim.end, claim.parts) for claim in found.claims]
+
+
+def once(action, share=0.3):
+    """Progress that does something in the middle of the certified pass."""
+    left = [action]
+
+    def progress(stage, done):
+        if stage == "certify" and done >= share and left:
+            left.pop()()
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        yield pool
+
+
+def test_processes_give_the_same_bits(far, processes):
+    alone = answer(far)
+    assert -2.5 < alone[0] < alone[1] < 2.5
+    assert answer(far, processes) == alone
+
+
+def test_points_come_back_where_a_sum_wants_them(place, processes):
+    """A short log is held: the workers send measures."""
+    assert answer(place, processes) == answer(place)
+
+
+def test_pairs_of_blocks_are_divided_among_workers(processes):
+    """Nine blocks of points: 45 tasks, added in their order whoever has done them; every point travels once with the job."""
+    rng = np.random.default_rng(5)
+    points, columns = rng.normal(size=(40_000, 4)), rng.normal(size=(40_000, 2))
+    (term,) = normal_form(b.Gaussian(1.0), Layout(4, False, 0, 1))
+    engine = Pairs()
+    engine.block = 4500
+
+    def total(where):
+        block = lambda i: (points[4500 * i : 4500 * (i + 1)], columns[4500 * i : 4500 * (i + 1)])  # noqa: E731
+        return sum_blocks(engine, term, len(points), block, where)
+
+    alone = total(Serial())
+    assert alone.totals.shape == (45, 2)
+    found = total(Remote(processes))
+    assert np.array_equal(found.totals, alone.totals)
+    assert np.array_equal(found.absolute, alone.absolute)
+    assert found.relative == alone.relative
+
+
+def test_a_worker_that_dies_ends_the_work_in_words(far):
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        pids = [pool.submit(os.getpid).result()]
+        with pytest.raises(ExecutorError, match="lost its workers"):
+            answer(far, pool, once(lambda: os.kill(pids[0], signal.SIGKILL)))
+
+
+# ------------------------------------------------------------------------------------------------- Dask
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("default")
+def test_dask_gives_the_same_bits_and_a_killed_worker_leaves_no_trace(far):
+    from distributed import Client
+
+    alone = answer(far)
+    with Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as client:
+        assert answer(far, client.get_executor(pure=False)) == alone
+        pids = list(client.run(os.getpid).values())
+        assert answer(far, client.get_executor(pure=False), once(lambda: os.kill(pids[0], signal.SIGKILL))) == alone
+        assert pids[0] not in client.run(os.getpid, on_error="ignore").values()
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("default")
+def test_nobody_at_the_address(monkeypatch):
+    monkeypatch.setattr("bondic.executors.named._PATIENCE", 1.0)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (
+        pytest.raises(ExecutorError, match="No Dask scheduler answers at tcp://127"),
+        named_executor(f"dask://127.0.0.1:{port}"),
+    ):
+        pass
+
+
+# ------------------------------------------------------------------------------------------------- the tool
+
+
+def tool(out, *more):
+    question = ["--policy", "rules.py:two", "--gamma", "0.6", "--reward-range", "-1", "1", "--initial", "starts.csv"]
+    quick = ["--method", "dual", "--with", "weight_bandwidth=1", "--radius", "5", "--out", str(out), "--memory", "2GB"]
+    return [sys.executable, "-m", "bondic", "evaluate", "log", *question, *quick, *more]
+
+
+def test_the_tool_takes_the_name_of_an_executor(place, tmp_path):
+    found = []
+    for name in ("serial", "processes://2"):
+        done = subprocess.run(
+            tool(tmp_path / name[:4], "--executor", name), cwd=place, capture_output=True, text=True, check=False
+        )
+        assert done.returncode in (0, 4), done.stderr
+        assert "Traceback" not in done.stderr
+        data = json.loads((tmp_path / name[:4] / "result.json").read_text())
+        found.append((data["low"], data["high"]))
+    assert found[0] == found[1]
+
+
+def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
+    command = tool(tmp_path / "out", "--executor", "processes://2")
+    running = subprocess.Popen(
+        command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    time.sleep(6.0)  # somewhere in the work
+    os.killpg(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=30)
+    assert running.returncode in (130, 0, 4), err
+    assert b"Traceback" not in err
+    deadline = time.monotonic() + 30
+    while alive(running.pid) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not alive(running.pid)
+
+
+def alive(group):
+    """Processes of this group that have not ended."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
