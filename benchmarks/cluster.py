@@ -23,14 +23,14 @@ from machine import describe
 from streaming import model, write
 
 import bondic
-from bondic.bounds.elsewhere import weigh_block
-from bondic.bounds.weighing import Candidate, Weighing, weigh
+from bondic.core.dual.elsewhere import weigh_block
+from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.sums import forms
+from bondic.core.sums.forms import Sums
 from bondic.executors.remote import Remote
 from bondic.executors.threads import Serial
 from bondic.methods.setting import make_setting
 from bondic.search.search import kernel_search
-from bondic.sums import forms
-from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
 
 RULES = """

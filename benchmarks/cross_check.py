@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import bondic
-from bondic.errors import MissingExtra
+from bondic.core.errors import MissingExtra
 from bondic.rows import Rows
 from bondic.rows.episodes import episode_numbers
 from bondic_lab.baselines.features import make_design

@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 from machine import describe
 
+from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.normal_form import Term
+from bondic.core.rounding import Enclosure, certified_sum
+from bondic.core.sums.engine import Survey, enclose
+from bondic.core.sums.forms import Sums
 from bondic.engines import pairs
 from bondic.engines.series import Series
 from bondic.executors.threads import Threads
-from bondic.kernels.gaussian import Gaussian
-from bondic.kernels.normal_form import Term
-from bondic.rounding import Enclosure, certified_sum
-from bondic.sums.engine import Survey, enclose
-from bondic.sums.forms import Sums
 
 FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")

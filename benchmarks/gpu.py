@@ -23,16 +23,16 @@ import torch
 from machine import describe
 
 import bondic
+from bondic.core.kernels.normal_form import Layout, Term, normal_form
+from bondic.core.rounding import upper_sum
+from bondic.core.sums.engine import Share, enclose
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.reference import Reference
+from bondic.core.sums.spool import sum_blocks
 from bondic.engines import cuda_tiles
 from bondic.engines.cuda import Cuda, Precision
 from bondic.executors.threads import Serial
-from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.rounding import upper_sum
-from bondic.sums.engine import Share, enclose
-from bondic.sums.forms import Sums
-from bondic.sums.linear import Constants, Features
-from bondic.sums.reference import Reference
-from bondic.sums.spool import sum_blocks
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

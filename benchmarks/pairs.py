@@ -27,18 +27,18 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ[
 import numpy as np
 from machine import describe
 
+from bondic.core.kernels.base import Leaf
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.laplace import Laplace
+from bondic.core.kernels.linear import Linear
+from bondic.core.kernels.masked import TimeMask
+from bondic.core.kernels.matern import Matern
+from bondic.core.kernels.normal_form import Term
+from bondic.core.sums import reference
+from bondic.core.sums.forms import Sums as KernelSums
+from bondic.core.sums.measure import Measure
 from bondic.engines import pairs
-from bondic.kernels.base import Leaf
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.gaussian import Gaussian
-from bondic.kernels.laplace import Laplace
-from bondic.kernels.linear import Linear
-from bondic.kernels.masked import TimeMask
-from bondic.kernels.matern import Matern
-from bondic.kernels.normal_form import Term
-from bondic.sums import reference
-from bondic.sums.forms import Sums as KernelSums
-from bondic.sums.measure import Measure
 
 HERE = Path(__file__).parent
 SLOW = ("blocked NumPy", "KeOps")  # measured on half as many points

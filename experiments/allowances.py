@@ -37,9 +37,9 @@ from experiments.allowances_truth import true_numbers  # noqa: E402
 from experiments.number_worlds import length_worlds, number_worlds  # noqa: E402
 
 import bondic  # noqa: E402
-from bondic.claims import Status, conclude  # noqa: E402
-from bondic.core.allowance import CellAllowance  # noqa: E402
-from bondic.proofs.sequential import claims_of  # noqa: E402
+from bondic.core.cells.allowance import CellAllowance  # noqa: E402
+from bondic.core.claims import Status, conclude  # noqa: E402
+from bondic.core.sequential.proof import claims_of  # noqa: E402
 
 ALPHA = 0.1
 OTHER_ROWS = 30_000

@@ -22,7 +22,7 @@ from experiments.number_worlds_base import NumberWorld
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, hstack, vstack
 
-from bondic.core.allowance import CellAllowance
+from bondic.core.cells.allowance import CellAllowance
 
 OTHER_SEED = 10**6
 SLIGHT = 1e-3

@@ -15,9 +15,9 @@ import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
-from bondic.bounds.dual import Setting
-from bondic.kernels.base import Kernel
-from bondic.noise.bound import NoiseBound
+from bondic.core.dual.bound import Setting
+from bondic.core.kernels.base import Kernel
+from bondic.core.noise.bound import NoiseBound
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.rollout import Rollout

@@ -32,8 +32,8 @@ import numpy as np
 from experiments.certificate_damage import DAMAGES
 
 import bondic
-from bondic.errors import InvalidInput, VerificationError
-from bondic.proofs.verify import Verification
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.verify import Verification
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SECONDS = 10

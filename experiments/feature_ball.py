@@ -13,7 +13,7 @@ from experiments.feature_plan import Columns, Plan, interval, make_bound
 from experiments.tightness import RADIUS, synthetic
 
 import bondic
-from bondic.bounds.dual import START
+from bondic.core.dual.bound import START
 
 
 def kernel(x, y, h=1.5):

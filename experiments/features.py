@@ -20,8 +20,8 @@ from experiments.number_worlds_jumps import hours
 from experiments.number_worlds_physics import physics_worlds
 
 import bondic
-from bondic.core.allowance import Allowance
-from bondic.terms import largest_width, range_at_all_times
+from bondic.core.cells.allowance import Allowance
+from bondic.core.terms import largest_width, range_at_all_times
 
 LEAST_ROWS = 60
 """Rows of the pilot in a cell that has slopes."""

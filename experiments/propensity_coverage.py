@@ -29,8 +29,8 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed,
 
 import bondic
 from bondic import Propensities
-from bondic.bounds.propensities import BETS
-from bondic.noise.wealth import Gambler, lower_end, plug_in_rates
+from bondic.core.propensities.bets import BETS
+from bondic.core.propensities.wealth import Gambler, lower_end, plug_in_rates
 
 ROWS = 400
 ACTIONS = 3

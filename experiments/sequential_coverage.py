@@ -43,10 +43,10 @@ from experiments.sequential_known import (
 from experiments.sequential_oracle import contradictions, facts
 
 import bondic
-from bondic.bounds.plan import NextModel
-from bondic.proofs.sequential import SequentialProof
+from bondic.core.sequential.plan import NextModel
+from bondic.core.sequential.proof import SequentialProof
+from bondic.core.terms import range_of
 from bondic.rows import Rows
-from bondic.terms import range_of
 
 ROWS = 2000
 CASES: dict[str, Callable[[np.random.Generator], Known]] = {

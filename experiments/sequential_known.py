@@ -15,12 +15,12 @@ from experiments.coverage_intervals import ContinuousMDP
 from experiments.coverage_saturating import transitions_of
 
 import bondic as b
-from bondic.claims import Side
-from bondic.classes.box import Box
-from bondic.classes.value_class import ValueClass
-from bondic.proofs.sequential import SequentialProof
+from bondic.core.claims import Side
+from bondic.core.classes.box import Box
+from bondic.core.classes.value_class import ValueClass
+from bondic.core.sequential.proof import SequentialProof
+from bondic.core.terms import range_of
 from bondic.rows import Batch, Rows
-from bondic.terms import range_of
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 

@@ -15,14 +15,14 @@ from experiments.coverage_checks import FloatArray
 from experiments.sequential_known import Known
 from experiments.sequential_tails import g
 
-from bondic.bounds.embedded import Embedded
-from bondic.bounds.localize import Localizer
-from bondic.bounds.plan import Block, Columns, Plan, columns
-from bondic.bounds.pooled import pool
-from bondic.bounds.sequential import Evidence, evaluate
-from bondic.claims import End, ends_of
-from bondic.proofs.sequential import SequentialProof
-from bondic.rounding import Enclosure
+from bondic.core.claims import End, ends_of
+from bondic.core.rounding import Enclosure
+from bondic.core.sequential.bound import Evidence, evaluate
+from bondic.core.sequential.embedded import Embedded
+from bondic.core.sequential.localize import Localizer
+from bondic.core.sequential.plan import Block, Columns, Plan, columns
+from bondic.core.sequential.pooled import pool
+from bondic.core.sequential.proof import SequentialProof
 from bondic.rows import Rows
 
 ROUNDING = 1e-9

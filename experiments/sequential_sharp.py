@@ -17,7 +17,7 @@ from experiments.sequential_known import Known, certify, nothing_assumed
 from experiments.sequential_tails import Finding
 
 import bondic as b
-from bondic.claims import ErrorBudget
+from bondic.core.claims import ErrorBudget
 
 GAMMA, ROWS, PILOT = 0.5, 400, 20
 _HAIR = 1e-6

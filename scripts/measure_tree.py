@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "bondic"
-VERIFY = ("bondic.proofs.verify", "bondic.certificate.verify")  # its place now, and before the packages were renamed
+VERIFY = ("bondic.core.verify", "bondic.certificate.verify")  # its place now, and before the packages were renamed
 WATCHED = ("numba", "scipy", "rich", "pyarrow")
 
 

@@ -8,8 +8,8 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 import bondic
-from bondic.bounds.dual import Setting
-from bondic.functions.functions import ExpansionFunction, TermExpansion
+from bondic.core.dual.bound import Setting
+from bondic.core.functions import ExpansionFunction, TermExpansion
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.worlds.synthetic import SyntheticMDP

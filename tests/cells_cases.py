@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.core.allowance import CellAllowance
-from bondic.core.forecasts import Forecasts, forecast_tally
-from bondic.core.localize import CellTails, Events, ValueLimits, VectorEvent
-from bondic.core.system import System
-from bondic.core.tails import EndWeights, StartMean
-from bondic.core.tally import CellRows, CellShape, Tally, tally
-from bondic.noise.betting import loss
+from bondic.core.cells.allowance import CellAllowance
+from bondic.core.cells.forecasts import Forecasts, forecast_tally
+from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent
+from bondic.core.cells.system import System
+from bondic.core.cells.tails import EndWeights, StartMean
+from bondic.core.cells.tally import CellRows, CellShape, Tally, tally
+from bondic.core.noise.betting import loss
+from bondic.core.rounding import Enclosure
 from bondic.plan.cells import CellModel
-from bondic.rounding import Enclosure
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from mpmath import mpf
 
 import bondic
 import naive
+from bondic.core.kernels.normal_form import Term
+from bondic.core.rounding import U, upper_sum
+from bondic.core.sums.engine import Engine, Survey, Traveling, enclose
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import Measure
+from bondic.core.sums.reference import Reference
 from bondic.executors.threads import Serial, Threads
-from bondic.kernels.normal_form import Term
-from bondic.rounding import U, upper_sum
-from bondic.sums.engine import Engine, Survey, Traveling, enclose
-from bondic.sums.forms import Sums
-from bondic.sums.measure import Measure
-from bondic.sums.reference import Reference
 
 FREQUENCIES = np.random.default_rng(1).normal(size=(3, 2))
 ONE = np.ones((1, 1))

@@ -11,9 +11,9 @@ import numpy as np
 from mpmath import mp, mpf
 
 import naive
-from bondic.codec import Encoder, decode
-from bondic.kernels.base import FeatureLeaf, Leaf
-from bondic.registry import registered
+from bondic.core.codec import Encoder, decode
+from bondic.core.kernels.base import FeatureLeaf, Leaf
+from bondic.core.registry import registered
 
 
 def linear_twin(center, scales):

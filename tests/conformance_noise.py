@@ -16,15 +16,15 @@ import pytest
 from scipy.stats import binom
 
 import bondic
-from bondic.claims import Guarantee
-from bondic.codec import Encoder, decode
-from bondic.functions.functions import FeatureMap
-from bondic.kernels.normal_form import Layout
-from bondic.noise.bound import NoiseBound, Weights
-from bondic.noise.facts import noise_facts
-from bondic.registry import registered
-from bondic.rounding import Enclosure
-from bondic.terms import Terms
+from bondic.core.claims import Guarantee
+from bondic.core.codec import Encoder, decode
+from bondic.core.functions import FeatureMap
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.noise.bound import NoiseBound, Weights
+from bondic.core.noise.facts import noise_facts
+from bondic.core.registry import registered
+from bondic.core.rounding import Enclosure
+from bondic.core.terms import Terms
 from builders import synthetic
 
 LAYOUT, TERMS = Layout(1, False, 0, 1), Terms(0.0, (0.0, 1.0), False)

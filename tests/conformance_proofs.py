@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.claims import Claim, ErrorBudget, Part, conclude
-from bondic.codec import Encoder, decode, same
-from bondic.errors import InvalidInput, VerificationError
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.proof import Claims, Proof
-from bondic.registry import lookup, registered
+from bondic.core.certificate.certificate import Certificate
+from bondic.core.certificate.proof import Claims, Proof
+from bondic.core.claims import Claim, ErrorBudget, Part, conclude
+from bondic.core.codec import Encoder, decode, same
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.registry import lookup, registered
+from bondic.core.rounding import Enclosure
+from bondic.core.sums.forms import Sums
+from bondic.core.terms import range_of
 from bondic.rendering import last_digit
-from bondic.rounding import Enclosure
-from bondic.sums.forms import Sums
-from bondic.terms import range_of
 
 
 @dataclass(frozen=True)

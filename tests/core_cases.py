@@ -11,10 +11,10 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.kernels.normal_form import Layout
-from bondic.noise.facts import noise_facts
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.noise.facts import noise_facts
+from bondic.core.rounding import Enclosure
 from bondic.policies.answers import StoredAnswers
-from bondic.rounding import Enclosure
 from bondic.rows import Rows, Terms, make_rows
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.core.forecasts import Forecasts, ForecastTally, forecast_tally
+from bondic.core.cells.forecasts import Forecasts, ForecastTally, forecast_tally
 from cells_cases import TrueRows, shape_of
 
 KINDS = ("true", "seen", "noisy", "random", "none", "far")

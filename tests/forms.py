@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from bondic.core.sums.engine import enclose
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import Measure
 from bondic.engines import moments
 from bondic.engines.bands import Bands
-from bondic.sums.engine import enclose
-from bondic.sums.forms import Sums
-from bondic.sums.measure import Measure
 
 
 def quadratic_forms(terms, points, groups, *, error=0.0, engine="auto", progress=None):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import mpmath as mp
 
-from bondic.core.localize import _ROUNDS, _SETTLED, _STEPS, _TOGETHER  # choices: any give a bound
-from bondic.core.ranges import _STILL, _SWEEPS
+from bondic.core.cells.localize import _ROUNDS, _SETTLED, _STEPS, _TOGETHER  # choices: any give a bound
+from bondic.core.cells.ranges import _STILL, _SWEEPS
 
 mp.mp.dps = 50
 SETTLED, STILL = mp.mpf(_SETTLED), mp.mpf(1) / 10**6

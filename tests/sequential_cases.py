@@ -13,15 +13,16 @@ from unittest import mock
 import numpy as np
 
 import bondic
-from bondic.bounds import localize, sequential
-from bondic.bounds.embedded import limits_from_class
-from bondic.bounds.plan import Block, Plan, RidgeModel, Weighting, columns
-from bondic.claims import ErrorBudget, ends_of
-from bondic.classes.basis import LandmarkBasis
-from bondic.classes.value_class import constant_function
+from bondic.core.certificate.asked import Asked
+from bondic.core.claims import ErrorBudget, ends_of
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.value_class import constant_function
+from bondic.core.sequential import bound as sequential
+from bondic.core.sequential import localize
+from bondic.core.sequential.embedded import limits_from_class
+from bondic.core.sequential.plan import Block, Plan, RidgeModel, Weighting, columns
+from bondic.core.sequential.proof import SequentialProof, probabilities
 from bondic.policies.answers import StoredAnswers
-from bondic.proofs.asked import Asked
-from bondic.proofs.sequential import SequentialProof, probabilities
 from bondic.rows import Terms, make_rows
 
 CONSTANT = 0.3

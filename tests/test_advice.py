@@ -15,9 +15,9 @@ import bondic
 from bondic.advice.lengths import LengthGuess, propensity_guess, sequential_guess
 from bondic.advice.levers import LEVERS, growth, next_steps
 from bondic.advice.situation import count_facts
-from bondic.bounds.dual import BIAS, NOISE
-from bondic.bounds.ends import RARE
-from bondic.errors import InvalidInput
+from bondic.core.dual.bound import BIAS, NOISE
+from bondic.core.errors import InvalidInput
+from bondic.core.sequential.ends import RARE
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, tabular
 from propensity_cases import decisions, question

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.claims import Status
-from bondic.core.allowance import Allowance, CellAllowance
-from bondic.errors import InvalidInput
+from bondic.core.cells.allowance import Allowance, CellAllowance
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput
 from bondic.plan import boosting
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there

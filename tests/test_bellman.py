@@ -9,9 +9,9 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.bounds.part_sums import weights_at_rows
-from bondic.errors import InvalidInput
-from bondic.functions.functions import (
+from bondic.core.dual.part_sums import weights_at_rows
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import (
     ExpansionFunction,
     FeatureFunction,
     Function,
@@ -19,18 +19,18 @@ from bondic.functions.functions import (
     TermExpansion,
     values_together,
 )
-from bondic.identity.measure import discrepancy, signed_measure
-from bondic.identity.residual import (
+from bondic.core.identity.measure import discrepancy, signed_measure
+from bondic.core.identity.residual import (
     FunctionValues,
     bellman_residual,
     function_values,
     initial_value,
     residual_error,
 )
-from bondic.identity.value import doubly_robust_value
-from bondic.kernels.normal_form import Layout
-from bondic.rounding import U
-from bondic.sums.forms import Sums
+from bondic.core.identity.value import doubly_robust_value
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.rounding import U
+from bondic.core.sums.forms import Sums
 from bondic_lab.identity.loss import residual_loss
 from core_cases import inside, kernel_function, make_case
 

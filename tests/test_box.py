@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
-from bondic.bounds.dual import dual_bound
-from bondic.bounds.weighing import Candidate, weigh
-from bondic.classes.box import Box
-from bondic.classes.instruments import Instruments
-from bondic.classes.value_class import constant_function, constant_value
-from bondic.errors import InvalidInput, NumericalError, VerificationError
-from bondic.kernels.normal_form import Layout
-from bondic.rounding import Enclosure
+from bondic.core.classes.box import Box
+from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.value_class import constant_function, constant_value
+from bondic.core.dual.bound import dual_bound
+from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.rounding import Enclosure
+from bondic.core.sums import total_variation
+from bondic.core.sums.measure import Measure, Stream
+from bondic.core.sums.total_variation import total_variations
+from bondic.core.terms import ValueRange, range_at_all_times
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
-from bondic.sums import total_variation
-from bondic.sums.measure import Measure, Stream
-from bondic.sums.total_variation import total_variations
-from bondic.terms import ValueRange, range_at_all_times
 from builders import COLUMNS, setting_of, tabular, world_problem
 
 
@@ -85,7 +85,7 @@ def box_setting(problem, share=0.5):
     return setting_of(problem, Box.around(limits.low, limits.high, problem.layout), table_kernel(share))
 
 
-@pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # few rows: actions that the log never took
+@pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # few rows: actions that the log never took
 @pytest.mark.parametrize("seed", range(6))
 def test_the_bias_is_the_worst_function_of_the_box(seed):
     """F+ minus value and noise is the largest <q - center, mu> over all corners of the box, up to rounding."""

@@ -17,19 +17,19 @@ from hypothesis.extra.numpy import arrays
 from mpmath import mpf
 
 import bondic
-from bondic.classes.box import Box
-from bondic.classes.value_class import ValueClass
-from bondic.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
-from bondic.errors import InvalidInput, VerificationError
-from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
-from bondic.kernels.base import FloatArray, Kernel, Leaf, PointPart
-from bondic.kernels.normal_form import Layout
-from bondic.noise.bound import NoiseBound, Uniform
-from bondic.noise.fixed_lambda import FixedLambda
-from bondic.registry import from_outside, lookup, names, register, registered
-from bondic.rounding import Enclosure, U
-from bondic.sums.forms import STANDARD, Sums
-from bondic.terms import Terms
+from bondic.core.classes.box import Box
+from bondic.core.classes.value_class import ValueClass
+from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
+from bondic.core.kernels.base import FloatArray, Kernel, Leaf, PointPart
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.noise.bound import NoiseBound, Uniform
+from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.registry import from_outside, lookup, names, register, registered
+from bondic.core.rounding import Enclosure, U
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.terms import Terms
 from conformance_kernels import Example, LeafCase
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
@@ -511,7 +511,7 @@ def test_names_are_given_once_and_to_the_right_kind():
     assert not from_outside(bondic.Gaussian(1.0))
     frozen = dataclass(frozen=True)
     for kind, name, cls, words in (
-        ("kernel", "gaussian", Unregistered, "taken by bondic.kernels.gaussian.Gaussian"),
+        ("kernel", "gaussian", Unregistered, "taken by bondic.core.kernels.gaussian.Gaussian"),
         ("color", "red", Unregistered, "no kind 'color'; there are cells, class, control, function, kernel"),
         ("noise", "test-new", Unregistered, "is no NoiseBound"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),

@@ -11,14 +11,14 @@ from scipy.stats import binom
 import bondic
 import core_cases
 import naive
-from bondic.claims import ErrorBudget, check_alpha
-from bondic.errors import InvalidInput, NumericalError
+from bondic.core.claims import ErrorBudget, check_alpha
+from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.noise.facts import diagonal, noise_facts
+from bondic.core.noise.start import initial_error
+from bondic.core.rounding import U
+from bondic.core.terms import discounted_steps, row_widths, value_range
 from bondic.methods.setting import _mean_square_width
-from bondic.noise.facts import diagonal, noise_facts
-from bondic.noise.start import initial_error
-from bondic.rounding import U
 from bondic.rows import Terms
-from bondic.terms import discounted_steps, row_widths, value_range
 from core_cases import inside, make_case, plain_facts
 
 GAMMAS = [0.0, 1e-17, 0.3, 0.95, 0.999, 1 - 2.0**-30]

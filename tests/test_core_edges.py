@@ -10,16 +10,16 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.bounds.dual import dual_bound
-from bondic.bounds.rejection import evaluate_witness
-from bondic.claims import ErrorBudget
-from bondic.codec import same
+from bondic.core.claims import ErrorBudget
+from bondic.core.codec import same
+from bondic.core.dual.bound import dual_bound
+from bondic.core.dual.rejection import evaluate_witness
+from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.functions import FeatureFunction, term_feature_bounds
+from bondic.core.identity.residual import FunctionValues, initial_value
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.rounding import Enclosure, U
 from bondic.engines import moments
-from bondic.errors import InvalidInput, NumericalError, VerificationError
-from bondic.functions.functions import FeatureFunction, term_feature_bounds
-from bondic.identity.residual import FunctionValues, initial_value
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.rounding import Enclosure, U
 from bondic_lab.bounds.primal import sum_of_values
 from builders import setting_of
 from core_cases import make_case, plain_facts

@@ -29,8 +29,8 @@ from experiments.coverage_saturating import EVENTS, JUMP, tabular_problem, tabul
 from experiments.coverage_stopping import LONGEST, bounds, stopping_trial
 
 import bondic as b
-from bondic.noise import facts as noise_facts
-from bondic.noise.pinelis import Pinelis
+from bondic.core.noise import facts as noise_facts
+from bondic.core.noise.pinelis import Pinelis
 
 SCRIPT = Path(coverage.__file__)
 

@@ -11,18 +11,18 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.rounding import upper_sum
+from bondic.core.sums.engine import Survey, enclose
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.measure import Measure
+from bondic.core.sums.reference import Reference
+from bondic.core.sums.standard import named_engines
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
-from bondic.errors import InvalidInput
 from bondic.executors.threads import Serial
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.rounding import upper_sum
-from bondic.sums.engine import Survey, enclose
-from bondic.sums.forms import Sums
-from bondic.sums.linear import Constants, Features
-from bondic.sums.measure import Measure
-from bondic.sums.reference import Reference
-from bondic.sums.standard import named_engines
 from builders import Here, synthetic
 from conformance import EngineCase
 
@@ -100,9 +100,9 @@ for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
     sys.modules[name] = None
 import bondic
 from bondic.engines.cuda import Cuda
-from bondic.sums.forms import Sums
-from bondic.sums.linear import Constants, Features
-from bondic.sums.reference import Reference
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.reference import Reference
 from builders import synthetic
 (mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
 problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)

@@ -14,9 +14,9 @@ import pytest
 
 import bondic
 from bondic.cli.options import spelled_pairs
-from bondic.core.allowance import Allowance
+from bondic.core.cells.allowance import Allowance
+from bondic.core.errors import InvalidInput
 from bondic.curve_words import break_words, curve_view, wide_grid
-from bondic.errors import InvalidInput
 from bondic.rendering import ends_text, interval_text
 from bondic.report.page import report_page
 from bondic.summary import summarize

@@ -21,8 +21,8 @@ from experiments import damaged_certificates
 from experiments.certificate_damage import as_archive, as_member, as_text
 
 import bondic
-from bondic.errors import InvalidInput, VerificationError
-from bondic.proofs.certificate import Certificate, compute_digest
+from bondic.core.certificate.certificate import Certificate, compute_digest
+from bondic.core.errors import InvalidInput, VerificationError
 from builders import synthetic
 
 
@@ -236,12 +236,12 @@ def test_the_work_is_estimated_before_it_is_done(certified):
 
 
 def test_kernels_do_not_explode():
-    layout = bondic.kernels.normal_form.Layout(1, False, 0, 2)
+    layout = bondic.core.kernels.normal_form.Layout(1, False, 0, 2)
     product = bondic.Constant(1.0) + bondic.Gaussian(1.0)
     for _ in range(24):
         product = product * (bondic.Constant(1.0) + bondic.Gaussian(1.0))
     with pytest.raises(InvalidInput, match="33554432 terms"):
-        bondic.kernels.normal_form.normal_form(product, layout)
+        bondic.core.kernels.normal_form.normal_form(product, layout)
     with pytest.raises(InvalidInput, match="features"):
         bondic.GaussianSeries(1.0, 400).features(np.zeros((1, 6)))
     waves = bondic.RandomFeatures.gaussian(300, 1, 1.0, seed=0)

@@ -9,12 +9,12 @@ import pytest
 
 import bondic as b
 import bondic_lab
-from bondic.bounds.robustness import robustness
-from bondic.claims import Status, conclude
-from bondic.classes.box import Box
-from bondic.classes.value_class import constant_value
-from bondic.errors import InvalidInput
-from bondic.kernels.normal_form import Layout
+from bondic.core.claims import Status, conclude
+from bondic.core.classes.box import Box
+from bondic.core.classes.value_class import constant_value
+from bondic.core.dual.robustness import robustness
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout
 from bondic.methods.setting import make_setting
 from bondic.tuning.radius import weakness
 from bondic.tuning.sequential_class import kind_of_states
@@ -222,7 +222,7 @@ def replace_starts(problem):
     return b.make_problem(log, problem.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
 
 
-@pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # actions that the log never took
+@pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # actions that the log never took
 @pytest.mark.parametrize(
     ("made", "why"),
     [

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.claims import Status
-from bondic.classes.value_class import constant_function
-from bondic.errors import InvalidInput
-from bondic.proofs.dual import DualProof
-from bondic.proofs.sequential import SequentialProof
+from bondic.core.claims import Status
+from bondic.core.classes.value_class import constant_function
+from bondic.core.dual.proof import DualProof
+from bondic.core.errors import InvalidInput
+from bondic.core.sequential.proof import SequentialProof
 from bondic.summary import summarize
 from builders import tabular
 

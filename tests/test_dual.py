@@ -10,15 +10,15 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.bounds.dual import dual_bound
-from bondic.bounds.part_sums import weights_at_rows
-from bondic.bounds.rejection import evaluate_witness
-from bondic.bounds.weighing import Candidate, weigh
-from bondic.claims import Rejection
-from bondic.errors import InvalidInput
-from bondic.functions.functions import FeatureFunction, Function
-from bondic.rounding import Enclosure
-from bondic.sums.forms import Sums
+from bondic.core.claims import Rejection
+from bondic.core.dual.bound import dual_bound
+from bondic.core.dual.part_sums import weights_at_rows
+from bondic.core.dual.rejection import evaluate_witness
+from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import FeatureFunction, Function
+from bondic.core.rounding import Enclosure
+from bondic.core.sums.forms import Sums
 from builders import setting_of
 from core_cases import Given, inside, kernel_function, make_case
 

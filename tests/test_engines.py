@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.certificate.io import save_certificate
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.rounding import U
+from bondic.core.sums import forms
+from bondic.core.sums.engine import Collected, Crossed, Engine, Share
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.measure import Measure, Stream
+from bondic.core.sums.reference import Reference
 from bondic.engines.products import Pairs
 from bondic.engines.series import Series
-from bondic.errors import InvalidInput
 from bondic.executors.threads import Serial, Threads, in_order
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.proofs.io import save_certificate
-from bondic.rounding import U
-from bondic.sums import forms
-from bondic.sums.engine import Collected, Crossed, Engine, Share
-from bondic.sums.forms import Sums
-from bondic.sums.linear import Constants, Features
-from bondic.sums.measure import Measure, Stream
-from bondic.sums.reference import Reference
 from builders import synthetic
 from conformance import EngineCase
 
@@ -192,9 +192,9 @@ def test_executors_keep_the_order_and_obey_an_interrupt(executor):
 _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
-from bondic.sums.forms import Sums
-from bondic.proofs.io import load_certificate
-from bondic.proofs.verify import verify_certificate as verify
+from bondic.core.sums.forms import Sums
+from bondic.core.certificate.io import load_certificate
+from bondic.core.verify import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=Sums.reference())
 print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))

@@ -9,7 +9,7 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.identity.residual import function_values
+from bondic.core.identity.residual import function_values
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP

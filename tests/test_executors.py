@@ -14,19 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
-from bondic.bounds import elsewhere
+from bondic.core.dual import elsewhere
+from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.rounding import upper_sum
+from bondic.core.sums import elsewhere as sums_elsewhere
+from bondic.core.sums.engine import enclose
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import Reference
+from bondic.core.sums.spool import Direct, sum_blocks
 from bondic.engines.products import Pairs
-from bondic.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
 from bondic.executors import named, remote
 from bondic.executors.threads import Serial, Threads
-from bondic.kernels.normal_form import Layout, normal_form
 from bondic.policies.adapters import imported
-from bondic.rounding import upper_sum
-from bondic.sums import elsewhere as sums_elsewhere
-from bondic.sums.engine import enclose
-from bondic.sums.forms import Sums
-from bondic.sums.reference import Reference
-from bondic.sums.spool import Direct, sum_blocks
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
 
@@ -103,7 +103,7 @@ def bits(result):
 @pytest.mark.parametrize("horizon", [None, 12])
 @pytest.mark.parametrize("name", [*KERNELS, "table"])
 def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, monkeypatch):
-    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", most)
+    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", most)
     data = columns(table=name == "table")
     (tmp_path / "rules.py").write_text(RULES)
     write_log(tmp_path / "log", data)
@@ -131,7 +131,7 @@ def test_draws_of_a_continuous_policy_are_those_of_their_rows(tmp_path):
 
 @pytest.mark.parametrize("engine", ["series", "pairs", "reference"])
 def test_engines_travel(engine, place, monkeypatch):
-    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
     question, engines = ask(place), Sums.named(engine).engines
     assert bits(answer(question, engines=engines, executor=Serial())) == bits(
         answer(question, engines=engines, executor=Here())
@@ -318,7 +318,7 @@ def test_dask_is_asked_for_by_its_extra(monkeypatch):
 def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatch):
     """Many blocks: one pair of them is one task, and the bits are those of one process; the exact sum lies inside."""
     whole = answer(ask(place), engines=Sums.named(engine).engines, executor=Serial())
-    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", most)
+    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", most)
     monkeypatch.setattr(Direct, "block", 64)
     done = []
 

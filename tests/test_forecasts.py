@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core import localize, tails
-from bondic.core import system as system_module
-from bondic.core.allowance import CellAllowance
-from bondic.core.forecasts import Forecasts, forecast_tally
-from bondic.core.localize import RowEnergy, ValueLimits, locate
-from bondic.core.system import Energy, Feasible, System
-from bondic.core.tails import EndWeights, StartMean, end_terms
-from bondic.core.tally import CellRows, CellShape, tally
-from bondic.errors import BondicError, InvalidInput, VerificationError
-from bondic.rounding import Enclosure, as_enclosure
+from bondic.core.cells import localize, tails
+from bondic.core.cells import system as system_module
+from bondic.core.cells.allowance import CellAllowance
+from bondic.core.cells.forecasts import Forecasts, forecast_tally
+from bondic.core.cells.localize import RowEnergy, ValueLimits, locate
+from bondic.core.cells.system import Energy, Feasible, System
+from bondic.core.cells.tails import EndWeights, StartMean, end_terms
+from bondic.core.cells.tally import CellRows, CellShape, tally
+from bondic.core.errors import BondicError, InvalidInput, VerificationError
+from bondic.core.rounding import Enclosure, as_enclosure
 from builders import part as keep
 from naive_cells import NaiveForecasts, exact, naive_end, naive_locate, own_bounds, row_energy
 from test_cells_algebra import HIGH, LOW, WIDTH, above, make_case

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core.forecasts import ForecastTally
-from bondic.core.localize import CellTails, Events, VectorEvent, locate
-from bondic.core.system import System
-from bondic.core.tails import EndWeights, end_terms
-from bondic.errors import InvalidInput
+from bondic.core.cells.forecasts import ForecastTally
+from bondic.core.cells.localize import CellTails, Events, VectorEvent, locate
+from bondic.core.cells.system import System
+from bondic.core.cells.tails import EndWeights, end_terms
+from bondic.core.errors import InvalidInput
 from bondic.plan.cells import reference_of
 from cells_cases import (
     cell_surplus,

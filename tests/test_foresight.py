@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.tally import CellShape
+from bondic.core.cells.tally import CellShape
 from bondic.methods.group_cells import training_rows
 from bondic.methods.group_outlook import expected_starts, outlook
 from bondic.plan.foresight import Foresight

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.claims import ErrorBudget, conclude
-from bondic.codec import Encoder, decode
-from bondic.errors import InvalidInput, VerificationError
-from bondic.functions.functions import KernelFunction
-from bondic.kernels.base import Kernel
-from bondic.proofs.asked import Asked
-from bondic.proofs.certificate import Certificate, certify
-from bondic.proofs.dual import DualProof
-from bondic.proofs.limits import clean_text
-from bondic.terms import range_of
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.certificate import Certificate, certify
+from bondic.core.certificate.limits import clean_text
+from bondic.core.claims import ErrorBudget, conclude
+from bondic.core.codec import Encoder, decode
+from bondic.core.dual.proof import DualProof
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.base import Kernel
+from bondic.core.terms import range_of
 from builders import synthetic
 from conformance_proofs import Answer
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.report.page import report_page
 from test_tool import run
 

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.bounds.cell_rows import GroupCells
-from bondic.claims import Status
-from bondic.codec import same
-from bondic.core.allowance import Allowance
-from bondic.core.localize import CellTails, VectorEvent
-from bondic.core.tails import EndWeights
-from bondic.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.localize import CellTails, VectorEvent
+from bondic.core.cells.proof import ALLOWED, TEST, CellsProof
+from bondic.core.cells.rows import GroupCells
+from bondic.core.cells.tails import EndWeights
+from bondic.core.claims import Status
+from bondic.core.codec import same
+from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.methods.on_cells import GROUP_CUTS
 from bondic.plan import boosting
-from bondic.proofs.cells import ALLOWED, TEST, CellsProof
 from builders import part
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there

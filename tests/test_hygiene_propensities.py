@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.errors import ValidityWarning
 from bondic.data.hygiene.inspection import Inspection
-from bondic.errors import ValidityWarning
 from propensity_cases import STATES, ThreeStates, decisions, one_step
 
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bondic import InitialStates, InvalidInput, Transitions, ValidityWarning
+from bondic.core.errors import one_line, shown
 from bondic.data.io.read import read_log
-from bondic.errors import one_line, shown
 from fuzz_corpus import CORPUS, GOOD, damaged
 
 EPISODES, STEPS = 6, 5

@@ -5,14 +5,14 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
-from bondic.classes import shared
-from bondic.classes.basis import LandmarkBasis
-from bondic.classes.landmarks import coordinates
-from bondic.errors import InvalidInput, NumericalError
-from bondic.kernels.normal_form import Layout
-from bondic.sums.forms import STANDARD
-from bondic.sums.measure import Measure
-from bondic.sums.rowwise import RowMeasures
+from bondic.core.classes import shared
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.landmarks import coordinates
+from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.sums.forms import STANDARD
+from bondic.core.sums.measure import Measure
+from bondic.core.sums.rowwise import RowMeasures
 
 LAYOUT = Layout(2, False, 0, 2)
 DIGITS, GAMMA = 60, 0.9

@@ -6,10 +6,10 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.codec import Encoder, decode
-from bondic.errors import InvalidInput
-from bondic.kernels.base import Leaf
-from bondic.registry import from_outside, lookup, names
+from bondic.core.codec import Encoder, decode
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.base import Leaf
+from bondic.core.registry import from_outside, lookup, names
 from conformance_kernels import EMBEDDING, FREQUENCIES, Example, LeafCase, dot_twin, linear_twin, series_twin, waves
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.errors import VerificationError
-from bondic.proofs.certificate import certify
+from bondic.core.certificate.certificate import certify
+from bondic.core.errors import VerificationError
 from builders import synthetic, tabular
 
 FEW = bondic.Choices(pairs=24)

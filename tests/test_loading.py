@@ -52,7 +52,7 @@ def test_verify_loads_the_trusted_core_alone(place):
     names, said = loaded("verify", place / "certificate.json", place / "log.npz")
     assert said.startswith("verified")
     assert "none was looked for" in said or "whether another would is not known" in said
-    assert "bondic.proofs.verify" in names
+    assert "bondic.core.verify" in names
     assert not names & (SEARCHES | {"rich", "bondic.cli.inputs"})
 
 
@@ -89,10 +89,10 @@ def test_the_script_that_measures_the_tree_sees_what_is_loaded():
     sys.modules[spec.name] = script = importlib.util.module_from_spec(spec)  # dataclasses look their module up
     spec.loader.exec_module(script)
     modules = script.read_modules(root / "src")
-    command = [sys.executable, "-c", "import json, sys, bondic.proofs.verify; print(json.dumps(sorted(sys.modules)))"]
+    command = [sys.executable, "-c", "import json, sys, bondic.core.verify; print(json.dumps(sorted(sys.modules)))"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     ours = {name for name in json.loads(done.stdout) if name.split(".")[0] == "bondic"}
-    assert script.loaded_by(modules, "bondic.proofs.verify", lazy=False) == ours
+    assert script.loaded_by(modules, "bondic.core.verify", lazy=False) == ours
     assert len(script.longest_chain(modules)) <= LONGEST_CHAIN
 
 

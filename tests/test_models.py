@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bondic.errors import InvalidInput, MissingExtra
+from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.plan import boosting, fitted, learners
 from bondic.plan.fitted import candidates, choose_model, fit_model, half_models
 from bondic.plan.model import UserModel, disagreement, given_values

@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 import bondic
-from bondic.bounds.plan import columns
-from bondic.claims import Status
 from bondic.cli import main as cli
-from bondic.errors import InvalidInput, PolicyError
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.sequential.plan import columns
+from bondic.core.terms import make_terms
 from bondic.methods import monitor_files
 from bondic.methods.sequential import Sequential
 from bondic.rows.growing import GrowingRows, Statements
-from bondic.terms import make_terms
 from builders import COLUMNS, continuous, part, synthetic, tabular
 
 

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 import bondic
-from bondic.claims import Status
 from bondic.cli import main as cli
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput, PolicyError
 from bondic.data.io.read import read_log
-from bondic.errors import InvalidInput, PolicyError
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.rows.growing import complete_rows

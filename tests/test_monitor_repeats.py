@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import bondic
 from bondic.cli import main as cli
+from bondic.core.errors import InvalidInput
 from bondic.data.hygiene.repeats import _Windows, repeated_run
-from bondic.errors import InvalidInput
 from bondic.methods.sequential import Sequential
 from builders import part, tabular
 

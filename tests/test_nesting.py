@@ -13,10 +13,10 @@ from scipy.stats import binom
 
 import bondic as b
 import builders
-from bondic.bounds.dual import dual_bound
-from bondic.identity.measure import discrepancy
-from bondic.identity.residual import bellman_residual, function_values
-from bondic.identity.value import doubly_robust_value
+from bondic.core.dual.bound import dual_bound
+from bondic.core.identity.measure import discrepancy
+from bondic.core.identity.residual import bellman_residual, function_values
+from bondic.core.identity.value import doubly_robust_value
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model

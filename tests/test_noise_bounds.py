@@ -8,11 +8,11 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
-from bondic.errors import InvalidInput
-from bondic.functions.functions import FeatureMap
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import FeatureMap
+from bondic.core.noise.bound import NoiseBound
+from bondic.core.rounding import certified_dot
 from bondic.methods.setting import make_setting
-from bondic.noise.bound import NoiseBound
-from bondic.rounding import certified_dot
 from conformance_noise import LAYOUT, ROWS, WAVES, NoiseCase, facts_about, points, weights_of
 
 

@@ -20,15 +20,15 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.linear import ExplicitFeatures, Linear
+from bondic.core.kernels.normal_form import Term
+from bondic.core.rounding import U
 from bondic.engines import pairs, power, products, recipes
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat
 from bondic.engines.power import EXP_ULP, LARGEST
 from bondic.engines.recipes import value_error
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.linear import ExplicitFeatures, Linear
-from bondic.kernels.normal_form import Term
-from bondic.rounding import U
 from forms import evaluate, quadratic_form, quadratic_forms
 
 ONE = np.ones((1, 1))

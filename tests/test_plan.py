@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import bondic
 from bondic.cli.main import group
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from propensity_cases import one_step
 from test_advice import ask
 

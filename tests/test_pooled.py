@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bondic.bounds import pooled
-from bondic.bounds.pooled import NOT_POOLED, pool, pooled_squares, share_of, total
+from bondic.core.sequential import pooled
+from bondic.core.sequential.pooled import NOT_POOLED, pool, pooled_squares, share_of, total
 from sequential_cases import Truth, World, make_plan, make_proof
 
 

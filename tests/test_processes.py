@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
+from bondic.core.errors import ExecutorError
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.spool import sum_blocks
 from bondic.engines.products import Pairs
-from bondic.errors import ExecutorError
 from bondic.executors.named import named_executor
 from bondic.executors.remote import Remote
 from bondic.executors.threads import Serial
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums.forms import Sums
-from bondic.sums.spool import sum_blocks
 
 ROWS, LENGTH, ACTIONS, BLOCKS = 24_000, 50, 100, 6
 RULES = f"""
@@ -73,7 +73,7 @@ def place(tmp_path_factory):
 @pytest.fixture
 def far(place, monkeypatch):
     """The place, where no log is short enough to be held: sums are added up by the workers."""
-    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
     return place
 
 

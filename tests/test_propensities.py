@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import bondic
 from bondic import Propensities
-from bondic.bounds.control import StoredControl
-from bondic.bounds.control_fit import episode_control, fit_linear, linear_control
-from bondic.bounds.decision_values import Stated, free_values, robust_values
-from bondic.bounds.decisions import ask_target, read_decisions
-from bondic.bounds.episode_values import (
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.propensities.control import StoredControl
+from bondic.core.propensities.control_fit import episode_control, fit_linear, linear_control
+from bondic.core.propensities.decision_values import Stated, free_values, robust_values
+from bondic.core.propensities.decisions import ask_target, read_decisions
+from bondic.core.propensities.episode_values import (
     cumulative,
     largest_sum,
     per_decision_values,
@@ -23,8 +24,7 @@ from bondic.bounds.episode_values import (
     robust_returns,
     whole_values,
 )
-from bondic.errors import InvalidInput, VerificationError
-from bondic.identity.ratios import logged_ratios
+from bondic.core.propensities.ratios import logged_ratios
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (
     BEHAVIOR,

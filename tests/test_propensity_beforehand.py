@@ -8,11 +8,11 @@ import pytest
 
 import bondic
 from bondic import Propensities
-from bondic.bounds.control import LinearControl
-from bondic.bounds.control_fit import episode_control
-from bondic.bounds.decisions import read_decisions
-from bondic.bounds.episode_values import per_decision_values, returns_with, whole_values
-from bondic.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.propensities.control import LinearControl
+from bondic.core.propensities.control_fit import episode_control
+from bondic.core.propensities.decisions import read_decisions
+from bondic.core.propensities.episode_values import per_decision_values, returns_with, whole_values
 from bondic.methods import with_propensities
 from bondic.rendering import three
 from propensity_cases import (

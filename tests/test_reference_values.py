@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.bounds.dual import Setting, dual_bound
-from bondic.bounds.part_sums import weights_at_rows
-from bondic.bounds.rejection import evaluate_witness
-from bondic.identity.measure import discrepancy
-from bondic.identity.residual import bellman_residual, function_values, initial_value, residual_error
-from bondic.identity.value import doubly_robust_value
+from bondic.core.dual.bound import Setting, dual_bound
+from bondic.core.dual.part_sums import weights_at_rows
+from bondic.core.dual.rejection import evaluate_witness
+from bondic.core.identity.measure import discrepancy
+from bondic.core.identity.residual import bellman_residual, function_values, initial_value, residual_error
+from bondic.core.identity.value import doubly_robust_value
+from bondic.core.sums.forms import Sums
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
-from bondic.sums.forms import Sums
 from bondic_lab.identity.loss import residual_loss, slot_weights
 
 FOLDER = Path(__file__).parent / "reference"

@@ -10,14 +10,14 @@ import pytest
 
 import bondic
 import propensity_cases as cases
-from bondic.bounds.plan import RidgeModel
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.certificate import Certificate
+from bondic.core.certificate.proof import Claims
+from bondic.core.errors import VerificationError
+from bondic.core.sequential.plan import RidgeModel
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
-from bondic.errors import VerificationError
 from bondic.methods.described import describe
-from bondic.proofs.asked import Asked
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.proof import Claims
 from bondic.rendering import last_digit
 from bondic.result import Result
 from bondic.rows.prefix import Prefixes

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.claims import Claim, Part
-from bondic.errors import InvalidInput
+from bondic.core.claims import Claim, Part
+from bondic.core.errors import InvalidInput
+from bondic.core.rounding import Enclosure
+from bondic.core.terms import ValueRange
 from bondic.report import exports, plots
 from bondic.report.drawings import action_bars, stacked_terms
 from bondic.report.health import ActionUse, examine, range_bins
 from bondic.report.html import script_json
 from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
-from bondic.rounding import Enclosure
 from bondic.rows.recorded import recorded_returns
 from bondic.summary import stacks_between, summarize
-from bondic.terms import ValueRange
 from builders import continuous, synthetic, tabular
 from propensity_cases import BEHAVIOR, REWARD, decisions, question
 

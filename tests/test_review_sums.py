@@ -9,21 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.bounds.dual import Setting
-from bondic.claims import conclude
-from bondic.classes.ball import Ball
+from bondic.core.certificate.certificate import Certificate, certify
+from bondic.core.claims import conclude
+from bondic.core.classes.ball import Ball
+from bondic.core.dual.bound import Setting
+from bondic.core.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.sums import forms as sums_forms
+from bondic.core.sums import spool
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import Measure, Stream
+from bondic.core.terms import range_of
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum
-from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.noise.fixed_lambda import FixedLambda
-from bondic.proofs.certificate import Certificate, certify
-from bondic.sums import forms as sums_forms
-from bondic.sums import spool
-from bondic.sums.forms import Sums
-from bondic.sums.measure import Measure, Stream
-from bondic.terms import range_of
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
 from builders import twice

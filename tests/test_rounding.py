@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from bondic.errors import NumericalError
-from bondic.rounding import (
+from bondic.core.errors import NumericalError
+from bondic.core.rounding import (
     Enclosure,
     U,
     certified_dot,

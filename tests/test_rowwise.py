@@ -6,12 +6,12 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.sums import rowwise
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.rowwise import RowMeasures
 from bondic.executors.threads import Serial, Threads
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums import rowwise
-from bondic.sums.forms import Sums
-from bondic.sums.rowwise import RowMeasures
 
 LAYOUT = Layout(2, False, 0, 2)
 SIMILAR = np.array([[1.0, 0.5], [-0.3, 0.1]])

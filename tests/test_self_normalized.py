@@ -14,20 +14,20 @@ import bondic as b
 import builders
 import core_cases
 import naive
-from bondic.bounds.dual import Setting
-from bondic.bounds.weighing import Candidate, weigh
-from bondic.errors import InvalidInput
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.noise import coordinates, information
-from bondic.noise.bound import Weights
-from bondic.noise.facts import noise_facts
-from bondic.noise.information import Information
-from bondic.rounding import Enclosure
+from bondic.core.dual.bound import Setting
+from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.noise import coordinates, information
+from bondic.core.noise.bound import Weights
+from bondic.core.noise.facts import noise_facts
+from bondic.core.noise.information import Information
+from bondic.core.rounding import Enclosure
+from bondic.core.sums.forms import Sums
+from bondic.core.terms import row_widths
 from bondic.search.search import KernelSearch
 from bondic.search.searches import make_search
 from bondic.search.table import TableSearch
-from bondic.sums.forms import Sums
-from bondic.terms import row_widths
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import synthetic
 from conformance_noise import LAYOUT, TERMS, WAVES, facts_about, points, weights_of

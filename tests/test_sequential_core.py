@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bondic
-from bondic.bounds import sequential
-from bondic.bounds.embedded import check_limits, embed
-from bondic.bounds.localize import Localizer
-from bondic.bounds.plan import MOST_ROUNDS, Block, Plan, RidgeModel, Weighting, columns
-from bondic.claims import ErrorBudget, conclude
-from bondic.classes.basis import LandmarkBasis
-from bondic.classes.provenance import Provenance
-from bondic.errors import InvalidInput, NumericalError, VerificationError
-from bondic.noise.betting import curvature, loss
-from bondic.proofs.certificate import Certificate, certify
-from bondic.terms import Terms, range_of
+from bondic.core.certificate.certificate import Certificate, certify
+from bondic.core.claims import ErrorBudget, conclude
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.provenance import Provenance
+from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.noise.betting import curvature, loss
+from bondic.core.sequential import bound as sequential
+from bondic.core.sequential.embedded import check_limits, embed
+from bondic.core.sequential.localize import Localizer
+from bondic.core.sequential.plan import MOST_ROUNDS, Block, Plan, RidgeModel, Weighting, columns
+from bondic.core.terms import Terms, range_of
 from sequential_cases import Truth, World, attack, make_plan, make_proof, watching
 
 SHAPES = {

@@ -36,9 +36,10 @@ from experiments.sequential_sharp import (
     survival_value,
 )
 
-from bondic.bounds import localize, sequential
-from bondic.classes import ellipsoids
-from bondic.rounding import Between
+from bondic.core.classes import ellipsoids
+from bondic.core.rounding import Between
+from bondic.core.sequential import bound as sequential
+from bondic.core.sequential import localize
 
 SURVIVAL = [((), 0.0138), ((10,), 0.0138), ((100,), 0.1), ((40, 300), 0.1)]
 """Steps that ended, and the true probability of it: logs that are likely, and logs that make the events as false as can be."""

@@ -15,20 +15,20 @@ import pytest
 from mpmath import mp
 
 import bondic
-from bondic.bounds.embedded import Start, embed, embed_start
-from bondic.bounds.localize import Localizer
-from bondic.bounds.plan import Columns
-from bondic.bounds.sequential import Evidence, Tail
-from bondic.classes.basis import LandmarkBasis
-from bondic.classes.ellipsoids import enclose, supremum, whole_ball
-from bondic.classes.landmarks import Embedding, coordinates
-from bondic.noise.betting import loss, tail_term, vector_term
-from bondic.noise.deviations import clipped_deviation
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
+from bondic.core.classes.landmarks import Embedding, coordinates
+from bondic.core.noise.betting import loss, tail_term, vector_term
+from bondic.core.noise.deviations import clipped_deviation
+from bondic.core.rounding import Between, Enclosure, upper_sum
+from bondic.core.sequential.bound import Evidence, Tail
+from bondic.core.sequential.embedded import Start, embed, embed_start
+from bondic.core.sequential.localize import Localizer
+from bondic.core.sequential.plan import Columns
+from bondic.core.sums.forms import STANDARD
+from bondic.core.terms import ValueRange
 from bondic.policies.answers import StoredAnswers
-from bondic.rounding import Between, Enclosure, upper_sum
 from bondic.rows import Terms, make_rows
-from bondic.sums.forms import STANDARD
-from bondic.terms import ValueRange
 from sequential_cases import watching
 
 FOLDER = Path(__file__).parent / "reference"

@@ -9,20 +9,22 @@ import pytest
 from scipy.optimize import minimize
 
 import bondic
-from bondic.bounds.plan import columns
-from bondic.bounds.start import sampled_start
-from bondic.claims import ErrorBudget, ends_of
-from bondic.classes.basis import LandmarkBasis
-from bondic.classes.box import Box
-from bondic.classes.ellipsoids import Ellipsoid
-from bondic.classes.landmarks import Embedding
-from bondic.errors import InvalidInput
-from bondic.kernels.normal_form import normal_form
+from bondic.core.certificate.asked import Asked
+from bondic.core.claims import ErrorBudget, ends_of
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.box import Box
+from bondic.core.classes.ellipsoids import Ellipsoid
+from bondic.core.classes.landmarks import Embedding
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import normal_form
+from bondic.core.noise.betting import loss
+from bondic.core.sequential.plan import columns
+from bondic.core.sequential.proof import SequentialProof, probabilities
+from bondic.core.start import sampled_start
+from bondic.core.sums.forms import STANDARD
+from bondic.core.terms import range_at_all_times
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
-from bondic.noise.betting import loss
-from bondic.proofs.asked import Asked
-from bondic.proofs.sequential import SequentialProof, probabilities
 from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
 from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
@@ -32,8 +34,6 @@ from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_
 from bondic.search.sequential.prices import cheapest
 from bondic.search.sequential.starts import StartPath, known_starts
 from bondic.search.sequential.weights import Problem, propose_aim
-from bondic.sums.forms import STANDARD
-from bondic.terms import range_at_all_times
 from builders import part, tabular, wobbling_sampler
 
 PILOT = 0.1

@@ -9,13 +9,13 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.core.kernels import series
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.sums.engine import Survey, enclose
 from bondic.engines import moments, pairs
 from bondic.engines import series as engine_of_series
 from bondic.engines.bands import Bands
 from bondic.executors.threads import Serial
-from bondic.kernels import series
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums.engine import Survey, enclose
 from forms import quadratic_form, quadratic_forms, series_form
 
 

@@ -31,7 +31,7 @@ def test_a_discount_of_0_says_that_first_rewards_alone_count():
         ValidityWarning, match="Every first reward of the log is 0, later ones are not: a discount near 1"
     ):
         told = bondic.make_problem(late, even, **ASKED)
-    assert any(isinstance(note, bondic.errors.Doubt) and "first reward" in note for note in told.notes)
+    assert any(isinstance(note, bondic.core.errors.Doubt) and "first reward" in note for note in told.notes)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nothing = bondic.make_problem(TABLE.assign(reward=0.0), even, **ASKED)

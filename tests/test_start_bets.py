@@ -8,14 +8,14 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
-from bondic.bounds.plan import FULL_BET, StartBets
-from bondic.bounds.start_bets import start_error, used_starts
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
+from bondic.core.noise.start import initial_error
+from bondic.core.rounding import Between
+from bondic.core.sequential.plan import FULL_BET, StartBets
+from bondic.core.start_bets import start_error, used_starts
+from bondic.core.terms import ValueRange, range_of
 from bondic.methods.sequential import Sequential
-from bondic.noise.start import initial_error
-from bondic.rounding import Between
 from bondic.search.sequential.starts import propose_bets
-from bondic.terms import ValueRange, range_of
 
 TABLE = Sequential(coordinates=False, choices=bondic.Choices(categorical=True))
 POLICY = np.array([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyarrow.csv import write_csv
 
 import bondic as b
+from bondic.core.errors import InvalidInput
 from bondic.data.io import formats
-from bondic.errors import InvalidInput
 
 ROWS = 90
 NAMED = {"observations": ["x", "y"], "next_observations": ["x2", "y2"], "actions": "choice"}

@@ -13,20 +13,20 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic.bounds.dual import Setting, dual_bound
-from bondic.bounds.weighing import Candidate, weigh
-from bondic.classes.ball import Ball
+from bondic.core.classes.ball import Ball
+from bondic.core.dual.bound import Setting, dual_bound
+from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.sums import forms as sums_forms
+from bondic.core.sums import spool
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import Measure, Stream
 from bondic.data.blocks import RowRange
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum
-from bondic.errors import InvalidInput, VerificationError
-from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rows import Rows
-from bondic.sums import forms as sums_forms
-from bondic.sums import spool
-from bondic.sums.forms import Sums
-from bondic.sums.measure import Measure, Stream
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from forms import quadratic_forms
@@ -97,7 +97,7 @@ def test_hidden_parts_are_left_out(tmp_path):
         bondic.stream_log(tmp_path / "nowhere")
 
 
-@pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # few initial states: equal first rows
+@pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # few initial states: equal first rows
 def test_initial_states_from_a_stream_are_those_of_the_log(data, folder):
     held = bondic.InitialStates.from_log(bondic.Transitions(**data))
     for rows in (10, 26, 1000):
@@ -603,7 +603,7 @@ SCRIPT = """
 import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
-from bondic.sums import forms
+from bondic.core.sums import forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.bounds.cell_rows import StateIndex, TableCells
-from bondic.claims import ErrorBudget
-from bondic.codec import same
-from bondic.core import system
-from bondic.core.allowance import Allowance
-from bondic.core.localize import CellTails, VectorEvent
-from bondic.core.tails import EndWeights
-from bondic.errors import InvalidInput, VerificationError
+from bondic.core.cells import system
+from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.localize import CellTails, VectorEvent
+from bondic.core.cells.proof import CellsProof
+from bondic.core.cells.rows import StateIndex, TableCells
+from bondic.core.cells.tails import EndWeights
+from bondic.core.claims import ErrorBudget
+from bondic.core.codec import same
+from bondic.core.errors import InvalidInput, VerificationError
 from bondic.methods import on_cells, on_tables
 from bondic.methods.described import describe
-from bondic.proofs.cells import CellsProof
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, part
 

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.bounds.plan import FULL_BET
-from bondic.bounds.sequential import Evaluation
-from bondic.bounds.table import apply_table, evaluate_table
-from bondic.bounds.table_plan import TableBlock, TablePlan, expected, weights_of
-from bondic.claims import ErrorBudget
-from bondic.classes.basis import positions
-from bondic.proofs.asked import Asked
-from bondic.proofs.sequential import SequentialProof, claims_of
-from bondic.rounding import Enclosure
+from bondic.core.certificate.asked import Asked
+from bondic.core.claims import ErrorBudget
+from bondic.core.classes.basis import positions
+from bondic.core.rounding import Enclosure
+from bondic.core.sequential.bound import Evaluation
+from bondic.core.sequential.plan import FULL_BET
+from bondic.core.sequential.proof import SequentialProof, claims_of
+from bondic.core.sequential.table import apply_table, evaluate_table
+from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
+from bondic.core.terms import range_at_all_times
 from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.codes import make_codes
 from bondic.search.sequential.tables import finer, make_table_plan, predict_table_length
-from bondic.terms import range_at_all_times
 from sequential_cases import World
 
 
@@ -104,7 +104,7 @@ class Twin:
 
     def limits(self, i):
         time = 0 if self.batch.times is None else int(self.batch.times[i])
-        found = bondic.terms.range_of(self.rows.terms, time)
+        found = bondic.core.terms.range_of(self.rows.terms, time)
         return found.low, found.high
 
     def middle(self, i):

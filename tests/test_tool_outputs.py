@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.folders import result_folder
 from bondic.rendering import bound_text, ends_text, interval_text, padded
 from test_tool import LOG, MDP, QUESTION, also, columns, evaluate, place, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.plan.groups import TreeGroups, cell_errors, propose_groups, tree_groups, user_groups
 from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows

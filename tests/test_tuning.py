@@ -8,11 +8,11 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.classes.value_class import constant_function
-from bondic.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.classes.value_class import constant_function
+from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.terms import value_range
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
-from bondic.terms import value_range
 from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, default_instruments, default_value_kernel, paper_ball
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius

@@ -10,10 +10,10 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.errors import InvalidInput
-from bondic.noise.facts import noise_facts
+from bondic.core.errors import InvalidInput
+from bondic.core.noise.facts import noise_facts
+from bondic.core.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
 from bondic.rows import Terms
-from bondic.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
 from bondic_lab.noise.v_statistic import VStatistic
 from builders import lake_problem
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bondic
-from bondic.bounds.dual import Setting, dual_bound
-from bondic.classes.ball import Ball
-from bondic.errors import VerificationError
-from bondic.proofs.certificate import Certificate, compute_digest
+from bondic.core.certificate.certificate import Certificate, compute_digest
+from bondic.core.classes.ball import Ball
+from bondic.core.dual.bound import Setting, dual_bound
+from bondic.core.errors import VerificationError
 from bondic.report.page import report_page
 from bondic_lab.baselines.registry import BASELINES
 from bondic_lab.baselines.trajectories import trajectories

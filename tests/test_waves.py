@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from bondic.core.functions import FeatureFunction, FeatureMap
+from bondic.core.kernels.base import NUMPY_ULP
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.rounding import U
+from bondic.core.sums.forms import STANDARD, Sums
 from bondic.engines.waves import LARGEST, WAVE_ULP, _fill, wave_features
-from bondic.functions.functions import FeatureFunction, FeatureMap
-from bondic.kernels.base import NUMPY_ULP
-from bondic.kernels.features import RandomFeatures
-from bondic.kernels.normal_form import Layout
-from bondic.rounding import U
-from bondic.sums.forms import STANDARD, Sums
 
 PLANE = Layout(2, False, 0, 1)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bondic.errors import NumericalError
-from bondic.noise.wealth import ContextBets, Gambler, contexts_end, lower_end, plug_in_rates
+from bondic.core.errors import NumericalError
+from bondic.core.propensities.wealth import ContextBets, Gambler, contexts_end, lower_end, plug_in_rates
 from propensity_cases import slow_rates
 
 mp.mp.dps = 50

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError
 from bondic.report.page import report_page
 from test_report import FEW, ask, world
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from bondic.claims import Claim, Conclusion, Status, conclude
-from bondic.core.allowance import Allowance
-from bondic.core.cells import CellBound
-from bondic.errors import InvalidInput
-from bondic.proofs.cells import CellsProof, with_allowance
-from bondic.proofs.sequential import claims_of
+from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.bound import CellBound
+from bondic.core.cells.proof import CellsProof, with_allowance
+from bondic.core.claims import Claim, Conclusion, Status, conclude
+from bondic.core.errors import InvalidInput
+from bondic.core.sequential.proof import claims_of
+from bondic.core.terms import ValueRange, range_of
 from bondic.rendering import three
 from bondic.rows import Rows
-from bondic.terms import ValueRange, range_of
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Averages of the printed table, as shares of the width of the value range, rounded to one digit."""

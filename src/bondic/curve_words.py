@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bondic.claims import Status
-from bondic.core.allowance import Allowance
+from bondic.core.cells.allowance import Allowance
+from bondic.core.claims import Status
 from bondic.curve import AllowanceCurve, CurvePoint, Mark
 from bondic.rendering import Grid, bound_text, counted, interval_text, number, sentence
 

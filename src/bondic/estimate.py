@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bondic.claims import check_alpha, unusual_alpha
-from bondic.core.allowance import Allowance
+from bondic.core.cells.allowance import Allowance
+from bondic.core.claims import check_alpha, unusual_alpha
+from bondic.core.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
 from bondic.data.initial import InitialStates
-from bondic.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
 from bondic.extensions import added_methods
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual

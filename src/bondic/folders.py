@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bondic.errors import InvalidInput, did_you_mean
+from bondic.core.errors import InvalidInput, did_you_mean
 
 WRITTEN = (
     "report.html", "certificate.json", "certificate.npz", "result.json", "configuration.toml", "result.csv", "summary.md",

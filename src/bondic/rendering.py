@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from bondic.errors import printable
+from bondic.core.errors import printable
 
 STATE_WORDS = {
     "stated": "stated by you",

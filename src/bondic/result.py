@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from bondic._version import __version__
-from bondic.bounds.robustness import Robustness
-from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.core.allowance import Allowance
+from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.proof import CellsProof
+from bondic.core.certificate.certificate import Certificate, certify
+from bondic.core.certificate.proof import Claims, Proof
+from bondic.core.certificate.withhold import withhold_rows
+from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
+from bondic.core.dual.robustness import Robustness
+from bondic.core.errors import InvalidInput, Listing, NoInterval
+from bondic.core.terms import ValueRange, range_of
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
-from bondic.errors import InvalidInput, Listing, NoInterval
-from bondic.proofs.cells import CellsProof
-from bondic.proofs.certificate import Certificate, certify
-from bondic.proofs.proof import Claims, Proof
-from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import interval_text, three
 from bondic.rows import Rows
-from bondic.terms import ValueRange, range_of
 
 StepKind = Literal["overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range", "method"]
 KnownBy = Literal["counted", "extrapolated", "yours"]

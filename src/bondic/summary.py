@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.claims import Claim, Guarantee, Status
+from bondic.core.cells.proof import CellsProof
+from bondic.core.certificate.assumptions import VALUE_RANGE
+from bondic.core.claims import Claim, Guarantee, Status
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import ValueRange, in_full
 from bondic.curve import METHOD as GROUPS
 from bondic.curve_words import CurveView, alike, break_words, curve_view
-from bondic.errors import InvalidInput
-from bondic.proofs.assumptions import VALUE_RANGE
-from bondic.proofs.cells import CellsProof
 from bondic.rendering import STATE_WORDS, Grid, bound_text, ends_text, interval_text, number, sentence, three
 from bondic.result import NextStep, Result
-from bondic.terms import ValueRange, in_full
 
 Tone = Literal["good", "nothing", "bad"]
 """An interval; no more than the value range; a contradiction."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bondic.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput, PolicyError
 from bondic_lab.worlds.dynamics import Dynamics
 
 

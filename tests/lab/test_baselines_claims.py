@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import bondic
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.baselines.features import make_design, start_error
 from bondic_lab.baselines.hcope import EmpiricalBernstein
 from bondic_lab.baselines.importance import ImportanceSampling, rests_on_enough, weighted_sums

@@ -9,7 +9,7 @@ import pytest
 from conformance_baselines import BaselineCase, mild_world
 
 import bondic
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.baselines.registry import BASELINES, make_baseline
 
 

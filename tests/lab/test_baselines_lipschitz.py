@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.baselines.lipschitz import Lipschitz, upper_end
 
 GAMMA = 0.7

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.baselines.registry import make_baseline
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import part

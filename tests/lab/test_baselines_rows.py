@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import bondic
-from bondic.errors import InvalidInput, NumericalError
+from bondic.core.errors import InvalidInput, NumericalError
 from bondic_lab.baselines.coindice import CoinDice, divergence, extreme_value, tilt
 from bondic_lab.baselines.double_rl import DoubleRL, fit_seen
 from bondic_lab.baselines.duan_wang import LinearFittedQ, half_width

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import bondic
-from bondic.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput, PolicyError
 from bondic_lab.baselines.hcope import EmpiricalBernstein, best_threshold
 from bondic_lab.baselines.importance import ImportanceSampling, positive_values, weighted_sums
 from bondic_lab.baselines.intervals import (

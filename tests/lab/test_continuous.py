@@ -12,7 +12,7 @@ import pytest
 from scipy import integrate, stats
 
 import bondic
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.worlds.bumps import Bumps
 from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
 from bondic_lab.worlds.occupancy import (

@@ -6,7 +6,7 @@ import pytest
 from feature_cases import good_reference, random_case, shapes_of
 from naive_features import NaiveBound, exact, matrix
 
-from bondic.errors import InvalidInput, NumericalError
+from bondic.core.errors import InvalidInput, NumericalError
 from bondic_lab.features.ends import FeatureTail
 from bondic_lab.features.sets import FeatureEllipsoid, FeatureEvent, FeatureSet
 from bondic_lab.features.sums import EllipsoidShape, FeatureRows, Range, tally_features

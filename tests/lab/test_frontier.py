@@ -7,7 +7,7 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.report import plots
 from bondic_lab.plots import sensitivity_figure
 from test_report import FEW, ask

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.worlds.glucose import DAY, MEALS, Glucose, Meal, risk
 from bondic_lab.worlds.glucose_model import DBAR, LEFT, NAMES, STATES, WIDTH, Patient, _people, advance
 

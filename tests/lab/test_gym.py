@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.continuous import ContinuousMDP
 from bondic_lab.worlds.glucose import Glucose

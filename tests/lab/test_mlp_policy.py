@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bondic.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput, PolicyError
 from bondic_lab.worlds.mlp import MLPPolicy
 from bondic_lab.worlds.shipped import ENVIRONMENTS, STAGES, ground_truth, shipped_policy
 

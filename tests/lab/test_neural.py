@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.bounds.dual import Setting, dual_bound
-from bondic.errors import InvalidInput, MissingExtra
-from bondic.functions.functions import FeatureFunction, KernelFunction
+from bondic.core.dual.bound import Setting, dual_bound
+from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.functions import FeatureFunction, KernelFunction
 from bondic.search import spectral
 from bondic_lab.search import neural, row_batches
 from bondic_lab.search.neural import NeuralSearch, best_multiple

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.errors import InvalidInput, MissingExtra, NumericalError
+from bondic.core.errors import InvalidInput, MissingExtra, NumericalError
 from bondic_lab.baselines import neural_fqe
 from bondic_lab.baselines.fqe import FittedQ
 from bondic_lab.baselines.neural_fqe import NeuralFittedQ, default_updates, start_weights
@@ -65,7 +65,7 @@ def test_without_torch_the_extra_is_named():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import bondic\n"
-        "from bondic.errors import MissingExtra\n"
+        "from bondic.core.errors import MissingExtra\n"
         "try:\n    import bondic_lab; bondic_lab.make_baseline('dm-neural')\n"
         "except MissingExtra as problem:\n    print(problem)\n"
     )

@@ -9,8 +9,8 @@ import pytest
 import bondic as b
 import bondic_lab
 import builders
-from bondic.bounds.dual import dual_bound
-from bondic.errors import InvalidInput, MissingExtra
+from bondic.core.dual.bound import dual_bound
+from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.search import spectral
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.search import conic

@@ -15,7 +15,7 @@ from scipy import stats
 import bondic
 from bondic.cli import lab
 from bondic.cli import main as cli
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
 from bondic_lab.noise.v_statistic import VStatistic

@@ -10,7 +10,7 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.methods.dual import Dual
 from builders import tabular, world_problem
 

@@ -27,10 +27,11 @@ from typing import Literal
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from bondic.claims import Side, check_alpha, ends_of
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.errors import InvalidInput, NumericalError
+from bondic.core.claims import Side, check_alpha, ends_of
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_at_all_times, range_of
 from bondic.methods import with_propensities
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
@@ -39,7 +40,6 @@ from bondic.rows import Rows
 from bondic.rows.episodes import own_starts
 from bondic.search.sequential.plan import costs_of, pairs_of_a_table, predicted_length
 from bondic.search.sequential.tables import predict_table_length
-from bondic.terms import Terms, ValueRange, discounted_steps, make_terms, range_at_all_times, range_of
 from bondic.tuning.scales import seen_states
 from bondic.tuning.states import state_kind
 

@@ -35,11 +35,11 @@ from bondic.advice.remedies import (
     starts_not_left,
 )
 from bondic.advice.situation import Situation
-from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
-from bondic.bounds.ends import RARE
-from bondic.errors import InvalidInput
+from bondic.core.cells.proof import ALLOWED
+from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
+from bondic.core.errors import InvalidInput
+from bondic.core.sequential.ends import RARE
 from bondic.methods.propensities import NAME as PROPENSITIES
-from bondic.proofs.cells import ALLOWED
 from bondic.rendering import counted, three
 from bondic.result import NextStep, Result
 from bondic.rows import Rows

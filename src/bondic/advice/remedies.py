@@ -9,7 +9,8 @@ import numpy as np
 
 from bondic.advice.lengths import propensity_guess, sequential_guess
 from bondic.advice.situation import Situation
-from bondic.errors import InvalidInput, shown
+from bondic.core.errors import InvalidInput, shown
+from bondic.core.terms import in_full, range_of, value_range
 from bondic.methods import with_propensities
 from bondic.methods.default import Default
 from bondic.methods.propensities import NAME as PROPENSITIES
@@ -17,7 +18,6 @@ from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.table import NAME as TABLE
 from bondic.rendering import counted, three
 from bondic.result import NextStep, Result
-from bondic.terms import in_full, range_of, value_range
 
 DUAL = "dual"
 SOME = 0.1

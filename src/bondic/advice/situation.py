@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import Status
-from bondic.classes.ball import Ball
+from bondic.core.claims import Status
+from bondic.core.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.methods.setting import NOTHING
 from bondic.policies.logged_target import LoggedTarget

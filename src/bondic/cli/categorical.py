@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bondic.core.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.data.io.loaded import LoadedLog
-from bondic.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.tuning.states import Categorical
 
 EVERY = "obs"

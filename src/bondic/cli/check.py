@@ -14,11 +14,11 @@ from rich.text import Text
 
 from bondic.cli.categorical import stated_columns
 from bondic.cli.reading import read_rows
+from bondic.core.errors import InvalidInput, one_line, printable
+from bondic.core.kernels.normal_form import Layout
 from bondic.data.hygiene.inspection import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, one_line, printable
-from bondic.kernels.normal_form import Layout
 from bondic.tuning.states import SeenStates, kind_of_pilot
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"

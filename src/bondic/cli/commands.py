@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bondic.cli import options as opt
-from bondic.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, did_you_mean, one_line
 from bondic.extensions import added_methods
 
 METHODS = ("auto", "table", "groups", "sequential", "dual", "propensities")
@@ -21,7 +21,7 @@ METHODS = ("auto", "table", "groups", "sequential", "dual", "propensities")
 KINDS = ("one-step", "episodes", "table")
 """Those of bondic.advice.lengths."""
 ENGINES = ("auto", "pairs", "series", "reference", "cuda", "cuda32")
-"""Those of bondic.sums.standard."""
+"""Those of bondic.core.sums.standard."""
 FORMATS = ("csv", "markdown", "png", "svg", "pdf")
 STATED = "stated.json"
 """What was stated when the folder of a monitor was begun."""

@@ -12,13 +12,13 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.claims import unusual_alpha
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
-from bondic.errors import Doubt, InvalidInput, ValidityWarning
+from bondic.core.certificate.io import write_atomically
+from bondic.core.claims import unusual_alpha
+from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.extensions import added_methods
-from bondic.proofs.io import write_atomically
 from bondic.report.compare import joint_title, line_alpha, tried
 from bondic.report.comparison import Line, comparison_page, print_comparison
 from bondic.report.exports import result_dict

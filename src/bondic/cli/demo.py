@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from bondic.core.certificate.io import load_certificate
+from bondic.core.verify import Verification, verify_certificate
 from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder
-from bondic.proofs.io import load_certificate
-from bondic.proofs.verify import Verification, verify_certificate
 from bondic.rendering import interval_text
 from bondic.report.progress import progress_bar
 from bondic.report.saving import write_result

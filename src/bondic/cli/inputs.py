@@ -11,12 +11,13 @@ from bondic.cli.categorical import stated_columns
 from bondic.cli.own_options import TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.cli.policy import choose_policy, require_action_order
 from bondic.cli.reading import one_step, read_rows, stated_gamma, stated_initial
+from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, kind_of, one_line, shown
+from bondic.core.sums.forms import Sums
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, InvalidInput, ValidityWarning, kind_of, one_line, shown
 from bondic.estimate import Method
 from bondic.extensions import added_methods
 from bondic.methods.default import Default
@@ -30,7 +31,6 @@ from bondic.rows import Rows
 from bondic.rows.checks import undiscounted
 from bondic.rows.inputs import action_names
 from bondic.rows.problem import make_problem
-from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
 
 

@@ -11,7 +11,7 @@ from bondic._version import __version__
 from bondic.cli.commands import COMMANDS
 from bondic.cli.interrupt import obeyed, obeying_interrupts
 from bondic.cli.lab import Commands, lab_commands
-from bondic.errors import BondicError, VerificationError, one_line
+from bondic.core.errors import BondicError, VerificationError, one_line
 
 BAD_INPUT = 2
 NOT_VERIFIED = 1

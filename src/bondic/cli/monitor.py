@@ -18,16 +18,16 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.claims import Status
 from bondic.cli.categorical import stated_columns
 from bondic.cli.commands import STATED
 from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
 from bondic.cli.own_options import TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_rows, stated_gamma, stated_initial
+from bondic.core.claims import Status
+from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, read_document
 from bondic.methods.monitor_repeats import REPEATED

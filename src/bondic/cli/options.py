@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from bondic.core.errors import one_line
 from bondic.data.hygiene.findings import ACCEPTABLE
-from bondic.errors import one_line
 
 Decorator = Callable[[Any], Any]
 

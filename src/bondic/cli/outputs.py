@@ -9,9 +9,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.claims import Status
-from bondic.errors import Doubt, printable
-from bondic.proofs.certificate import Certificate
+from bondic.core.certificate.certificate import Certificate
+from bondic.core.claims import Status
+from bondic.core.errors import Doubt, printable
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from bondic.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, did_you_mean, one_line
 from bondic.extensions import added_methods
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities

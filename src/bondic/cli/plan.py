@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bondic.advice.lengths import LogDesign
 from bondic.advice.levers import rounded
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.rendering import number, three
 
 _SHARES = (0.5, 0.25, 0.1, 0.05)

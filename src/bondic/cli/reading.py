@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log
@@ -18,7 +19,6 @@ from bondic.data.log import Log
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
 
 SAMPLE = "sample:"
 """Before the name of a file of initial states that are draws."""

@@ -15,15 +15,15 @@ import numpy as np
 from bondic.cli.policy import choose_policy
 from bondic.cli.reading import SAMPLE, read_initial, read_rows
 from bondic.cli.work import reads_in_parts, sums_of
+from bondic.core.certificate.certificate import Certificate
+from bondic.core.certificate.io import load_certificate
+from bondic.core.certificate.limits import MOST_ARRAY_BYTES, clean_text
+from bondic.core.errors import InvalidInput, VerificationError, one_line
+from bondic.core.verify import Replayed, Verification, verify_certificate
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
-from bondic.errors import InvalidInput, VerificationError, one_line
 from bondic.policies.adapters.imported import import_module
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.io import load_certificate
-from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
-from bondic.proofs.verify import Replayed, Verification, verify_certificate
 from bondic.rendering import STATE_WORDS, interval_text
 from bondic.rows.inputs import GivenLog, action_names, take_policy
 

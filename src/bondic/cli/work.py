@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from bondic.core.sums.forms import Sums
 from bondic.executors.named import named_executor
-from bondic.sums.forms import Sums
 
 _BUDGET = "2GB"
 """Memory of a log whose rows are read by other processes, if nothing is said."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, one_line
+from bondic.core.errors import InvalidInput, one_line
 
 Setter = Callable[[str, Any], None]
 FloatArray = npt.NDArray[np.float64]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bondic.core.errors import InvalidInput, ValidityWarning
 from bondic.data import _arrays
 from bondic.data.blocks import RowRange
 from bondic.data.io.encode import Treatment
@@ -16,7 +17,6 @@ from bondic.data.names import ColumnMap
 from bondic.data.opened import OpenedParquet
 from bondic.data.stream import LogStream, RawColumns, code_identifiers
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, ValidityWarning
 
 
 class FileStream(LogStream):

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
+from bondic.core.rounding import U
 from bondic.data import _arrays
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
-from bondic.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

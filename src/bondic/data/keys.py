@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, ValidityWarning
 from bondic.data import _arrays
 from bondic.data.episodes import Episodes
 from bondic.data.hygiene.marks import fingerprints
-from bondic.errors import InvalidInput, ValidityWarning
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.files import FileStream
 from bondic.data.io.formats import FORMATS
 from bondic.data.io.parts import Given
@@ -16,7 +17,6 @@ from bondic.data.io.scan import Files
 from bondic.data.io.words import reading_words
 from bondic.data.memory import MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream, LogStream
-from bondic.errors import InvalidInput, one_line
 
 
 def stream_log(

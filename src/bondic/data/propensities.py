@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
-from bondic.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
 

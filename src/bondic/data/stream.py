@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
@@ -17,7 +18,6 @@ from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
 from bondic.data.opened import OpenedParquet
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
 
 IntArray = npt.NDArray[np.int64]
 RawColumns = Mapping[str, Any]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
 from bondic.data.blocks import RowRange
@@ -17,7 +18,6 @@ from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
 from bondic.data.propensities import PROPENSITIES, checked_propensities
-from bondic.errors import InvalidInput
 
 if TYPE_CHECKING:
     from bondic.data.hygiene.inspection import Inspection

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from bondic.kernels.series import poisson_tail
+from bondic.core.kernels.series import poisson_tail
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

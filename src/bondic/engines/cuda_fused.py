@@ -18,9 +18,9 @@ import torch
 import triton
 import triton.language as tl
 
+from bondic.core.rounding import U
 from bondic.engines import power
 from bondic.engines.recipes import FloatArray
-from bondic.rounding import U
 
 _WIDEST = 2
 """Weight columns in one pass."""

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.rounding import U
+from bondic.core.sums.engine import Progress
+from bondic.core.sums.executor import Executor
 from bondic.engines.compiled import compiled, helper
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, absolute, accumulate, load, root, smaller, splat, total, where_equal
@@ -32,9 +35,6 @@ from bondic.engines.recipes import (
     Recipe,
 )
 from bondic.executors.threads import Threads
-from bondic.rounding import U
-from bondic.sums.engine import Progress
-from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from bondic.core.kernels.base import FeatureLeaf
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.normal_form import Term, joined_gaussian
+from bondic.core.rounding import U
+from bondic.core.sums.engine import Crossed, Progress, Share, Survey
+from bondic.core.sums.executor import Executor
+from bondic.core.sums.spool import Direct
 from bondic.engines import pairs
 from bondic.engines.pairs import ALL_CORES
 from bondic.engines.recipes import FloatArray, ProductPlan, certain, plan, value_error
 from bondic.engines.recipes import labels as labels_of
 from bondic.engines.waves import wave_features
-from bondic.kernels.base import FeatureLeaf
-from bondic.kernels.features import RandomFeatures
-from bondic.kernels.normal_form import Term, joined_gaussian
-from bondic.rounding import U
-from bondic.sums.engine import Crossed, Progress, Share, Survey
-from bondic.sums.executor import Executor
-from bondic.sums.spool import Direct
 
 
 def block_sums(

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.kernels.base import FeatureLeaf, Leaf, per_dimension
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.laplace import Laplace
+from bondic.core.kernels.masked import TimeMask
+from bondic.core.kernels.matern import Matern
+from bondic.core.kernels.normal_form import Term, joined_gaussian
+from bondic.core.rounding import U
 from bondic.engines.power import EXP_ULP
-from bondic.kernels.base import FeatureLeaf, Leaf, per_dimension
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.gaussian import Gaussian
-from bondic.kernels.laplace import Laplace
-from bondic.kernels.masked import TimeMask
-from bondic.kernels.matern import Matern
-from bondic.kernels.normal_form import Term, joined_gaussian
-from bondic.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.kernels import series
+from bondic.core.kernels.normal_form import Term, joined_gaussian
+from bondic.core.sums.engine import Arrays, Engine, Partial, Survey, Traveling
 from bondic.engines import moments, pairs
 from bondic.engines.bands import Bands, band_root
 from bondic.engines.series_sum import SeriesSum, Split
 from bondic.executors.threads import Serial
-from bondic.kernels import series
-from bondic.kernels.normal_form import Term, joined_gaussian
-from bondic.sums.engine import Arrays, Engine, Partial, Survey, Traveling
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -15,15 +15,15 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.kernels import series
+from bondic.core.kernels.normal_form import Term
+from bondic.core.rounding import Enclosure, U, inflate
+from bondic.core.sums.engine import Arrays, Partial, Share, Survey, Traveling, enclose
 from bondic.engines import moments, pairs
 from bondic.engines.bands import Bands, band_root
 from bondic.engines.moments import Moments
 from bondic.engines.products import Pairs
 from bondic.executors.threads import in_order
-from bondic.kernels import series
-from bondic.kernels.normal_form import Term
-from bondic.rounding import Enclosure, U, inflate
-from bondic.sums.engine import Arrays, Partial, Share, Survey, Traveling, enclose
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from bondic.errors import InvalidInput
-from bondic.sums.engine import Engine
-from bondic.sums.linear import Constants, Features
-from bondic.sums.reference import Reference
+from bondic.core.errors import InvalidInput
+from bondic.core.sums.engine import Engine
+from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.reference import Reference
 
 
 def engines(name: str) -> tuple[Engine, ...]:

@@ -17,8 +17,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.kernels.features import RandomFeatures
 from bondic.engines.compiled import compiled
-from bondic.kernels.features import RandomFeatures
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 
-from bondic.errors import ExecutorError, InvalidInput, MissingExtra, one_line
+from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.executors.threads import Serial, Threads
 
 FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"

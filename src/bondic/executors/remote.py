@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bondic._version import __version__
-from bondic.errors import ExecutorError, InvalidInput, MissingExtra, one_line
+from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.executors.threads import Threads
 from bondic.policies.adapters.imported import LoadedFiles
 

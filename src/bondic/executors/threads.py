@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from bondic.claims import Side
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.core.allowance import Allowance
-from bondic.errors import InvalidInput
+from bondic.core.cells.allowance import Allowance
+from bondic.core.claims import Side
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.errors import InvalidInput
+from bondic.core.noise.bound import NoiseBound
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.standard import EngineName
 from bondic.methods import with_propensities
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.dual import Dual, dual_needs
@@ -30,13 +33,10 @@ from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import PILOT as TABLE_PILOT
 from bondic.methods.table import Table
-from bondic.noise.bound import NoiseBound
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
-from bondic.sums.forms import Sums
-from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states

@@ -6,28 +6,31 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from bondic.bounds.dual import ALLOWANCE, START, Setting
-from bondic.bounds.ends import decided_by_rows
-from bondic.bounds.rejection import combine_witnesses, witness_candidates
-from bondic.bounds.robustness import robustness
-from bondic.bounds.weighing import Candidate, Weighing
-from bondic.claims import End, Side, Status, ends_of
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.classes.instruments import Instruments
-from bondic.codec import check_outside
-from bondic.errors import InvalidInput
-from bondic.functions.functions import Function
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Claims, Proof, check_same_plan
+from bondic.core.claims import End, Side, Status, ends_of
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.classes.instruments import Instruments
+from bondic.core.codec import check_outside
+from bondic.core.dual.bound import ALLOWANCE, START, Setting
+from bondic.core.dual.proof import DualProof
+from bondic.core.dual.rejection import combine_witnesses, witness_candidates
+from bondic.core.dual.robustness import robustness
+from bondic.core.dual.weighing import Candidate, Weighing
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import Function
+from bondic.core.noise.bound import NoiseBound
+from bondic.core.noise.outside import check_noise_bound
+from bondic.core.sequential.ends import decided_by_rows
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.standard import EngineName
+from bondic.core.terms import Terms, discounted_steps
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
-from bondic.noise.bound import NoiseBound
-from bondic.noise.outside import check_noise_bound
-from bondic.proofs.asked import Asked
-from bondic.proofs.dual import DualProof
-from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Claims, Proof, check_same_plan
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
@@ -35,9 +38,6 @@ from bondic.search.best_so_far import Ends, best_bounds
 from bondic.search.model import SearchModel
 from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
-from bondic.sums.forms import Sums
-from bondic.sums.standard import EngineName
-from bondic.terms import Terms, discounted_steps
 from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 

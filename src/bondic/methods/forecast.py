@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.classes.ball import Ball
-from bondic.classes.value_class import ValueClass
-from bondic.errors import InvalidInput
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.value_class import ValueClass
+from bondic.core.errors import InvalidInput
 from bondic.executors.threads import cores
 from bondic.rendering import three
 from bondic.rows import Rows

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import GroupCells
-from bondic.core.forecasts import Forecasts
-from bondic.core.tally import CellShape, tally
+from bondic.core.cells.forecasts import Forecasts
+from bondic.core.cells.rows import GroupCells
+from bondic.core.cells.tally import CellShape, tally
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import range_at_all_times
 from bondic.curve import Mark
-from bondic.errors import InvalidInput
 from bondic.methods.group_labels import Foresights, Labels, labels_of
 from bondic.plan.cells import CellModel
 from bondic.plan.fitted import candidates, choose_model, half_models, held_out_from
@@ -28,7 +29,6 @@ from bondic.plan.rows import TrainingRows
 from bondic.plan.tree import RegressionTree, grow
 from bondic.rendering import three
 from bondic.rows import Batch, Rows
-from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import GroupCells
-from bondic.core.forecasts import Forecasts
-from bondic.core.tally import CellRows
+from bondic.core.cells.forecasts import Forecasts
+from bondic.core.cells.rows import GroupCells
+from bondic.core.cells.tally import CellRows
 from bondic.plan.foresight import Foresight
 from bondic.plan.rows import TrainingRows
 from bondic.plan.tree import RegressionTree, grow

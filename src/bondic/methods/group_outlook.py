@@ -14,21 +14,21 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import GroupCells
-from bondic.claims import ErrorBudget, Side, ends_of
-from bondic.core.allowance import NOTHING_ALLOWED
-from bondic.core.cells import CellBound
-from bondic.core.localize import Events, Located
-from bondic.core.tails import EndTerms, EndWeights
-from bondic.core.tally import CellShape, tally
+from bondic.core.cells.allowance import NOTHING_ALLOWED
+from bondic.core.cells.bound import CellBound
+from bondic.core.cells.localize import Events, Located
+from bondic.core.cells.proof import SINGLE
+from bondic.core.cells.rows import GroupCells
+from bondic.core.cells.tails import EndTerms, EndWeights
+from bondic.core.cells.tally import CellShape, tally
+from bondic.core.claims import ErrorBudget, Side, ends_of
+from bondic.core.noise.betting import loss
+from bondic.core.sequential.proof import INITIAL, VECTOR
+from bondic.core.terms import ValueRange, range_of
 from bondic.methods.on_cells import GROUP_CUTS, costs_of
-from bondic.noise.betting import loss
 from bondic.plan.cells import FULL_BET, CellModel, propose_cell_events, propose_event, propose_rate, reference_of
-from bondic.proofs.cells import SINGLE
-from bondic.proofs.sequential import INITIAL, VECTOR
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
-from bondic.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bondic.claims import ErrorBudget, Side, ends_of
-from bondic.core.allowance import Allowance
+from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.proof import SINGLE, TEST, CellsProof
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Proof
+from bondic.core.claims import ErrorBudget, Side, ends_of
+from bondic.core.errors import InvalidInput
+from bondic.core.sequential.proof import INITIAL, VECTOR
+from bondic.core.sums.forms import Sums
 from bondic.curve import METHOD as NAME
 from bondic.curve import AllowanceCurve
-from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of
@@ -18,15 +24,9 @@ from bondic.methods.group_outlook import expected_starts, outlook
 from bondic.methods.listed import listing_options
 from bondic.methods.on_cells import GROUP_CUTS, propose_on_cells
 from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
-from bondic.proofs.asked import Asked
-from bondic.proofs.cells import SINGLE, TEST, CellsProof
-from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Proof
-from bondic.proofs.sequential import INITIAL, VECTOR
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
-from bondic.sums.forms import Sums
 
 PILOT = 0.2
 """Share of the rows for the model, the groups and the first weights."""

@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeVar
 
-from bondic.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, did_you_mean, one_line
 
 Kind = TypeVar("Kind", bound=type)
 

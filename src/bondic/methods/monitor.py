@@ -15,16 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from bondic.bounds.plan import Plan
-from bondic.bounds.table_plan import TablePlan
-from bondic.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
-from bondic.classes.ball import Ball
-from bondic.classes.basis import LandmarkBasis
-from bondic.classes.box import Box
+from bondic.core.certificate.certificate import Certificate, UserFunctions
+from bondic.core.certificate.proof import Proof
+from bondic.core.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.box import Box
+from bondic.core.errors import InvalidInput, NoInterval, ValidityWarning
+from bondic.core.propensities.proof import PropensityProof
+from bondic.core.sequential.plan import Plan
+from bondic.core.sequential.proof import SequentialProof
+from bondic.core.sequential.table_plan import TablePlan
+from bondic.core.sums.forms import Sums
+from bondic.core.terms import make_terms, range_of
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
@@ -38,17 +44,11 @@ from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.sequential import NOTES, Sequential, settled
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import RowProbabilities
-from bondic.proofs.certificate import Certificate, UserFunctions
-from bondic.proofs.proof import Proof
-from bondic.proofs.propensities import PropensityProof
-from bondic.proofs.sequential import SequentialProof
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
 from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.search.sequential.plan import Planner, Shape
-from bondic.sums.forms import Sums
-from bondic.terms import make_terms, range_of
 from bondic.tuning.pilot import SMALLEST_PILOT
 from bondic.tuning.sequential_class import ChosenClass
 

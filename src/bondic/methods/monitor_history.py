@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bondic.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
-from bondic.proofs.assumptions import range_assumption
+from bondic.core.certificate.assumptions import range_assumption
+from bondic.core.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
+from bondic.core.terms import in_full, range_of
 from bondic.result import Result, versions
 from bondic.rows.growing import GrowingRows
-from bondic.terms import in_full, range_of
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput
 from bondic.data.hygiene.findings import ACCEPTABLE
 from bondic.data.hygiene.repeats import SharedRun, known_keys, repeated_run
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
 
 REPEATED = "repeated-batch"
 """The name under which an update that repeats an earlier one is accepted."""

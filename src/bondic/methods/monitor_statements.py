@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.classes.value_class import ValueClass
-from bondic.codec import Encoder, decode
+from bondic.core.certificate import known
+from bondic.core.certificate.certificate import UserFunctions
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.classes.value_class import ValueClass
+from bondic.core.codec import Encoder, decode
+from bondic.core.errors import InvalidInput, one_line
+from bondic.core.terms import make_terms
 from bondic.data.initial import InitialStates
-from bondic.errors import InvalidInput, one_line
 from bondic.methods.monitor_files import Arrays, Saved
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.policies.answers import StartAnswers
-from bondic.proofs import known
-from bondic.proofs.certificate import UserFunctions
 from bondic.rows.growing import INITIAL, GrowingRows, Statements
-from bondic.terms import make_terms
 from bondic.tuning.defaults import Choices
 
 _PLAIN = ("radius", "side", "pilot", "planned_rows", "vector_share", "coordinates", "rank", "engine")

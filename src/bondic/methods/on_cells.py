@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import Cells
-from bondic.bounds.plan import StartBets
-from bondic.claims import End, ErrorBudget, Side, ends_of
-from bondic.classes.provenance import Provenance
-from bondic.core.allowance import NOTHING_ALLOWED
-from bondic.core.cells import CellBound
-from bondic.core.forecasts import ForecastTally
-from bondic.core.localize import Events, ValueLimits
-from bondic.core.tails import EndWeights, StartMean
-from bondic.core.tally import CellShape, Tally, tally
+from bondic.core.cells.allowance import NOTHING_ALLOWED
+from bondic.core.cells.bound import CellBound
+from bondic.core.cells.forecasts import ForecastTally
+from bondic.core.cells.localize import Events, ValueLimits
+from bondic.core.cells.proof import SINGLE, CellPlan
+from bondic.core.cells.rows import Cells
+from bondic.core.cells.tails import EndWeights, StartMean
+from bondic.core.cells.tally import CellShape, Tally, tally
+from bondic.core.claims import End, ErrorBudget, Side, ends_of
+from bondic.core.classes.provenance import Provenance
+from bondic.core.rounding import Enclosure
+from bondic.core.sequential.plan import StartBets
+from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of
-from bondic.proofs.cells import SINGLE, CellPlan
-from bondic.proofs.sequential import INITIAL, VECTOR
-from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets
 

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import TableCells, within_quotas
-from bondic.claims import ErrorBudget, Side, ends_of
-from bondic.classes.provenance import Provenance
-from bondic.core.allowance import NOTHING_ALLOWED, CellAllowance
-from bondic.core.entries import Entries
-from bondic.core.eras import EarlierRows, forecasts_of_eras
-from bondic.core.localize import CellTails, Events, ValueLimits, locate
-from bondic.core.system import MOST_DIFFERENCES, MOST_TOGETHER
-from bondic.core.tails import EndWeights
-from bondic.core.tally import CellShape, Tally, tally
+from bondic.core.cells.allowance import NOTHING_ALLOWED, CellAllowance
+from bondic.core.cells.entries import Entries
+from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
+from bondic.core.cells.localize import CellTails, Events, ValueLimits, locate
+from bondic.core.cells.proof import SINGLE, CellPlan
+from bondic.core.cells.rows import TableCells, within_quotas
+from bondic.core.cells.system import MOST_DIFFERENCES, MOST_TOGETHER
+from bondic.core.cells.tails import EndWeights
+from bondic.core.cells.tally import CellShape, Tally, tally
+from bondic.core.claims import ErrorBudget, Side, ends_of
+from bondic.core.classes.provenance import Provenance
+from bondic.core.sequential.proof import VECTOR
 from bondic.data.blocks import RowRange
 from bondic.methods.on_cells import CellProposal, costs_of, known_mean, planned_stops, reference, start_bets
 from bondic.plan.cells import Costs, propose_cell_events, propose_event
 from bondic.plan.tables import CellCapacity, Prices, TableWeights, doubted, doubts
-from bondic.proofs.cells import SINGLE, CellPlan
-from bondic.proofs.sequential import VECTOR
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
 

@@ -10,10 +10,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.control import Control
-from bondic.bounds.control_fit import episode_control, linear_control
-from bondic.bounds.decision_values import Stated
-from bondic.bounds.decisions import (
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Proof
+from bondic.core.claims import End, ErrorBudget, Side, ends_of
+from bondic.core.classes.provenance import Provenance
+from bondic.core.errors import InvalidInput
+from bondic.core.propensities.bets import BETS, Value, estimate_of, ways
+from bondic.core.propensities.control import Control
+from bondic.core.propensities.control_fit import episode_control, linear_control
+from bondic.core.propensities.decision_values import Stated
+from bondic.core.propensities.decisions import (
     Decisions,
     ask_target,
     one_start,
@@ -21,28 +28,21 @@ from bondic.bounds.decisions import (
     refuse_other_starts,
     single_rows,
 )
-from bondic.bounds.episode_values import cumulative, first_rows, largest_sum, last_rows
-from bondic.bounds.propensities import BETS, Value, estimate_of, ways
-from bondic.claims import End, ErrorBudget, Side, ends_of
-from bondic.classes.provenance import Provenance
-from bondic.errors import InvalidInput
+from bondic.core.propensities.episode_values import cumulative, first_rows, largest_sum, last_rows
+from bondic.core.propensities.proof import PropensityProof
+from bondic.core.propensities.strata import Strata
+from bondic.core.propensities.wealth import moderate
+from bondic.core.sums.forms import Sums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.noise.strata import Strata
-from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
-from bondic.proofs.asked import Asked
-from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Proof
-from bondic.proofs.propensities import PropensityProof
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import own_starts
 from bondic.rows.prefix import Prefixes
 from bondic.search.controls import Regressor, regressor_control
-from bondic.sums.forms import Sums
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bondic.claims import Status
-from bondic.errors import InvalidInput
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput
 from bondic.methods.propensities import Propensities
 from bondic.rows import Rows
 

@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bondic.codec import Decoder, field_types
+from bondic.core.certificate.certificate import Certificate, UserFunctions
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Proof
+from bondic.core.codec import Decoder, field_types
+from bondic.core.sums.forms import Sums
+from bondic.core.verify import Replayed
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.methods.described import OUTSIDE
@@ -21,13 +26,8 @@ from bondic.methods.groups import GroupPlanner
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.table import Table
-from bondic.proofs.certificate import Certificate, UserFunctions
-from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Proof
-from bondic.proofs.verify import Replayed
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
-from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
 
 METHODS: dict[str, Any] = {

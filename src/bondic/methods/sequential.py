@@ -9,27 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from bondic.bounds.dual import VALUE
-from bondic.bounds.ends import decided_by_rows
-from bondic.bounds.plan import Plan, StartBets
-from bondic.bounds.start import sampled_start
-from bondic.bounds.table_plan import TablePlan
-from bondic.claims import End, ErrorBudget, Side, ends_of
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.classes.instruments import Instruments
-from bondic.codec import check_outside
-from bondic.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Proof
+from bondic.core.claims import End, ErrorBudget, Side, ends_of
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.classes.instruments import Instruments
+from bondic.core.codec import check_outside
+from bondic.core.dual.bound import VALUE
+from bondic.core.dual.proof import DualProof
+from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.noise.pinelis import Pinelis
+from bondic.core.sequential.ends import decided_by_rows
+from bondic.core.sequential.plan import Plan, StartBets
+from bondic.core.sequential.proof import INITIAL, SequentialProof, claims_of, probabilities
+from bondic.core.sequential.table_plan import TablePlan
+from bondic.core.start import sampled_start
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.standard import EngineName
+from bondic.core.terms import range_at_all_times, range_of
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import NOTHING, tuning_problem
-from bondic.noise.pinelis import Pinelis
-from bondic.proofs.asked import Asked
-from bondic.proofs.dual import DualProof
-from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Proof
-from bondic.proofs.sequential import INITIAL, SequentialProof, claims_of, probabilities
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
@@ -48,9 +51,6 @@ from bondic.search.sequential.replay import replay_plan
 from bondic.search.sequential.starts import known_starts, propose_bets
 from bondic.search.sequential.tables import make_table_plan, predict_table_length
 from bondic.search.table import table_kernel
-from bondic.sums.forms import Sums
-from bondic.sums.standard import EngineName
-from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT, pilot_length
 from bondic.tuning.scales import seen_states

@@ -12,29 +12,29 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import Setting
-from bondic.bounds.start import INITIAL_SHARE, sampled_start
-from bondic.claims import ErrorBudget, Side, ends_of
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.classes.instruments import Instruments
-from bondic.classes.value_class import ValueClass
+from bondic.core.claims import ErrorBudget, Side, ends_of
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.value_class import ValueClass
+from bondic.core.dual.bound import Setting
+from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.functions import FeatureMap
+from bondic.core.identity.residual import bellman_residual, values_at_rows
+from bondic.core.noise.bound import NoiseBound
+from bondic.core.noise.finite_class import FiniteClass
+from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.noise.pinelis import Pinelis
+from bondic.core.noise.plug_in import PlugIn
+from bondic.core.noise.self_normalized import SelfNormalized
+from bondic.core.start import INITIAL_SHARE, sampled_start
+from bondic.core.sums.forms import Sums
+from bondic.core.terms import largest_width, range_at_all_times, range_of
 from bondic.data.initial import InitialStates
-from bondic.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.functions.functions import FeatureMap
-from bondic.identity.residual import bellman_residual, values_at_rows
-from bondic.noise.bound import NoiseBound
-from bondic.noise.finite_class import FiniteClass
-from bondic.noise.fixed_lambda import FixedLambda
-from bondic.noise.pinelis import Pinelis
-from bondic.noise.plug_in import PlugIn
-from bondic.noise.self_normalized import SelfNormalized
 from bondic.rows import Batch, Cloud, Rows, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel
-from bondic.sums.forms import Sums
-from bondic.terms import largest_width, range_at_all_times, range_of
 from bondic.tuning.defaults import (
     PAPER,
     Choices,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.cell_rows import StateIndex
+from bondic.core.cells.rows import StateIndex
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]

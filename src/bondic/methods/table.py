@@ -8,13 +8,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.bounds.cell_rows import TableCells
-from bondic.bounds.dual import VALUE
-from bondic.bounds.ends import decided_by_rows
-from bondic.bounds.start import sampled_start
-from bondic.claims import ErrorBudget, Side, ends_of
-from bondic.core.allowance import NOTHING_ALLOWED
-from bondic.errors import InvalidInput
+from bondic.core.cells.allowance import NOTHING_ALLOWED
+from bondic.core.cells.proof import SINGLE, CellsProof
+from bondic.core.cells.rows import TableCells
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Proof
+from bondic.core.claims import ErrorBudget, Side, ends_of
+from bondic.core.dual.bound import VALUE
+from bondic.core.errors import InvalidInput
+from bondic.core.sequential.ends import decided_by_rows
+from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
+from bondic.core.start import sampled_start
+from bondic.core.sums.forms import Sums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
@@ -22,15 +28,9 @@ from bondic.methods.on_cells import CellProposal
 from bondic.methods.on_tables import predicted_table, propose_table
 from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
-from bondic.proofs.asked import Asked
-from bondic.proofs.cells import SINGLE, CellsProof
-from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Proof
-from bondic.proofs.sequential import INITIAL, VECTOR, claims_of
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
-from bondic.sums.forms import Sums
 from bondic.tuning.pilot import SMALLEST_PILOT
 
 NAME = "table"

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.bounds.decisions import Decisions, read_decisions, single_rows
-from bondic.bounds.propensities import ways
-from bondic.claims import End
-from bondic.errors import InvalidInput
+from bondic.core.claims import End
+from bondic.core.errors import InvalidInput
+from bondic.core.propensities.bets import ways
+from bondic.core.propensities.decisions import Decisions, read_decisions, single_rows
+from bondic.core.propensities.wealth import moderate
+from bondic.core.terms import range_of
 from bondic.methods.propensities import Propensities
-from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
 from bondic.rows.episodes import own_starts
-from bondic.terms import range_of
 
 _PROMISING = 0.5
 """Share of the value range below which a guess of the length is worth leaving q* out for."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.localize import CellTails, VectorEvent
-from bondic.core.tails import EndWeights
-from bondic.core.tally import Tally
+from bondic.core.cells.localize import CellTails, VectorEvent
+from bondic.core.cells.tails import EndWeights
+from bondic.core.cells.tally import Tally
 
 FloatArray = npt.NDArray[np.float64]
 

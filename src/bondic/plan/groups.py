@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bondic.errors import InvalidInput, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.plan.model import Model
 from bondic.plan.rows import Actions, Floats, Ints, TrainingRows, joined
 from bondic.plan.tree import RegressionTree, grow

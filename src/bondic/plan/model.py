@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bondic.errors import InvalidInput, kind_of, one_line
+from bondic.core.errors import InvalidInput, kind_of, one_line
 from bondic.plan.rows import Actions, ActionValue, Floats, Ints, check_numbers
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

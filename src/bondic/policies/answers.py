@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput, PolicyError
 from bondic.policies import protocol
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 

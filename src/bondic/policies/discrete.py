@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput, PolicyError
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 
 
 @dataclass(frozen=True)

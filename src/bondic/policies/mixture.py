@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.policies.protocol import is_time_dependent
 
 FloatArray = npt.NDArray[np.float64]

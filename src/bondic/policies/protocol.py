@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import PolicyError, counted_names
+from bondic.core.errors import PolicyError, counted_names
 
 FloatArray = npt.NDArray[np.float64]
 

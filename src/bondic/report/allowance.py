@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from bondic.claims import Status
-from bondic.core.allowance import Allowance
+from bondic.core.cells.allowance import Allowance
+from bondic.core.claims import Status
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.curve_words import mark_words, point_dict, point_words
 from bondic.rendering import counted, ends_text, escape, number, sentence, three, unbroken

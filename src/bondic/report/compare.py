@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.console import Console
 
-from bondic.claims import ErrorBudget, check_alpha
-from bondic.errors import BondicError, InvalidInput, kind_of
+from bondic.core.certificate.io import write_atomically
+from bondic.core.claims import ErrorBudget, check_alpha
+from bondic.core.errors import BondicError, InvalidInput, kind_of
 from bondic.estimate import Method, estimate_interval, named_method
-from bondic.proofs.io import write_atomically
 from bondic.rendering import escape
 from bondic.report.comparison import Line, comparison_page, comparison_table, print_comparison
 from bondic.report.exports import frame

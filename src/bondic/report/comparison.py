@@ -12,8 +12,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from bondic.claims import Status
-from bondic.errors import printable
+from bondic.core.claims import Status
+from bondic.core.errors import printable
 from bondic.rendering import bound_text, ends_text, escape, padded, three
 from bondic.report.drawings import Axis
 from bondic.report.html import document, html_table

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bondic.claims import Status
+from bondic.core.claims import Status
+from bondic.core.terms import ValueRange
 from bondic.rendering import bound_text, ends_text, escape, interval_text, number, three
 from bondic.report.health import ActionUse, Health
 from bondic.report.logged_value import LoggedValue
 from bondic.result import Result
 from bondic.summary import end_texts, ranges, stacks_between
-from bondic.terms import ValueRange
 
 _MOST_ACTIONS, _ONE_COLUMN = 40, 12
 """Actions that are drawn one by one, and those that stand in one column."""

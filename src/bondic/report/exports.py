@@ -30,9 +30,9 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from bondic.claims import Status
+from bondic.core.claims import Status
+from bondic.core.errors import Doubt, InvalidInput
 from bondic.curve_words import curve_dict
-from bondic.errors import Doubt, InvalidInput
 from bondic.folders import RESULT_FORMAT
 from bondic.rendering import Grid
 from bondic.result import Result

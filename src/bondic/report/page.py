@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bondic.advice.levers import next_steps
+from bondic.core.errors import InvalidInput
 from bondic.data.log import Log
-from bondic.errors import InvalidInput
 from bondic.report import sections
 from bondic.report.allowance import allowance_data, allowance_section
 from bondic.report.exports import split_notes

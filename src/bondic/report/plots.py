@@ -8,9 +8,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from bondic.claims import Status
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput
 from bondic.curve import AllowanceCurve
-from bondic.errors import InvalidInput
 from bondic.result import Result
 from bondic.summary import stacks_between
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
-from bondic.bounds.ends import RARE
-from bondic.claims import Assumption, Status
-from bondic.proofs.cells import ALLOWED
+from bondic.core.cells.proof import ALLOWED
+from bondic.core.claims import Assumption, Status
+from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
+from bondic.core.sequential.ends import RARE
 from bondic.rendering import STATE_WORDS, Grid, grouped, interval_text, number, sentence, three, unbroken
 from bondic.rendering import escape as esc
 from bondic.report.drawings import action_bars, interval_picture, reward_histogram, stacked_terms

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.terms import Terms
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
-from bondic.kernels.normal_form import Layout
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 from bondic.rows.frame import Frame
-from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

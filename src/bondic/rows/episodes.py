@@ -7,9 +7,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
 from bondic.data.episodes import Episodes, episode_starts
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
 from bondic.rows.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]

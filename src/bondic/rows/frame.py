@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import Terms
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
-from bondic.terms import Terms
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.terms import Terms
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS
 from bondic.data.episodes import Episodes
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, PolicyError
-from bondic.kernels.normal_form import Layout
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start
 from bondic.policies.logged_target import LoggedTarget
@@ -31,7 +32,6 @@ from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
 from bondic.rows.written import WrittenProbabilities, in_columns
-from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.terms import Terms
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
-from bondic.errors import InvalidInput
-from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import StoredAnswers, ask_start
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import NoCloud, make_cloud
@@ -19,7 +20,6 @@ from bondic.rows.draws import Draws
 from bondic.rows.frame import check_actions, check_part, make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import Rows, memory_plan
-from bondic.terms import Terms
 
 
 def make_rows(

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import make_terms
 from bondic.data.initial import InitialStates
-from bondic.errors import InvalidInput
 from bondic.rows.checks import cut_by_horizon, ends_at_once, first_rewards_alone, inspected, undiscounted
 from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
-from bondic.terms import make_terms
 
 
 def make_problem(

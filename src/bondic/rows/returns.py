@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import Terms
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
 from bondic.rows.frame import Frame
-from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.terms import Terms
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
-from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Batch, Cloud, join, logged_pairs, make_batch
 from bondic.rows.draws import Draws
 from bondic.rows.frame import Frame, make_frame
-from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

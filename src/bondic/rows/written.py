@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.probabilities import first_rows
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.inputs import COLUMNS, chosen_policy
 

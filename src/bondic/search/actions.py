@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.kernels.normal_form import Term
+from bondic.core.kernels.normal_form import Term
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]

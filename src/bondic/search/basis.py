@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.functions.functions import (
+from bondic.core.functions import (
     ExpansionFunction,
     FeatureFunction,
     Function,
     TermExpansion,
     term_features,
 )
-from bondic.kernels.base import FeatureLeaf, Kernel
-from bondic.kernels.normal_form import Layout, Term, joined_gaussian, normal_form
-from bondic.kernels.pivots import pivots
+from bondic.core.kernels.base import FeatureLeaf, Kernel
+from bondic.core.kernels.normal_form import Layout, Term, joined_gaussian, normal_form
+from bondic.core.kernels.pivots import pivots
 from bondic.rows import Rows
 from bondic.search.actions import Cap, action_groups, shared_columns
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.bounds.dual import Setting, dual_bound
-from bondic.bounds.weighing import Candidate, Weighing, weigh
-from bondic.claims import Claim, End
-from bondic.functions.functions import Function
-from bondic.sums.engine import Progress
+from bondic.core.claims import Claim, End
+from bondic.core.dual.bound import Setting, dual_bound
+from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.functions import Function
+from bondic.core.sums.engine import Progress
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.control import StoredControl
-from bondic.bounds.control_fit import guess_range
-from bondic.bounds.decisions import Decisions
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
+from bondic.core.propensities.control import StoredControl
+from bondic.core.propensities.control_fit import guess_range
+from bondic.core.propensities.decisions import Decisions
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.functions import Function
+from bondic.core.identity.residual import bellman_residual, values_at_rows, values_at_starts
 from bondic.data.spread import spread_rows
 from bondic.executors.threads import cores, in_order
-from bondic.functions.functions import Function
-from bondic.identity.residual import bellman_residual, values_at_rows, values_at_starts
 from bondic.rows import Batch, Cloud, Rows
 from bondic.search.basis import Basis, TermBasis
 

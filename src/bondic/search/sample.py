@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.functions import Function
 from bondic.data.spread import offsets
-from bondic.functions.functions import Function
 from bondic.rows import Batch, Rows
 from bondic.search import spectral
 from bondic.search.basis import Basis

@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import Setting
-from bondic.classes.ball import Ball
-from bondic.errors import InvalidInput
-from bondic.functions.functions import Function
+from bondic.core.classes.ball import Ball
+from bondic.core.dual.bound import Setting
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import Function
 from bondic.search import spectral
 from bondic.search.actions import Cap, sharing
 from bondic.search.basis import capped_basis

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.bounds.dual import Setting
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.kernels.dirac import Dirac
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.dual.bound import Setting
+from bondic.core.kernels.dirac import Dirac
 from bondic.search.search import Search, kernel_search
 from bondic.search.table import table_search, table_share
 

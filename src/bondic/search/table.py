@@ -17,14 +17,14 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import splu
 
-from bondic.bounds.dual import Setting
-from bondic.classes.box import Box
-from bondic.errors import InvalidInput
-from bondic.functions.functions import ExpansionFunction, Function, TermExpansion
-from bondic.kernels.base import Kernel, Product, Scaled, Sum
-from bondic.kernels.constant import Constant
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.normal_form import Layout
+from bondic.core.classes.box import Box
+from bondic.core.dual.bound import Setting
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import ExpansionFunction, Function, TermExpansion
+from bondic.core.kernels.base import Kernel, Product, Scaled, Sum
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.normal_form import Layout
 from bondic.search.search import Found
 from bondic.search.table_model import TableModel, table_model
 

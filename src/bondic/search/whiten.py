@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
-from bondic.noise.coordinates import embedded
+from bondic.core.noise.coordinates import embedded
+from bondic.core.terms import row_widths
 from bondic.rows import Batch
 from bondic.search.basis import Basis
 from bondic.search.model import SearchModel
-from bondic.terms import row_widths
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -9,21 +9,21 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.classes.ball import Ball
-from bondic.classes.instruments import Instruments
-from bondic.classes.provenance import Provenance
-from bondic.classes.value_class import constant_function
-from bondic.errors import InvalidInput
-from bondic.functions.functions import Function
-from bondic.kernels.base import Kernel
-from bondic.kernels.constant import Constant
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.features import RandomFeatures
-from bondic.kernels.gaussian import Gaussian
-from bondic.kernels.normal_form import Layout
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.value_class import constant_function
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import Function
+from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.normal_form import Layout
+from bondic.core.terms import ValueRange
 from bondic.rows import Rows
 from bondic.search.actions import sharing
-from bondic.terms import ValueRange
 from bondic.tuning.long_logs import affordable
 from bondic.tuning.radius import CAP, FittedRadius, held_out_radius
 from bondic.tuning.scales import Scales, measure_scales, pilot_points

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.classes.instruments import Instruments
-from bondic.kernels.base import Kernel
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.classes.instruments import Instruments
+from bondic.core.kernels.base import Kernel
+from bondic.core.terms import largest_width
 from bondic.rows import Rows
 from bondic.search import spectral
 from bondic.search.actions import Cap
@@ -21,7 +22,6 @@ from bondic.search.basis import capped_basis
 from bondic.search.model import build_model
 from bondic.search.table import TableSearch, table_kernel
 from bondic.search.table_model import table_model
-from bondic.terms import largest_width
 from bondic.tuning.defaults import Choices, feature_pairs, instruments_kernel, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 

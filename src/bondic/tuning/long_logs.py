@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
-from bondic.kernels.base import Kernel
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.gaussian import Gaussian
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.kernels.series import GaussianSeries, feature_count, squared_norms
-from bondic.sums.forms import STANDARD
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.kernels.series import GaussianSeries, feature_count, squared_norms
+from bondic.core.sums.forms import STANDARD
 
 FloatArray = npt.NDArray[np.float64]
 

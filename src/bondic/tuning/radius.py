@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.classes.value_class import constant_function, constant_value
-from bondic.functions.functions import Function
-from bondic.identity.residual import bellman_residual, values_at_rows
-from bondic.kernels.base import Kernel
+from bondic.core.classes.value_class import constant_function, constant_value
+from bondic.core.functions import Function
+from bondic.core.identity.residual import bellman_residual, values_at_rows
+from bondic.core.kernels.base import Kernel
 from bondic.rows import Cloud, Rows
 from bondic.search.actions import Cap
 from bondic.search.basis import Basis, capped_basis

@@ -15,8 +15,8 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, shown
-from bondic.kernels.normal_form import Layout
+from bondic.core.errors import InvalidInput, shown
+from bondic.core.kernels.normal_form import Layout
 from bondic.tuning.pilot import LONG_PILOT, PILOT, SMALLEST_PILOT, pilot_length
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from bondic.claims import ErrorBudget, Guarantee, Side
+from bondic.core.claims import ErrorBudget, Guarantee, Side
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic_lab.baselines import outcome as out

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
+from bondic.core.errors import InvalidInput
+from bondic.core.propensities.ratios import logged_ratios
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
-from bondic.identity.ratios import logged_ratios
 from bondic.policies.logged import logged_action_probs
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from bondic.claims import Side
-from bondic.errors import InvalidInput
+from bondic.core.claims import Side
+from bondic.core.errors import InvalidInput
 from bondic.methods.propensities import PILOT, Propensities
 from bondic.result import Result
 from bondic.rows import Rows

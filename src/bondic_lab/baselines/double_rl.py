@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.terms import range_of
+from bondic.core.terms import range_of
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import Design
 from bondic_lab.baselines.lstd import LinearFit, fit_lstd, restrict

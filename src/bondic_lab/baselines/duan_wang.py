@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.claims import ErrorBudget
-from bondic.errors import InvalidInput
-from bondic.kernels.base import Kernel
-from bondic.proofs.assumptions import start_assumption
+from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.claims import ErrorBudget
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.base import Kernel
+from bondic.core.terms import largest_width, range_at_all_times
 from bondic.rows import Rows
-from bondic.terms import largest_width, range_at_all_times
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.base import Baseline
 from bondic_lab.baselines.features import Design, make_design

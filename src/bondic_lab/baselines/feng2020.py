@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.result import Result
 from bondic.rows import Rows

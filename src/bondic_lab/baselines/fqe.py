@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import Assumption
-from bondic.errors import NumericalError
+from bondic.core.claims import Assumption
+from bondic.core.errors import NumericalError
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import Design
 from bondic_lab.baselines.units import OverFeatures, Sample, Unit

@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import ErrorBudget
-from bondic.errors import InvalidInput
+from bondic.core.claims import ErrorBudget
+from bondic.core.errors import InvalidInput
 from bondic.rows import Rows
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.importance import positive_values, weighted_sums

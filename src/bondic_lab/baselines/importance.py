@@ -16,10 +16,10 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import Assumption, ErrorBudget
-from bondic.errors import InvalidInput
+from bondic.core.claims import Assumption, ErrorBudget
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import in_full
 from bondic.rows import Rows
-from bondic.terms import in_full
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.base import ShortName
 from bondic_lab.baselines.intervals import (

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtrit
 
-from bondic.claims import ErrorBudget
-from bondic.errors import InvalidInput
+from bondic.core.claims import ErrorBudget
+from bondic.core.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from bondic.claims import ErrorBudget
-from bondic.errors import InvalidInput
-from bondic.proofs.assumptions import start_assumption
+from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.claims import ErrorBudget
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import range_at_all_times
 from bondic.rows import Cloud, Rows
-from bondic.terms import range_at_all_times
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.base import Baseline
 from bondic_lab.baselines.features import make_design

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, NumericalError
+from bondic.core.errors import InvalidInput, NumericalError
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import Design
 from bondic_lab.baselines.units import OverFeatures, Sample

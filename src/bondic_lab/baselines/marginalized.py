@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
-from bondic.kernels.base import Kernel
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.base import Kernel
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import Design, make_design
 from bondic_lab.baselines.lstd import fit_lstd

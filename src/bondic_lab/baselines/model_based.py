@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
-from bondic.terms import range_of
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import range_of
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import Design, make_design, table_kernel
 from bondic_lab.baselines.units import OverUnits, Sample, Unit

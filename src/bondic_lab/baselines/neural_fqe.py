@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, MissingExtra, NumericalError
+from bondic.core.errors import InvalidInput, MissingExtra, NumericalError
+from bondic.core.terms import range_at_all_times
 from bondic.rows import Rows
 from bondic.rows.episodes import starts_are_episodes
-from bondic.terms import range_at_all_times
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import is_table
 from bondic_lab.baselines.intervals import resample_counts, student_around

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bondic._version import __version__
-from bondic.bounds.start import INITIAL_SHARE, sampled_start
-from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
-from bondic.errors import NumericalError
-from bondic.proofs.assumptions import range_assumption
+from bondic.core.certificate.assumptions import range_assumption
+from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
+from bondic.core.errors import NumericalError
+from bondic.core.rounding import Enclosure
+from bondic.core.start import INITIAL_SHARE, sampled_start
+from bondic.core.terms import ValueRange, in_full, range_of
 from bondic.result import Result
-from bondic.rounding import Enclosure
 from bondic.rows import Rows
-from bondic.terms import ValueRange, in_full, range_of
 
 Progress = Callable[[str, float], None]
 

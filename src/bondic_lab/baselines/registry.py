@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from bondic.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, did_you_mean, one_line
 from bondic_lab.baselines.base import ShortName
 from bondic_lab.baselines.betting import DoublyRobustBetting, PerDecisionBetting
 from bondic_lab.baselines.coindice import CoinDice

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import Assumption, ErrorBudget
-from bondic.errors import InvalidInput
+from bondic.core.claims import Assumption, ErrorBudget
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 from bondic.rendering import counted
 from bondic.rows import Rows
 from bondic.rows.episodes import check_starts, check_steps, episode_numbers, own_starts
-from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.base import Baseline
 from bondic_lab.baselines.behavior import Behavior, behavior_ratios

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import ErrorBudget
-from bondic.kernels.base import Kernel
-from bondic.proofs.assumptions import start_assumption
+from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.claims import ErrorBudget
+from bondic.core.kernels.base import Kernel
 from bondic.rows import Rows
 from bondic.rows.episodes import episode_numbers, starts_are_episodes
 from bondic_lab.baselines import outcome as out

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import Assumption, ErrorBudget
-from bondic.errors import InvalidInput
-from bondic.kernels.base import Kernel
-from bondic.proofs.assumptions import start_assumption
+from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.claims import Assumption, ErrorBudget
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.base import Kernel
 from bondic.rows import Rows
 from bondic.rows.episodes import episode_numbers, starts_are_episodes
 from bondic_lab.baselines import outcome as out

@@ -10,10 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.bounds.dual import Setting
-from bondic.functions.functions import Function
-from bondic.identity.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
-from bondic.rounding import Enclosure, U, inflate
+from bondic.core.dual.bound import Setting
+from bondic.core.functions import Function
+from bondic.core.identity.residual import (
+    FunctionValues,
+    bellman_residual,
+    function_values,
+    initial_value,
+    residual_error,
+)
+from bondic.core.rounding import Enclosure, U, inflate
 from bondic_lab.identity.loss import residual_loss
 
 

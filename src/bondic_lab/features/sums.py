@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, NumericalError
-from bondic.matrices import gamma as sum_error
-from bondic.matrices import norm, row_norms
-from bondic.noise.betting import LARGEST_BET
-from bondic.rounding import U
+from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.matrices import gamma as sum_error
+from bondic.core.matrices import norm, row_norms
+from bondic.core.noise.betting import LARGEST_BET
+from bondic.core.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.classes.ball import Ball
-from bondic.functions.functions import Function
-from bondic.identity.residual import function_values
-from bondic.kernels.base import Kernel
-from bondic.kernels.normal_form import normal_form
+from bondic.core.classes.ball import Ball
+from bondic.core.functions import Function
+from bondic.core.identity.residual import function_values
+from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.normal_form import normal_form
 from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]

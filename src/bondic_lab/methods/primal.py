@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.result import Result
 from bondic.rows import Rows

@@ -11,21 +11,21 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import ALLOWANCE, DISCREPANCY, VALUE, Setting
-from bondic.claims import ErrorBudget, check_alpha
-from bondic.codec import same
-from bondic.errors import InvalidInput
-from bondic.functions.functions import Function
+from bondic.core.claims import ErrorBudget, check_alpha
+from bondic.core.codec import same
+from bondic.core.dual.bound import ALLOWANCE, DISCREPANCY, VALUE, Setting
+from bondic.core.dual.proof import DualProof
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import Function
+from bondic.core.sequential.proof import SequentialProof
+from bondic.core.sums.forms import STANDARD, Sums
 from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
-from bondic.proofs.dual import DualProof
-from bondic.proofs.sequential import SequentialProof
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import Search
 from bondic.search.searches import make_search
-from bondic.sums.forms import STANDARD, Sums
 from bondic_lab.methods.frontier import Frontier, FrontierPoint
 
 FloatArray = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.result import Result
 from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.intervals import GAUGES, FoundInterval, dual_intervals

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from bondic.errors import BondicError
+from bondic.core.errors import BondicError
 from bondic.estimate import estimate_interval
 from bondic_lab.baselines.registry import make_baseline
 from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data, rival_row

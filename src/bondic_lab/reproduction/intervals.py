@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bondic.bounds.dual import BIAS, NOISE, Setting
-from bondic.claims import conclude
-from bondic.classes.ball import Ball
-from bondic.classes.instruments import Instruments
+from bondic.core.claims import conclude
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.instruments import Instruments
+from bondic.core.dual.bound import BIAS, NOISE, Setting
+from bondic.core.noise.bound import NoiseBound
 from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
-from bondic.noise.bound import NoiseBound
 from bondic.rows import Rows
 from bondic.search import spectral
 from bondic.search.best_so_far import best_bounds

@@ -8,14 +8,14 @@ from functools import cache
 
 import numpy as np
 
-from bondic.classes.ball import Ball
-from bondic.classes.instruments import Instruments
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.instruments import Instruments
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.gaussian import Gaussian
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.kernels.constant import Constant
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.features import RandomFeatures
-from bondic.kernels.gaussian import Gaussian
 from bondic.policies.discrete import TablePolicy
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem

@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from bondic.terms import Terms, range_of
+from bondic.core.terms import Terms, range_of
 from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data
 from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.known import tabular, tabular_world

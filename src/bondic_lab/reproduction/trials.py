@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.reproduction.store import Row, read_trial, write_trial
 
 Cell = Mapping[str, Any]

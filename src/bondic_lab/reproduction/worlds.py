@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from bondic.classes.ball import Ball
-from bondic.classes.instruments import Instruments
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.instruments import Instruments
+from bondic.core.errors import InvalidInput, did_you_mean
+from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.gaussian import Gaussian
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, did_you_mean
-from bondic.kernels.base import Kernel
-from bondic.kernels.constant import Constant
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.features import RandomFeatures
-from bondic.kernels.gaussian import Gaussian
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
 from bondic.tuning.radius import held_out_norm

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from bondic.bounds.dual import Setting
-from bondic.errors import MissingExtra
-from bondic.functions.functions import Function
+from bondic.core.dual.bound import Setting
+from bondic.core.errors import MissingExtra
+from bondic.core.functions import Function
 from bondic.search.model import SearchModel
 
 try:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import Setting
-from bondic.errors import InvalidInput, MissingExtra
-from bondic.functions.functions import Function
+from bondic.core.dual.bound import Setting
+from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.functions import Function
 from bondic.rows import Batch as RowBatch
 from bondic.search import spectral
 from bondic.search.model import SearchModel

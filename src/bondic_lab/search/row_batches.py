@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import Setting
-from bondic.classes.ball import Ball
-from bondic.errors import InvalidInput
-from bondic.functions.functions import Function, KernelFunction
-from bondic.identity.residual import bellman_residual, function_values
-from bondic.kernels.normal_form import normal_form
+from bondic.core.classes.ball import Ball
+from bondic.core.dual.bound import Setting
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import Function, KernelFunction
+from bondic.core.identity.residual import bellman_residual, function_values
+from bondic.core.kernels.normal_form import normal_form
 from bondic.rows import Batch
 from bondic.search.model import SearchModel
 

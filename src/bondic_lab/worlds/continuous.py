@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.policies.continuous import GaussianPolicy
 from bondic.policies.mixture import MixturePolicy
 from bondic_lab.worlds.bumps import SLACK, Bumps

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.policies.protocol import check_probabilities
 from bondic_lab.worlds.rollout import (
     ActionProbs,

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.glucose_model import DBAR, LEFT, STATES, WIDTH, Patient, advance
 from bondic_lab.worlds.rollout import Flags, Floats, Integers

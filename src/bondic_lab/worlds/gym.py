@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bondic.errors import InvalidInput, MissingExtra
+from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.policies.protocol import check_probabilities
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.continuous import ContinuousMDP

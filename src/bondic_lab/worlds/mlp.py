@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.policies.discrete import SoftmaxPolicy
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.worlds.continuous import ContinuousMDP
 from bondic_lab.worlds.rollout import Floats, freeze
 

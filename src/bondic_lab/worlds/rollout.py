@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

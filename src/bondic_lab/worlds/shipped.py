@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.glucose import Glucose

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.errors import InvalidInput
+from bondic.core.errors import InvalidInput
 
 Severity = Literal["refuse", "warn", "note"]
 

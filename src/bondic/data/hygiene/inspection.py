@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput
 from bondic.data.hygiene.chain import ChainCheck, StayCheck
 from bondic.data.hygiene.consecutive import EpisodeIndex, FloatArray, IntArray
 from bondic.data.hygiene.copies import NearCopies, Pieces, copied
@@ -15,7 +16,6 @@ from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
 from bondic.data.hygiene.propensities import PropensityCheck
 from bondic.data.hygiene.resets import ResetCheck
 from bondic.data.hygiene.scale import ScaleCheck
-from bondic.errors import InvalidInput
 
 if TYPE_CHECKING:
     from bondic.data.log import Log

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.data import _arrays
 from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment
@@ -21,7 +22,6 @@ from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, know
 from bondic.data.io.table import BoolArray, SourceTable
 from bondic.data.keys import OutOfOrder
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -15,10 +15,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, Listing, one_line, shown
 from bondic.data._arrays import numbered
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.table import BoolArray, Column, SourceTable
-from bondic.errors import InvalidInput, Listing, one_line, shown
 
 FloatArray = npt.NDArray[np.float64]
 Categorical: TypeAlias = Literal["one-hot", "codes"]

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import Doubt, InvalidInput
 from bondic.data.episodes import EpisodeNumbers, Episodes
 from bondic.data.keys import out_of_order
-from bondic.errors import Doubt, InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

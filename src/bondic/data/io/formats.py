@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
-from bondic.errors import InvalidInput, one_line
+from bondic.core.errors import InvalidInput, one_line
 
 ROWS_AT_A_TIME = 65_536
 _BLOCK = 2**22

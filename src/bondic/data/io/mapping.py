@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput, one_line, shown
 from bondic.data.io.arrow import arrays_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES
-from bondic.errors import InvalidInput, one_line, shown
 
 
 def read_mapping(source: Mapping[Any, Any], label: str = "The log", **more: Any) -> SourceTable:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
 from bondic.data.episodes import EpisodeNumbers, Episodes
 from bondic.data.io.encode import Encoded
 from bondic.data.io.table import SourceTable
-from bondic.errors import InvalidInput, one_line
 
 IntArray = npt.NDArray[np.int64]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.table import SourceTable
-from bondic.errors import InvalidInput, one_line
 
 SUFFIXES = (".npz", ".npy")
 _BROKEN = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, kind_of, one_line, shown
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
 from bondic.data.io import probabilities
@@ -17,7 +18,6 @@ from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, st
 from bondic.data.io.table import BoolArray, SourceTable
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
-from bondic.errors import InvalidInput, kind_of, one_line, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.episodes import episode_starts
 from bondic.data.io.table import SourceTable
 from bondic.data.names import given_columns, match_one
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, one_line
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

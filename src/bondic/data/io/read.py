@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.errors import InvalidInput, kind_of, one_line
 from bondic.data.io import hdf5, jsonl, minari, npz, scan, vowpal
 from bondic.data.io.arrow import as_column, dates, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
@@ -22,7 +23,6 @@ from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
 from bondic.data.io.words import reading_words
 from bondic.data.names import natural
-from bondic.errors import InvalidInput, kind_of, one_line
 
 _PICKLES = (".pkl", ".pickle")
 _FILES: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bondic.core.errors import InvalidInput, one_line, shown
 from bondic.data.blocks import RowRange
 from bondic.data.io.arrow import arrow_table
 from bondic.data.io.formats import BROKEN, FORMATS, Format, OpenedFile, unreadable
@@ -22,7 +23,6 @@ from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable, refuse_twins
 from bondic.data.names import natural
 from bondic.data.opened import Stamp
-from bondic.errors import InvalidInput, one_line, shown
 from bondic.folders import near
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.read import read_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES, match_one
-from bondic.errors import InvalidInput, one_line
 
 FloatArray = npt.NDArray[np.float64]
 

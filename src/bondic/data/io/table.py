@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import numbered
-from bondic.errors import InvalidInput, one_line
 
 BoolArray = npt.NDArray[np.bool_]
 

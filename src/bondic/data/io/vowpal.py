@@ -10,9 +10,9 @@ import gzip
 import zlib
 from pathlib import Path
 
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table
 from bondic.data.io.table import SourceTable
-from bondic.errors import InvalidInput, one_line
 
 SUFFIXES = (".vw", ".vw.gz")
 

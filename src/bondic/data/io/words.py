@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bondic.core.errors import InvalidInput
 from bondic.data.io.encode import Categorical, Missing
 from bondic.data.io.parts import Given, known_actions
 from bondic.data.names import MAY_BE_ABSENT
-from bondic.errors import InvalidInput
 
 UNWRITTEN = "unwritten"
 """Under this name: the options for whose values the command line has no words (a column's name with a comma in it)."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import PolicyError, shown
+from bondic.core.errors import PolicyError, shown
 from bondic.policies.adapters.outputs import in_order, to_probabilities
 
 FloatArray = npt.NDArray[np.float64]

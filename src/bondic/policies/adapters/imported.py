@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
 from bondic.folders import near
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.protocol import CallableSampler

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.errors import InvalidInput, MissingExtra, kind_of, one_line
+from bondic.core.errors import InvalidInput, MissingExtra, kind_of, one_line
 from bondic.folders import near
 from bondic.policies.adapters import fitted, imported, npz, onnx, rule
 from bondic.policies.adapters.outputs import Output, check_output

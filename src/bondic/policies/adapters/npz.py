@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, PolicyError, one_line, shown
+from bondic.core.errors import InvalidInput, PolicyError, one_line, shown
 from bondic.policies.continuous import GaussianPolicy
 from bondic.policies.discrete import SoftmaxPolicy, TablePolicy
 

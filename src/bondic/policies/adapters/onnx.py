@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, MissingExtra, PolicyError, one_line, shown
+from bondic.core.errors import InvalidInput, MissingExtra, PolicyError, one_line, shown
 from bondic.policies.adapters.outputs import Output, ask_for_output, to_actions, to_probabilities
 
 FloatArray = npt.NDArray[np.float64]

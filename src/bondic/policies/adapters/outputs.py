@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, PolicyError, shown
+from bondic.core.errors import InvalidInput, PolicyError, shown
 
 FloatArray = npt.NDArray[np.float64]
 Output: TypeAlias = Literal["probabilities", "logits", "actions"]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
 from bondic.policies.adapters.fitted import given_to
 from bondic.policies.adapters.outputs import to_actions
 from bondic.policies.protocol import ask_policy

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.classes.basis import LandmarkBasis
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.normal_form import Layout, Term, normal_form
+from bondic.core.kernels.pivots import greedy_pivots
 from bondic.data.spread import spread_rows
-from bondic.kernels.base import Kernel
-from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.kernels.pivots import greedy_pivots
 from bondic.rows import Batch, Cloud
 from bondic.search.basis import kernel_block
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import Block, Weighting, columns
-from bondic.claims import End
+from bondic.core.claims import End
+from bondic.core.sequential.plan import Block, Weighting, columns
 from bondic.search.sequential.instruments import Forecast, VectorBets, forecast, propose_instruments, propose_margin
 from bondic.search.sequential.models import Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.embedded import limits_at
-from bondic.bounds.table_plan import repeats
-from bondic.classes.basis import positions
-from bondic.classes.box import Box
-from bondic.identity.residual import values_at_rows
+from bondic.core.classes.basis import positions
+from bondic.core.classes.box import Box
+from bondic.core.identity.residual import values_at_rows
+from bondic.core.sequential.embedded import limits_at
+from bondic.core.sequential.table_plan import repeats
+from bondic.core.sums.forms import STANDARD, Sums
 from bondic.rows import Rows
 from bondic.search.sequential.starts import Starts, known_starts
-from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import FULL_BET
-from bondic.noise.betting import curvature
+from bondic.core.noise.betting import curvature
+from bondic.core.sequential.plan import FULL_BET
 from bondic.search.sequential.visits import Visits
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import RidgeModel
+from bondic.core.sequential.plan import RidgeModel
 from bondic.search.sequential.past import Past, Seen
 
 FloatArray = npt.NDArray[np.float64]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import Block, columns
-from bondic.classes.ellipsoids import Cylinder, Ellipsoid, enclose, whole_ball
-from bondic.classes.landmarks import Embedding
+from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, enclose, whole_ball
+from bondic.core.classes.landmarks import Embedding
+from bondic.core.matrices import row_norms
+from bondic.core.rounding import Between
+from bondic.core.sequential.plan import Block, columns
 from bondic.data.spread import spread_rows
-from bondic.matrices import row_norms
-from bondic.rounding import Between
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.prices import cheapest
 from bondic.search.sequential.sample import Predictions

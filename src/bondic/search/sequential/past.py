@@ -12,15 +12,15 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.embedded import limits_at
-from bondic.classes.ball import Ball
+from bondic.core.classes.ball import Ball
+from bondic.core.identity.residual import values_at_rows
+from bondic.core.rounding import Between
+from bondic.core.sequential.embedded import limits_at
+from bondic.core.sums.forms import Sums
 from bondic.data.blocks import RowRange
-from bondic.identity.residual import values_at_rows
-from bondic.rounding import Between
 from bondic.rows import Batch, Rows
 from bondic.search.sequential.basis import Embedder, PointSlots
 from bondic.search.sequential.starts import StartPath, Starts
-from bondic.sums.forms import Sums
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

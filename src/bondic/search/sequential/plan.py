@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.embedded import limits_from_class
-from bondic.bounds.plan import Block, Plan, StartBets
-from bondic.claims import End, ErrorBudget
-from bondic.classes.ball import Ball
-from bondic.classes.basis import LandmarkBasis
-from bondic.classes.box import Box
-from bondic.classes.provenance import Provenance
-from bondic.errors import InvalidInput
-from bondic.identity.residual import values_at_starts
-from bondic.kernels.normal_form import normal_form
+from bondic.core.claims import End, ErrorBudget
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.box import Box
+from bondic.core.classes.provenance import Provenance
+from bondic.core.errors import InvalidInput
+from bondic.core.identity.residual import values_at_starts
+from bondic.core.kernels.normal_form import normal_form
+from bondic.core.sequential.embedded import limits_from_class
+from bondic.core.sequential.plan import Block, Plan, StartBets
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.terms import range_of
 from bondic.rows import Batch, Cloud, Rows
 from bondic.search.sequential.basis import (
     Embedder,
@@ -37,8 +39,6 @@ from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.past import History, make_history
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
-from bondic.sums.forms import STANDARD, Sums
-from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from bondic.bounds.plan import Plan
-from bondic.claims import End, ErrorBudget
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
+from bondic.core.claims import End, ErrorBudget
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.box import Box
+from bondic.core.sequential.plan import Plan
+from bondic.core.sums.forms import STANDARD, Sums
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.blocks import block_ends, sub_blocks
 from bondic.search.sequential.plan import Planner, Shape
 from bondic.search.sequential.starts import known_starts
-from bondic.sums.forms import STANDARD, Sums
 
 
 def replay_plan(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import NextModel
-from bondic.claims import End
-from bondic.classes.landmarks import Embedding
+from bondic.core.claims import End
+from bondic.core.classes.landmarks import Embedding
+from bondic.core.sequential.plan import NextModel
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.models import FIRST, Fitted
 from bondic.search.sequential.past import Past, Seen

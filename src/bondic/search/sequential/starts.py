@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import FULL_BET, StartBets
+from bondic.core.noise.betting import loss
+from bondic.core.sequential.plan import FULL_BET, StartBets
+from bondic.core.terms import range_of
 from bondic.data.episodes import episode_starts
-from bondic.noise.betting import loss
 from bondic.rows import Cloud, Rows
 from bondic.search.sequential.basis import Embedder
-from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -10,16 +10,16 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.table_plan import TableBlock, TablePlan, expected, weights_of
-from bondic.classes.box import Box
-from bondic.classes.provenance import Provenance
-from bondic.noise.betting import LARGEST_BET, loss
+from bondic.core.classes.box import Box
+from bondic.core.classes.provenance import Provenance
+from bondic.core.noise.betting import LARGEST_BET, loss
+from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
+from bondic.core.sums.forms import STANDARD, Sums
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import block_ends
 from bondic.search.sequential.codes import Codes, make_codes
 from bondic.search.sequential.flow import Capacity, Flow, best_flow
 from bondic.search.sequential.visits import Visits
-from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -1,1 +1,0 @@
-"""The bounds: dual F+-, rejection witness, primal and oracle checks."""

@@ -1,0 +1,1 @@
+"""The interval on cells: tables and groups."""

@@ -1,0 +1,326 @@
+"""The proof of an interval on cells: tables, about which nothing is assumed, and groups of states with a stated allowance.
+
+What was fixed before the rows: cells and the center's values, blocks, the vector event, the weights of both ends. The
+allowance is none of it: one event serves them all (`bound`). Without a stated allowance a proof on groups claims nothing
+beyond the value range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
+from bondic.core.cells.bound import CellBound
+from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
+from bondic.core.cells.localize import CellTails, Events, Located, VectorEvent
+from bondic.core.cells.refute import ruled_out
+from bondic.core.cells.rows import Cells, GroupCells, TableCells, within_quotas
+from bondic.core.cells.tails import EndTerms, EndWeights
+from bondic.core.cells.tally import CellShape, tally
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.assumptions import fixed_before, length_assumption, list_assumptions
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Claims, Proof
+from bondic.core.certificate.review import Review
+from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
+from bondic.core.classes.box import Box
+from bondic.core.classes.provenance import Provenance
+from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.registry import register
+from bondic.core.rounding import Between, Enclosure, U
+from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
+from bondic.core.sequential.plan import StartBets
+from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
+from bondic.core.start import SampledStart, sampled_start
+from bondic.core.start_bets import StartTerms, start_error, used_starts
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.terms import ValueRange, range_at_all_times, range_of
+from bondic.data.log import Log
+from bondic.rows import Rows
+
+FloatArray = npt.NDArray[np.float64]
+
+ALLOWED = "allowance"
+SINGLE = "cells"
+"""The share of alpha of the events of single cells."""
+TEST = "test"
+"""The share of alpha of what the log rules out: the vector event over halves of groups."""
+_CHUNK = 1024
+_SIGNS: Mapping[End, float] = {"lower": -1.0, "upper": 1.0}
+
+
+@dataclass(frozen=True, eq=False)
+class CellPlan:
+    """All that is fixed before the rows it is used on."""
+
+    stops: tuple[int, ...]  # rows of the log before which the blocks end
+    vector: VectorEvent
+    cells: CellTails
+    tails: dict[str, EndWeights]  # by end
+    reference: FloatArray  # (p,) b: may be anything, and may come from anywhere
+    provenance: Provenance
+    start: StartBets | None = None
+    quotas: FloatArray | None = None  # (B, p) rows of a block and cell that get its weight, the first ones; None: all
+    past: EarlierRows | None = (
+        None  # rows before the certified ones, for forecasts; None: no forecasts but those of the cells
+    )
+    eras: tuple[int, ...] = ()  # blocks at whose beginning forecasts are made anew
+
+    def __post_init__(self) -> None:
+        refuse(not self.stops or sorted(set(self.stops)) != list(self.stops), "Blocks follow one another.")
+        shape = (len(self.stops), self.reference.size)
+        refuse(any(tail.weights.shape != shape for tail in self.tails.values()), "A tail has weights of other cells.")
+        refuse(self.quotas is not None and self.quotas.shape != shape, "Quotas are those of other cells.")
+        refuse((self.past is None) != (not self.eras) or list(self.eras) != sorted(set(self.eras)), "Eras have a past.")
+        refuse(bool(self.eras) and self.eras[0] != 0, "The first era begins with the first block.")
+        sizes = (self.vector.shape.size, self.cells.rates.shape[1])
+        refuse(any(size != self.reference.size for size in sizes), "An event has other cells.")
+
+
+@register("proof", "cells")
+@dataclass(frozen=True, eq=False)
+class CellsProof(Proof):
+    """The ends (24) at the stated allowance; a table needs none."""
+
+    asked: Asked
+    budget: ErrorBudget  # parts: vector, lower, upper, and initial where starts are a sample
+    side: Side
+    cells: Cells
+    events: CellPlan
+    allowance: Allowance | None = None  # as stated; None for a table, or where nothing was stated
+    stated_first: bool = True  # whether the allowance was stated before the curve was shown
+    planned: int | None = None
+
+    def __post_init__(self) -> None:
+        ends = ends_of(self.side)
+        refuse(self.planned is not None and self.planned < 1, "No rows were planned.")
+        refuse(set(self.events.tails) != set(ends), "The weights of an end are missing.")
+        refuse(
+            any(not self.budget.parts.get(name, 0.0) > 0 for name in (VECTOR, SINGLE, *ends)),
+            "An event has no part of alpha.",
+        )
+        refuse(self.is_table and self.allowance is not None, "A table needs no allowance.")
+        # (23) is about averages over all rows of a block and cell, quotas weigh some of them
+        refuse(not self.is_table and self.events.quotas is not None, "Groups have no quotas.")
+
+    @property
+    def is_table(self) -> bool:
+        return isinstance(self.cells, TableCells)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return "finite-sample"
+
+    @property
+    def needs_replay(self) -> tuple[str, ...]:
+        return ("plan",)
+
+    def bound(self, rows: Rows) -> CellBound:
+        """The event and the tally of the rows: everything but an allowance."""
+        bets = self.events.start
+        used = rows if bets is None else used_starts(rows, bets.skipped)
+        cells = self._with_starts(used)
+        events, count = self.events, len(self.events.stops)
+        shape = CellShape(count * (1 if events.quotas is None else 2), cells.atoms(used))
+        refuse(shape.cells != events.reference.size, "The events are those of other cells.")
+        parts = cells.parts(used, events.stops)
+        parts = parts if events.quotas is None else within_quotas(parts, events.quotas)
+        found, limits = tally(parts, shape, rows.gamma, events.reference), cells.limits(rows)
+        if events.past is None:
+            known = cells.forecast(used, events.stops, shape, events.reference)
+        else:
+            known = forecasts_of_eras(
+                found, events.past, np.arange(shape.blocks) % count, events.eras, 0.5 * (limits.low + limits.high)
+            )
+        return CellBound(
+            found,
+            Events(self.events.vector, self.budget[VECTOR], self.events.cells, self.budget[SINGLE]),
+            {_SIGNS[end]: _padded(events.tails[end], shape.blocks) for end in ends_of(self.side)},
+            {_SIGNS[end]: self.budget[end] for end in ends_of(self.side)},
+            cells.starts(used),
+            limits,
+            known,
+        )
+
+    def ruled_out(self, rows: Rows, bound: CellBound) -> float:
+        """β that the rows exclude (both numbers); 0 for a table, or where no part of alpha was set aside for it."""
+        cells, probability = self.cells, self.budget.get(TEST)
+        if not isinstance(cells, GroupCells) or probability is None:
+            return 0.0
+        count = bound.tally.shape.cells
+        atoms = np.zeros((count, 2 * count))
+        atoms[np.arange(count), 2 * np.arange(count)] = 1.0  # both halves have the reference of their cell
+        shape, reference = CellShape(len(self.events.stops), atoms), np.repeat(self.events.reference, 2)
+        halves = tally(cells.half_parts(rows, self.events.stops), shape, rows.gamma, reference)
+        return ruled_out(bound, halves, probability)
+
+    def _with_starts(self, rows: Rows) -> Cells:
+        """Groups are stored for all starts; those that were left out are the first."""
+        cells = self.cells
+        if not isinstance(cells, GroupCells):
+            return cells
+        points, states = rows.initial.rows.size, len(rows.initial_states)
+        refuse(cells.start_group.size < points or cells.start_value.size < states, "A start has no group.")
+        return replace(
+            cells,
+            start_group=cells.start_group[cells.start_group.size - points :],
+            start_value=cells.start_value[cells.start_value.size - states :],
+        )
+
+    def evaluate(self, rows: Rows, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
+        """The ends at an allowance, on the event of the proof."""
+        located = bound.locate(allowance)
+        everything, found = range_of(rows.terms), []
+        for sign, terms in bound.ends(located).items():
+            end: End = "upper" if sign > 0 else "lower"
+            found.append(_claim(end, terms, everything))
+        value = mean_of_starts(everything, found)
+        claims = [
+            Claim(
+                claim.end,
+                (*claim.parts, Part(START, self._start(rows, claim.end, value, located), "spread")),
+                claim.uses_log,
+            )
+            for claim in found
+        ]
+        return Evaluation(tuple(claims), _crossed(claims, everything), (), bound.effective_rows())
+
+    def _start(self, rows: Rows, end: End, value: ValueRange, located: Located) -> Enclosure:
+        sampled, probability = self._sampled(rows)
+        if sampled is None or probability is None:
+            return Enclosure(0.0)
+        bets = self.events.start
+        if bets is None and rows.initial_states.from_rows:
+            # no start of the log follows the pilot: another bound, picked for that, would spend this part of alpha twice
+            return Enclosure(range_of(rows.terms).width)
+        if bets is None:
+            return sampled.error(probability)
+        each = probability / len(ends_of(self.side))
+        # actions that were drawn at the starts of a list are terms of their own: the range bounds them
+        drawn = rows.initial_states.kind == "exact"
+        known = None if drawn else _StartDeviations(self.cells, located, rows)
+        return start_error(rows, bets, range_of(rows.terms), value, end, each, known)
+
+    def _sampled(self, rows: Rows) -> tuple[SampledStart | None, float | None]:
+        sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get(INITIAL)
+        if sampled is not None and probability is None:
+            raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
+        return sampled, probability
+
+    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+        del sums
+        return self.claims_on(rows, self.bound(rows))
+
+    def claims_on(self, rows: Rows, bound: CellBound) -> Claims:
+        """The same where the rows were tallied before; nothing where groups have no stated allowance."""
+        if not self.is_table and self.allowance is None:
+            return Claims(())
+        allowance = NOTHING_ALLOWED if self.allowance is None else self.allowance
+        return claims_of(self.evaluate(rows, bound, allowance), self.budget)
+
+    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+        seen = self.events.provenance
+        text = "Groups, model, bets and weights were made from the rows before those that they are used on"
+        count = rows.rows.stop - (rows.rows.start if seen.rows is None else seen.rows[0])
+        own = [fixed_before("plan", text, seen, rows), length_assumption(count, self.planned)]
+        limits = range_at_all_times(rows.terms)
+        listed = list_assumptions(rows, Box.around(limits.low, limits.high, rows.layout), tuple(own), rejected=rejected)
+        if self.is_table or self.allowance is None:
+            return listed
+        return tuple(self._allowed(rejected) if item.name == "values" else item for item in listed)
+
+    def _allowed(self, rejected: bool) -> Assumption:
+        assert self.allowance is not None
+        assert isinstance(self.cells, GroupCells)
+        averages, single = self.allowance.pair
+        when = "before" if self.stated_first else "after"
+        text = (
+            f"Alike inside a group: in each of {self.cells.count} groups, for every action, averages of the model's error "
+            f"(over the rows of a block, over what follows them, over the starts) differ from one number by at most "
+            f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}. Stated {when} the curve "
+            "was shown."
+        )
+        return Assumption("values", text, "rejected" if rejected else "stated")
+
+    def provenances(self) -> tuple[Provenance, ...]:
+        return (self.events.provenance,)
+
+    def work(self, rows: Rows) -> float:
+        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
+        return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
+
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+        del claims, sums
+        if self.events.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+            raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")
+        bets = "bets stay within the value range, row by row"
+        if self.is_table:
+            return (Review((bets, "nothing is assumed about q*: there is no class to test")),)
+        if self.allowance is None:
+            return (Review(("nothing is claimed beyond the value range: no allowance was stated",)),)
+        return (Review((bets,), ("whether groups are as alike as was stated: no log can show that",)),)
+
+
+def _padded(tail: EndWeights, blocks: int) -> EndWeights:
+    """Rows beyond their quota have no weight."""
+    extra = np.zeros((blocks - tail.weights.shape[0], tail.weights.shape[1]))
+    return EndWeights(np.concatenate([tail.weights, extra]), tail.rate)
+
+
+def _claim(end: End, terms: EndTerms, limits: ValueRange) -> Claim:
+    parts = [
+        Part(VALUE, terms.value, "value"),
+        Part(BIAS, Enclosure(terms.bias), "spread"),
+        Part(NOISE, Enclosure(terms.noise), "spread"),
+        Part(RARE, Enclosure(terms.log), "spread"),
+    ]
+    if terms.allowance > 1e-300:
+        parts.append(Part(ALLOWED, Enclosure(terms.allowance), "spread"))
+    claim = Claim(end, tuple(parts))
+    gained = claim.gain(limits) > UNMOVED * limits.width
+    return replace(claim, uses_log=gained)
+
+
+def _crossed(claims: list[Claim], limits: ValueRange) -> bool:
+    """Whether the ends leave nothing between them, or nothing of the value range."""
+    low = max([claim.bound for claim in claims if claim.end == "lower"], default=limits.low)
+    high = min([claim.bound for claim in claims if claim.end == "upper"], default=limits.high)
+    return high < low or high < limits.low or low > limits.high
+
+
+@dataclass(frozen=True, eq=False)
+class _StartDeviations:
+    """V(x_j) - R over E: R is a number, or the mean value of the compared starts."""
+
+    cells: Cells
+    located: Located
+    rows: Rows  # with all starts
+
+    def __call__(self, terms: StartTerms, bets: StartBets) -> Between:
+        count, skipped = len(self.rows.initial_states), bets.skipped
+        reference = self.located.system.tally.reference
+        single = float(self.located.allowance.single.max(initial=0.0))
+        compared, base = np.zeros(reference.size), bets.guess or 0.0
+        if bets.guess is None:
+            seen, values = self.cells.start_cells(self.rows.initial, 0, terms.count)
+            compared, single = seen.mean(axis=0), 2 * single
+            base = float((values + seen @ reference).mean())
+        middle, width = np.zeros(count - skipped), np.zeros(count - skipped)
+        for first in range(skipped, count, _CHUNK):
+            here = slice(first - skipped, min(first + _CHUNK, count) - skipped)
+            cells, values = self.cells.start_cells(self.rows.initial, first, min(first + _CHUNK, count))
+            middle[here] = values + cells @ reference - base
+            width[here] = self.located.supports(cells - compared) + single
+        size = float(np.abs(middle).max(initial=0.0)) + abs(base) + float(np.abs(reference).max(initial=0.0))
+        width = width * (1 + 1e-12) + 64 * U * (reference.size + count + 8) * size
+        return Between(middle - width, middle + width)
+
+
+def with_allowance(proof: CellsProof, allowance: Allowance, *, stated_first: bool) -> CellsProof:
+    """The same proof with an allowance that the user states."""
+    return replace(proof, allowance=allowance, stated_first=stated_first)

@@ -1,0 +1,309 @@
+"""From rows of a problem to rows of a tally: which cell each row is, and which cells follow it.
+
+A *table* has a cell for every state and action, and an atom for every state: the policy's actions there. *Groups* have a cell
+for every group and action (for every group, where actions are numbers and groups are of states with actions), and every cell
+is an atom. What is known of groups and of the model is values, row by row: no code of a tree or a model is needed to check
+an interval.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.cells.forecasts import Forecasts, ForecastTally, forecast_tally
+from bondic.core.cells.localize import ValueLimits
+from bondic.core.cells.tails import StartMean
+from bondic.core.cells.tally import CellRows, CellShape
+from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.registry import kind, register
+from bondic.core.rounding import U, certified_dot
+from bondic.core.terms import largest_width, range_at_all_times
+from bondic.rows import Cloud, Rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_SAME_ANSWERS = 1e-14
+"""Differences of a policy's answers at one state, in all: rounding of whoever computes them. The errors of a tally cover more."""
+
+
+@kind("cells")
+class Cells(ABC):
+    """Which cell a row is, and what the center says there."""
+
+    @abstractmethod
+    def atoms(self, rows: Rows) -> FloatArray:
+        """(J, p) A."""
+
+    @abstractmethod
+    def parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+        """The rows, in order; block b ends before row stops[b] of the log."""
+
+    @abstractmethod
+    def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
+        """The number of the state or group of every initial point, and the center's value at every initial state."""
+
+    @abstractmethod
+    def size(self, slots: int) -> int:
+        """p."""
+
+    def forecast(
+        self, rows: Rows, stops: Sequence[int], shape: CellShape, reference: FloatArray
+    ) -> ForecastTally | None:
+        """The rows by labels, where what follows them is forecast; None where it is not."""
+        del rows, stops, shape, reference
+        return None
+
+    def first(self, rows: Rows) -> Cells:
+        """The same for a stretch of rows that begins where these cells do."""
+        del rows
+        return self
+
+    def start_cells(self, cloud: Cloud, first: int, stop: int) -> tuple[FloatArray, FloatArray]:
+        """(m, p) the policy's cells at the starts first..stop-1, and (m,) the center's value there."""
+        groups, values = self.start_points(cloud)
+        there = slice(*(int(k) for k in np.searchsorted(cloud.rows, [first, stop])))
+        slots = cloud.weights.shape[1]
+        cells = np.zeros((stop - first, self.size(slots) // slots, slots))
+        np.add.at(cells, (cloud.rows[there] - first, groups[there]), cloud.weights[there])
+        return cells.reshape(stop - first, -1), values[first:stop]
+
+    def start_mean(self, cloud: Cloud, weights: FloatArray) -> FloatArray:
+        """(p,) the mean of the cells over starts with these weights."""
+        groups, _ = self.start_points(cloud)
+        slots = cloud.weights.shape[1]
+        cells = np.zeros((self.size(slots) // slots, slots))
+        np.add.at(cells, groups, weights[cloud.rows, None] * cloud.weights)
+        return cells.reshape(-1)
+
+    @abstractmethod
+    def limits(self, rows: Rows) -> ValueLimits: ...
+
+    def starts(self, rows: Rows) -> StartMean:
+        """ψ_0 and the center's mean over the initial states."""
+        _, values = self.start_points(rows.initial)
+        weights = rows.initial_states.weights
+        error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U
+        return StartMean(certified_dot(weights, values), self.start_mean(rows.initial, weights), error)
+
+
+@register("cells", "table")
+@dataclass(frozen=True, eq=False)
+class TableCells(Cells):
+    """Every state with every action; nothing is known beforehand, so the center is 0."""
+
+    states: FloatArray  # (S, D), all different
+
+    def __post_init__(self) -> None:
+        fine = self.states.ndim == 2 and bool(np.all(np.isfinite(self.states)))
+        if not (fine and np.unique(self.states + 0.0, axis=0).shape[0] == self.states.shape[0] > 0):
+            raise InvalidInput("The states of a table are finite, and all different.")
+
+    def atoms(self, rows: Rows) -> FloatArray:
+        states, slots = self.states.shape[0], rows.layout.slots
+        answers = np.full((states, slots), np.nan)
+        index = StateIndex(self.states)
+        for cloud in (rows.initial, *(batch.next for batch in rows.batches())):
+            self._note(answers, index.positions(cloud.points), cloud.weights)
+        found = np.zeros((states, states, slots))
+        found[np.arange(states), np.arange(states)] = np.nan_to_num(answers)
+        return found.reshape(states, states * slots)
+
+    def _note(self, answers: FloatArray, places: IntArray, weights: FloatArray) -> None:
+        """Write down what the policy says at states; one state has one answer."""
+        if np.any(places < 0):
+            raise InvalidInput("A state is not among those of the table.")
+        first = np.isnan(answers[places, 0])
+        answers[places[first]] = weights[first]
+        if places.size and float(np.abs(answers[places] - weights).sum(axis=1).max()) > _SAME_ANSWERS:
+            raise InvalidInput("The policy has several answers at one state of the table.")
+
+    def parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+        index, slots = StateIndex(self.states), rows.layout.slots
+        for batch in rows.batches():
+            own, following = index.positions(batch.logged), index.positions(batch.next.points)
+            if np.any(own < 0) or np.any(following < 0):
+                raise InvalidInput("A state of the log is not among those of the table.")
+            yield CellRows(
+                blocks_of(batch.log_rows, stops), own * slots + batch.slots, batch.rewards, batch.next.rows, following,
+                np.ones(following.size), float(np.abs(batch.rewards).max(initial=0.0)),
+            )  # fmt: skip
+
+    def size(self, slots: int) -> int:
+        return int(self.states.shape[0]) * slots
+
+    def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
+        places = StateIndex(self.states).positions(cloud.points)
+        if np.any(places < 0):
+            raise InvalidInput("An initial state is not among those of the table.")
+        return places, np.zeros(int(cloud.rows.max(initial=-1)) + 1)
+
+    def limits(self, rows: Rows) -> ValueLimits:
+        known = range_at_all_times(rows.terms)
+        return ValueLimits(largest_width(rows.terms), known.low, known.high)
+
+
+@register("cells", "groups")
+@dataclass(frozen=True, eq=False)
+class GroupCells(Cells):
+    """Groups and a model, as numbers: fixed before the rows that they are used on."""
+
+    count: int  # groups
+    group: IntArray  # (n,) of every row
+    next_group: IntArray  # (N,) of every next point
+    start_group: IntArray  # (N_0,) of every initial point
+    value: FloatArray  # (n,) q̂(x_i)
+    next_value: FloatArray  # (n,) the policy's mean of q̂ at s'_i; 0 after an end
+    start_value: FloatArray  # (n_0,) the same at every initial state
+    half: IntArray  # (n,) 0 or 1: which half of its group a row is in, for tests of the allowance
+    label: IntArray  # (n,) finer than cells: by what is forecast to follow
+    foreseen: FloatArray  # (n,) of r + γ V̂(s') - q̂(x): what a forecast of the row itself says beyond that of its label
+    forecasts: Forecasts  # of every label
+
+    def __post_init__(self) -> None:
+        codes = (self.group, self.next_group, self.start_group)
+        fine = self.count > 0 and all(np.all((one >= 0) & (one < self.count)) for one in codes)
+        columns = (self.value, self.next_value, self.half, self.label, self.foreseen)
+        fine = fine and self.group.ndim == 1 and all(one.shape == self.group.shape for one in columns)
+        fine = fine and bool(np.all((self.half == 0) | (self.half == 1)))
+        values = (self.value, self.next_value, self.start_value, self.foreseen)
+        if not (fine and all(np.all(np.isfinite(one)) for one in values)):
+            raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")
+
+    def atoms(self, rows: Rows) -> FloatArray:
+        return np.eye(self.count * rows.layout.slots)
+
+    def parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+        first, ahead, slots, gamma = 0, 0, rows.layout.slots, rows.gamma
+        self._check(rows)
+        for batch in rows.batches():
+            here, there = slice(first, first + len(batch)), slice(ahead, ahead + batch.next.rows.size)
+            first, ahead = here.stop, there.stop
+            value, following = self.value[here], np.where(batch.continues, self.next_value[here], 0.0)
+            group, weights = self.next_group[there], batch.next.weights
+            point, slot = np.nonzero(weights)
+            size = np.abs(batch.rewards) + np.abs(value) + np.abs(following)
+            yield CellRows(
+                blocks_of(batch.log_rows, stops), self.group[here] * slots + batch.slots,
+                batch.rewards + gamma * following - value, batch.next.rows[point], group[point] * slots + slot,
+                weights[point, slot], float(size.max(initial=0.0)),
+            )  # fmt: skip
+
+    def forecast(
+        self, rows: Rows, stops: Sequence[int], shape: CellShape, reference: FloatArray
+    ) -> ForecastTally | None:
+        parts = self.parts(rows, stops)
+        return forecast_tally(parts, self.label, self.forecasts, shape, rows.gamma, reference, self.foreseen)
+
+    def half_parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+        """The same rows with cells 2 c and 2 c + 1 for the halves of cell c."""
+        first = 0
+        for part in self.parts(rows, stops):
+            half = self.half[first : first + part.cell.size]
+            first += part.cell.size
+            yield replace(part, cell=2 * part.cell + half)
+
+    def _check(self, rows: Rows) -> None:
+        known, points = range_at_all_times(rows.terms), _points(rows)
+        if self.group.size != len(rows) or self.next_group.size != points:
+            raise InvalidInput(f"There are groups of {self.group.size} rows, and {len(rows)} rows.")
+        low = min(float(one.min(initial=known.low)) for one in (self.value, self.start_value))
+        high = max(float(one.max(initial=known.high)) for one in (self.value, self.start_value))
+        if low < min(known.low, 0.0) or high > max(known.high, 0.0):
+            raise NumericalError("The model leaves the value range.")
+
+    def size(self, slots: int) -> int:
+        return self.count * slots
+
+    def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
+        if self.start_group.size != cloud.rows.size:
+            raise InvalidInput(
+                f"There are groups of {self.start_group.size} initial points, and {cloud.rows.size} points."
+            )
+        return self.start_group, self.start_value
+
+    def limits(self, rows: Rows) -> ValueLimits:
+        """e(c) is a mean of q* - q̂, and both lie in the value range (q̂ may also be 0)."""
+        known = range_at_all_times(rows.terms)
+        low, high = min(known.low, 0.0), max(known.high, 0.0)
+        return ValueLimits(largest_width(rows.terms), known.low - high, known.high - low)
+
+    def first(self, rows: Rows) -> GroupCells:
+        return self.part(slice(0, len(rows)), slice(0, _points(rows)))
+
+    def after(self, pilot: Rows) -> GroupCells:
+        """The same for the rows after a pilot."""
+        return self.part(slice(len(pilot), None), slice(_points(pilot), None))
+
+    def part(self, rows: slice, points: slice) -> GroupCells:
+        return replace(
+            self, group=self.group[rows], next_group=self.next_group[points], value=self.value[rows],
+            next_value=self.next_value[rows], half=self.half[rows], label=self.label[rows],
+            foreseen=self.foreseen[rows],
+        )  # fmt: skip
+
+
+def _points(rows: Rows) -> int:
+    return sum(batch.next.rows.size for batch in rows.batches())
+
+
+def blocks_of(log_rows: IntArray, stops: Sequence[int]) -> IntArray:
+    """The block of every row: block b ends before row stops[b] of the log."""
+    found = np.searchsorted(np.asarray(stops), log_rows, side="right")
+    if found.size and int(found.max()) >= len(stops):
+        raise InvalidInput("The blocks of the plan end before the rows do.")
+    return np.asarray(found)
+
+
+def within_quotas(parts: Iterable[CellRows], quotas: FloatArray) -> Iterator[CellRows]:
+    """Rows of block b and cell c beyond the first quotas[b, c] move to block B + b, B the number of blocks."""
+    blocks, cells = quotas.shape
+    seen = np.zeros(blocks * cells, dtype=np.int64)
+    for part in parts:
+        key = part.block * cells + part.cell
+        earlier = seen[key] + repeats(key)
+        seen += np.bincount(key, minlength=seen.size)
+        beyond = earlier >= quotas.reshape(-1)[key]
+        yield replace(part, block=part.block + blocks * beyond)
+
+
+def repeats(values: IntArray) -> IntArray:
+    """How many entries before each one are equal to it."""
+    order = np.argsort(values, kind="stable")
+    new = np.flatnonzero(np.diff(values[order], prepend=-1))
+    ranks = np.arange(values.size) - np.repeat(new, np.diff(np.append(new, values.size)))
+    out = np.empty(values.size, dtype=np.int64)
+    out[order] = ranks
+    return out
+
+
+class StateIndex:
+    """Where every point stands among different states; -1: nowhere. Found by a 64-bit mark, and compared number by number."""
+
+    def __init__(self, states: FloatArray) -> None:
+        self.states = states + 0.0  # -0.0 is 0.0
+        marks = self._marks(self.states)
+        self.order = np.argsort(marks, kind="stable")
+        self.marks = marks[self.order]
+        if np.any(self.marks[1:] == self.marks[:-1]):
+            raise NumericalError("Two states of a table have the same mark.")
+
+    @staticmethod
+    def _marks(points: FloatArray) -> npt.NDArray[np.uint64]:
+        bits = np.ascontiguousarray(points).view(np.uint64)
+        mark = np.zeros(points.shape[0], dtype=np.uint64)
+        for column in bits.T:
+            mixed = (mark ^ column) * np.uint64(0x9E3779B97F4A7C15)
+            mark = mixed ^ (mixed >> np.uint64(29))
+        return mark
+
+    def positions(self, points: FloatArray) -> IntArray:
+        points = points + 0.0
+        place = np.minimum(np.searchsorted(self.marks, self._marks(points)), self.marks.size - 1)
+        found = self.order[place]
+        return np.asarray(np.where((self.states[found] == points).all(axis=1), found, -1))

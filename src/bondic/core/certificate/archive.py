@@ -1,0 +1,100 @@
+"""The arrays of a certificate from a ZIP file of NPY members, with every size known before anything is unpacked.
+
+`np.load` would trust the file: a quarter of a megabyte can unpack to gigabytes. Here the end of the archive, the list of
+members and the header of each are read first, and only what `np.savez` writes is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.certificate.limits import DTYPES, MOST_MEMBERS, clean_text, refuse
+from bondic.core.errors import VerificationError
+
+_END = struct.Struct("<4s4H2LH")
+_LOCATOR = 20
+_MOST_DIRECTORY = 2**20
+_CHUNK = 2**20
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|])([a-zA-Z]\d{1,3})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\), \} *\n"
+)
+
+
+def read_arrays(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
+    """All arrays by name; VerificationError when the file is not a plain archive of at most `most_bytes` of numbers."""
+    refuse(
+        path.stat().st_size > most_bytes + _MOST_DIRECTORY, f"{path.name} is too large ({path.stat().st_size} bytes)."
+    )
+    _check_end(path)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        _check_members(members, most_bytes)
+        return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
+
+
+def _check_end(path: Path) -> None:
+    """The record at the very end says how long the list of members is: reading a list of millions takes memory, too."""
+    size = _END.size + _LOCATOR
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        tail = file.read(size)
+    refuse(len(tail) < _END.size, f"{path.name} is not an archive of arrays.")
+    mark, _, _, _, members, directory, _, comment = _END.unpack(tail[-_END.size :])
+    plain = mark == b"PK\x05\x06" and comment == 0 and not tail[: -_END.size].startswith(b"PK\x06\x07")
+    refuse(not plain, f"{path.name} is not an archive of arrays, or is incomplete.")
+    refuse(members > MOST_MEMBERS or directory > _MOST_DIRECTORY, f"{path.name} lists more than {MOST_MEMBERS} arrays.")
+
+
+def _check_members(members: list[zipfile.ZipInfo], most_bytes: int) -> None:
+    names = [member.filename for member in members]
+    refuse(len(names) > MOST_MEMBERS, f"The archive holds more than {MOST_MEMBERS} arrays.")
+    refuse(len(set(names)) < len(names), "The archive holds two arrays of the same name.")
+    for member in members:
+        known = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack without a limit
+        refuse(not known, f"The array {member.filename} is packed in a way that certificates are not.")
+    total = sum(member.file_size for member in members)
+    refuse(
+        total > most_bytes,
+        f"The arrays would take {total} bytes unpacked, and {most_bytes} are allowed. If you trust the file, pass a larger "
+        "load_certificate(..., most_bytes=).",
+    )
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    with archive.open(member) as stream:
+        start = stream.read(10)
+        refuse(start[:8] != b"\x93NUMPY\x01\x00" or len(start) < 10, f"{member.filename} is not an array.")
+        (length,) = struct.unpack("<H", start[8:])
+        dtype, shape, order = _header(stream.read(length), member.filename)
+        size = math.prod(shape) * dtype.itemsize
+        refuse(
+            member.file_size != 10 + length + size,
+            f"The array {member.filename} claims shape {shape} and type {dtype}, which is not the size it has.",
+        )
+        values = np.empty(size, dtype=np.uint8)
+        for top in range(0, size, _CHUNK):
+            piece = stream.read(min(_CHUNK, size - top))
+            refuse(len(piece) < min(_CHUNK, size - top), f"The array {member.filename} is incomplete.")
+            values[top : top + _CHUNK] = np.frombuffer(piece, dtype=np.uint8)
+        stream.read(1)  # the end: only there the checksum is compared
+    array = values.view(dtype).reshape(shape, order=order)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _header(text: bytes, name: str) -> tuple[np.dtype[Any], tuple[int, ...], Any]:
+    found = _HEADER.fullmatch(text)
+    if found is None:
+        raise VerificationError(clean_text(f"The array {name} has a header that certificates do not have."))
+    kind = found[2].decode()
+    refuse(kind not in DTYPES, f"The array {name} is of type {kind}; certificates hold {', '.join(DTYPES)} only.")
+    shape = tuple(int(length) for length in found[4].replace(b" ", b"").split(b",") if length)
+    refuse(len(shape) > 8 or any(length >= 2**48 for length in shape), f"The array {name} has no possible shape.")
+    return np.dtype(found[1].decode() + kind), shape, "F" if found[3] == b"True" else "C"

@@ -1,0 +1,419 @@
+"""Coordinates of embeddings in an exact kernel space, through landmarks; what they leave over is bounded (section 9).
+
+Basis b_j = sum_l M_jl k̃(z_l, .), landmarks z_l = (point, slot). Any M will do: its Gram matrix is checked, not
+believed (Lemma 31).
+An embedding f (a point, or a next state with the policy's weights) gets floats c_j, which are exact by definition, and
+
+    f = sum_j c_j b_j + R,        e in Q - center is seen as  ẽ_j = <e, b_j>  and  e_perp (orthogonal to all b_j):
+
+    |ẽ|^2 + |e_perp|^2 <= radius^2,      | <e, f> - ẽ . c |  <=  |e_perp| perp + extra.
+
+Ball: perp bounds |R|, extra the little that R is not orthogonal to the basis. Box: the basis are the indicators of pairs,
+and whatever lies on other pairs costs half the value range per unit of mass (extra); nothing is assumed about q*.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
+from bondic.core.classes.box import Box
+from bondic.core.classes.shared import LeftTogether, product_accuracy, products
+from bondic.core.classes.value_class import ValueClass
+from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.kernels.normal_form import Layout, Term, normal_form
+from bondic.core.matrices import LEAST, SMALL, gamma, norm
+from bondic.core.rounding import TINY, U, inflate
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.measure import Measure, Source
+from bondic.core.sums.rowwise import RowMeasures
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_PART = 4096
+_FINE_SKEW, _MOST_SKEW = 1e-3, 0.1
+"""How far the Gram matrix of the basis may be from 1; further off, the landmarks are too close to each other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """Embeddings of n measures: coordinates, and what the rest of them can weigh."""
+
+    coordinates: FloatArray  # (n, m), exact by definition
+    perp: FloatArray  # (n,) a bound of |R| orthogonal to the basis
+    extra: FloatArray  # (n,) a bound of what else is left, in units of value
+
+    def some(self, rows: slice | npt.NDArray[np.bool_]) -> Embedding:
+        """Some of the rows, in order."""
+        if isinstance(rows, np.ndarray) and rows.all():
+            return self
+        return Embedding(self.coordinates[rows], self.perp[rows], self.extra[rows])
+
+    @staticmethod
+    def joined(parts: Sequence[Embedding]) -> Embedding:
+        """The rows of all parts, one after the other."""
+        names = ("coordinates", "perp", "extra")
+        return Embedding(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+class Coordinates(ABC):
+    """A class Q seen through a basis."""
+
+    basis: LandmarkBasis
+
+    @property
+    @abstractmethod
+    def radius(self) -> float:
+        """Of |ẽ|^2 + |e_perp|^2 <= radius^2, rounded up; never 0, so that it can be divided by."""
+
+    @property
+    def side(self) -> float | None:
+        """A bound of every |ẽ_j|, where there is one beside the radius."""
+        return None
+
+    @abstractmethod
+    def pairs(
+        self, logged: RowMeasures, following: RowMeasures, discount: float
+    ) -> tuple[Embedding, Embedding, Embedding]:
+        """Embeddings of x_i, of x'_i and of T_i = x_i - gamma x'_i (coordinates of T: the float difference)."""
+
+    def together(
+        self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
+    ) -> tuple[LeftTogether, LeftTogether] | None:
+        """What T_i and x'_i with these coordinates leave over, as Gram matrices; None where there is nothing to gain by it."""
+        del logged, following, discount, step, after
+        return None
+
+    @abstractmethod
+    def single(self, measures: RowMeasures) -> Embedding:
+        """Embeddings of any measures."""
+
+    @abstractmethod
+    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
+        """Coordinates of pairs in the first `count` functions of the basis, (n, count).
+
+        The same bits whatever landmarks come after those, and however many rows there are: what is fixed beforehand sees these.
+        """
+
+    @abstractmethod
+    def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """Good coordinates of one measure, (m,): any floats will do, since `left_over` says what they miss."""
+
+    @abstractmethod
+    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
+        """Bounds of | <e, f> - ẽ . c | over e in Q - center, for every measure f of the source and its coordinates c."""
+
+
+def coordinates(ball: ValueClass, basis: LandmarkBasis, layout: Layout, sums: Sums = STANDARD) -> Coordinates:
+    """The coordinates that belong to a class."""
+    if basis.points.shape[1] != layout.dimension or np.any(basis.slots < 0) or np.any(basis.slots >= layout.slots):
+        raise InvalidInput("The landmarks do not have the columns and actions of this log.")
+    if isinstance(ball, Ball):
+        return BallCoordinates(ball, basis, layout, sums)
+    if isinstance(ball, Box):
+        return BoxCoordinates(ball, basis, layout)
+    raise InvalidInput(f"The sequential method knows Q as a ball or a box, not as {type(ball).__name__}.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Raw:
+    """Before left-overs are squared: kernel values k at the landmarks, weights a on them, K a, and what these are off by."""
+
+    values: FloatArray  # (n, m) k
+    weights: FloatArray  # (n, m) a
+    image: FloatArray  # (n, m) K a
+    norms: FloatArray  # (n,) bounds of |f|
+    error: FloatArray  # (n,) of every entry of k, and of K a, besides the roundings of products
+    total: FloatArray  # (n,) absolute weights behind them
+    apart: FloatArray  # (n,) how far sum_l a_l k̃(z_l) is from sum_j c_j b_j, in norm
+
+    def minus(self, other: _Raw, discount: float, norms: FloatArray, rounding: FloatArray) -> _Raw:
+        """The same for f - gamma f'; `rounding` is what the difference of the coordinates is off by, in norm."""
+        return _Raw(
+            self.values - discount * other.values,
+            self.weights - discount * other.weights,
+            self.image - discount * other.image,
+            norms,
+            (self.error + discount * other.error) * (1 + 8 * U),
+            (self.total + discount * other.total) * (1 + 8 * U),
+            (self.apart + discount * other.apart + rounding) * (1 + 8 * U),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BallCoordinates(Coordinates):
+    """Coordinates in the space of a ball's kernel."""
+
+    ball: Ball
+    basis: LandmarkBasis
+    layout: Layout
+    sums: Sums = STANDARD
+
+    @cached_property
+    def _terms(self) -> tuple[Term, ...]:
+        return normal_form(self.ball.kernel, self.layout)
+
+    @cached_property
+    def _gram(self) -> FloatArray:
+        m = len(self.basis)
+        return self._values(RowMeasures(self.basis.points, one_hot(self.basis.slots, self.layout), np.arange(m), m))
+
+    @cached_property
+    def _rows(self) -> FloatArray:
+        """sum_l |M_jl|, rounded up."""
+        return np.asarray(np.abs(self.basis.matrix).sum(axis=1) * (1 + gamma(len(self.basis))))
+
+    @cached_property
+    def _skew(self) -> float:
+        """A bound of |M K M^T - 1|_F, so of how far norms of coordinates are from norms of functions.
+
+        Entry (j, k) is off by (kernel error + roundings of two products) times the absolute sums of rows j and k of M.
+        Landmarks that are close to each other make these large: then the products are made with more digits, if there are any.
+        """
+        m, (size, error), rows = len(self.basis), self._sizes(self.basis.points), norm(self._rows)
+        bound = math.inf
+        for digits in (np.float64, np.longdouble):
+            matrix, unit = self.basis.matrix.astype(digits), float(np.finfo(digits).eps)
+            apart = np.abs(matrix @ self._gram.astype(digits) @ matrix.T - np.eye(m))
+            roundings = error + 1.1 * (m + 8) * unit * (size + error)
+            bound = min(bound, norm(apart.astype(np.float64)) * (1 + 4 * U) + roundings * rows * rows + 4 * U * m)
+            if bound <= _FINE_SKEW:
+                break
+        if not bound <= _MOST_SKEW:
+            raise NumericalError(
+                f"The landmarks are too close to each other for float64 (their basis is off by {bound:.3g}): fewer are needed."
+            )
+        return inflate(bound)
+
+    @property
+    def radius(self) -> float:
+        return max(inflate(self.ball.radius * (1 + self._skew)), LEAST)
+
+    def single(self, measures: RowMeasures) -> Embedding:
+        return self._finish(*self._raw(measures))
+
+    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
+        return _leading(self._terms, self.basis, self.layout, points, slots, count)
+
+    def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        return self.basis.matrix @ _in_parts(self._values, points, weights)
+
+    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
+        """r | f - sum_l a_l k̃(z_l) | by one kernel sum with the landmarks among its points, a = M^T c up to rounding."""
+        rest = [coordinates @ self.basis.matrix for coordinates in found]
+        squares = sums.squares(self._terms, _less(source, self.basis, rest, self.layout))
+        apart = [gamma(len(self.basis)) * float(np.abs(c) @ self._rows) * self._largest for c in found]
+        radius = inflate(self.ball.radius)
+        return [inflate(radius * (square.sqrt().upper + more)) for square, more in zip(squares, apart, strict=True)]
+
+    def pairs(
+        self, logged: RowMeasures, following: RowMeasures, discount: float
+    ) -> tuple[Embedding, Embedding, Embedding]:
+        here, there = self._raw(logged), self._raw(following)
+        both = RowMeasures(
+            np.concatenate([logged.points, following.points]),
+            np.concatenate([logged.weights, -discount * following.weights]),
+            np.concatenate([logged.rows, following.rows]),
+            logged.count,
+            max(logged.error, following.error) + 2 * U,
+        )
+        difference = here[0] - discount * there[0]
+        norms = self.sums.row_norms(self._terms, both)
+        # coordinates and weights of T are float differences: what they round is a multiple of b_j, and of k̃(z_l)
+        lost = (np.abs(here[0]) + discount * np.abs(there[0])) @ self._rows + here[1].total + discount * there[1].total
+        raw = here[1].minus(there[1], discount, norms, 4 * U * lost * self._largest)
+        return self._finish(*here), self._finish(*there), self._finish(difference, raw)
+
+    def together(
+        self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
+    ) -> tuple[LeftTogether, LeftTogether] | None:
+        """<R_i, R_j> of T_i = x_i - gamma x'_i: products of points, less those with landmarks."""
+        here, there = self._values(logged), self._values(following)
+        crossed = products(self._terms, logged, following)
+        own = products(self._terms, following, following)
+        both = products(self._terms, logged, logged) - discount * (crossed + crossed.T) + discount**2 * own
+        size, error = product_accuracy(self._terms, self.layout, [logged, following], self.basis)
+        error, mass = inflate(error + (2 * gamma(2 * len(self.basis) + 8) + 16 * U) * size), _mass(following)
+        total = (_mass(logged) + discount * mass) * (1 + 8 * U)
+        return (
+            self._left_together(step, here - discount * there, both, total, error),
+            self._left_together(after, there, own, mass, error),
+        )
+
+    def _left_together(
+        self, found: FloatArray, values: FloatArray, inner: FloatArray, mass: FloatArray, error: float
+    ) -> LeftTogether:
+        """F - V a^T - a (V - K a)^T; the roundings of these products are part of the error."""
+        m, weights = len(self.basis), found @ self.basis.matrix
+        gram = inner - values @ weights.T - weights @ (values - weights @ self._gram).T
+        total = (mass + np.abs(weights).sum(axis=1) * (1 + gamma(m)) + TINY) * (1 + 8 * U)
+        return LeftTogether(gram, total, error, gamma(m) * (np.abs(found) @ self._rows) * self._largest)
+
+    @cached_property
+    def _largest(self) -> float:
+        """sup |k̃(z_l, .)| over the landmarks."""
+        return inflate(math.sqrt(sum(self._sizes(self.basis.points))))
+
+    def _sizes(self, points: FloatArray) -> tuple[float, float]:
+        return kernel_sizes(self._terms, points, self.basis, self.layout)
+
+    def _values(self, measures: RowMeasures) -> FloatArray:
+        """k̃(z_l, f_i) for all landmarks, (n, m)."""
+        return _per_row(landmark_values(self._terms, measures.points, measures.weights, self.basis), measures)
+
+    def _raw(self, measures: RowMeasures) -> tuple[FloatArray, _Raw]:
+        """Coordinates c = M k, and a = M^T c, the weights on the landmarks that they stand for."""
+        m, matrix, mass = len(self.basis), self.basis.matrix, _mass(measures)
+        values = self._values(measures)
+        found = values @ matrix.T
+        weights = found @ matrix
+        total = np.abs(weights).sum(axis=1) * (1 + gamma(m)) + TINY
+        size, error = self._sizes(measures.points) if len(measures.rows) else (0.0, 0.0)
+        own, landmark = (size + error) * ((measures.longest() + 4) * U + measures.error), self._sizes(self.basis.points)
+        errors = mass * (error + own) + total * (landmark[1] + 2 * gamma(m) * sum(landmark))
+        apart = gamma(m) * (np.abs(found) @ self._rows) * self._largest
+        norms = self.sums.row_norms(self._terms, measures)
+        return found, _Raw(values, weights, weights @ self._gram, norms, errors * (1 + 32 * U), total, apart)
+
+    def _finish(self, found: FloatArray, raw: _Raw) -> Embedding:
+        """|R|^2 = |f|^2 - 2 a.k + a.K a, every product with its error, and a itself is M^T c up to rounding only."""
+        weighed = np.abs(raw.weights)
+        square = raw.norms**2 - np.einsum("ij,ij->i", raw.weights, 2 * raw.values - raw.image)
+        sizes = np.einsum("ij,ij->i", weighed, 2 * np.abs(raw.values) + np.abs(raw.image))
+        slack = 4 * raw.error * weighed.sum(axis=1) + 2 * gamma(found.shape[1]) * sizes + 8 * U * raw.norms**2
+        perp = np.sqrt(np.maximum(square + slack * (1 + 1e-9), 0.0)) * (1 + 8 * U) + raw.apart + SMALL
+        # <R, b_j> = sum_l M_jl R(z_l), where R(z_l) is the difference of values and image
+        residual = np.abs(raw.values - raw.image).max(axis=1) * (1 + 4 * U) + 2 * raw.error + raw.apart * self._largest
+        inside = residual * norm(self._rows) / math.sqrt(1 - self._skew) * (1 + 1e-9)
+        return Embedding(found, perp, np.asarray(np.minimum(inside, perp) * inflate(self.ball.radius)))
+
+
+@dataclass(frozen=True, eq=False)
+class BoxCoordinates(Coordinates):
+    """Coordinates that count pairs: |q*(x) - center(x)| <= half-width at every pair, whatever q* is."""
+
+    box: Box
+    basis: LandmarkBasis
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        m = len(self.basis)
+        keys = np.column_stack([self.basis.points, self.basis.slots])
+        if np.unique(keys, axis=0).shape[0] < m or not np.array_equal(self.basis.matrix, np.eye(m)):
+            raise InvalidInput("The landmarks of a table are different pairs, and its matrix is the identity.")
+
+    @property
+    def radius(self) -> float:
+        return max(inflate(self.box.radius * float(np.sqrt(len(self.basis))) * (1 + 4 * U)), LEAST)
+
+    def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        return _in_parts(self._values, points, weights)
+
+    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
+        """Half-width times the total variation of what is not in the coordinates."""
+        rest = _less(source, self.basis, found, self.layout)
+        return [inflate(self.box.radius * size.upper) for size in sums.total_variations(rest)]
+
+    @property
+    def side(self) -> float | None:
+        return max(self.box.radius, LEAST)
+
+    def single(self, measures: RowMeasures) -> Embedding:
+        found = self._values(measures)
+        return Embedding(found, np.zeros(measures.count), self._left(found, measures))
+
+    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
+        n = points.shape[0]  # zeros and ones: there is nothing to round
+        return self._values(RowMeasures(points, one_hot(slots, self.layout), np.arange(n), n))[:, :count]
+
+    def pairs(
+        self, logged: RowMeasures, following: RowMeasures, discount: float
+    ) -> tuple[Embedding, Embedding, Embedding]:
+        here, there = self.single(logged), self.single(following)
+        found = here.coordinates - discount * there.coordinates
+        extra = here.extra + discount * there.extra + 4 * U * self.box.radius * (1 + np.abs(found).sum(axis=1))
+        return here, there, Embedding(found, np.zeros(logged.count), extra * (1 + 8 * U))
+
+    @cached_property
+    def _states(self) -> tuple[FloatArray, IntArray]:
+        """Different states of the landmarks, and which of them each landmark has."""
+        states, which = np.unique(self.basis.points + 0.0, axis=0, return_inverse=True)
+        return states, which.reshape(-1)
+
+    def _values(self, measures: RowMeasures) -> FloatArray:
+        """The weight of every landmark pair."""
+        states, which = self._states
+        at = positions(states, measures.points)  # among the states of the landmarks
+        same = at[:, None] == which
+        return _per_row(np.where(same, measures.weights[:, self.basis.slots], 0.0), measures)
+
+    def _left(self, found: FloatArray, measures: RowMeasures) -> FloatArray:
+        """Half-width times the mass on other pairs: all mass, less what the coordinates hold."""
+        mass = _mass(measures)
+        terms = measures.longest() * self.layout.slots + len(self.basis) if len(measures.rows) else 1
+        roundings = 2 * gamma(terms) + 2 * measures.error
+        left = np.maximum(mass - np.abs(found).sum(axis=1), 0.0) + roundings * mass
+        return np.asarray(self.box.radius * left * (1 + 8 * U))
+
+
+def _leading(
+    terms: tuple[Term, ...], basis: LandmarkBasis, layout: Layout, points: FloatArray, slots: IntArray, count: int
+) -> FloatArray:
+    """M k̃(z, x) of the first `count` landmarks alone, in groups of one size; the last is filled up with its first row."""
+    first = LandmarkBasis(basis.points[:count], basis.slots[:count], basis.matrix[:count, :count])
+    out = np.empty((points.shape[0], count))
+    for top in range(0, points.shape[0], GROUP):
+        group = np.arange(top, top + GROUP)
+        group[group >= points.shape[0]] = top
+        values = landmark_values(terms, points[group], one_hot(slots[group], layout), first)
+        out[top : top + GROUP] = (values @ first.matrix.T)[: points.shape[0] - top]
+    return out
+
+
+def _in_parts(values: Callable[[RowMeasures], FloatArray], points: FloatArray, weights: FloatArray) -> FloatArray:
+    """Values of one measure of many points."""
+    total: FloatArray | float = 0.0
+    for top in range(0, points.shape[0], _PART):
+        part = slice(top, top + _PART)
+        count = points[part].shape[0]
+        total = total + values(RowMeasures(points[part], weights[part], np.zeros(count, dtype=np.int64), 1))[0]
+    return np.asarray(total)
+
+
+def _less(source: Source, basis: LandmarkBasis, weights: Sequence[FloatArray], layout: Layout) -> Source:
+    """The measures, each without its weights on the landmarks."""
+    given = np.stack([-one_hot(basis.slots, layout) * own[:, None] for own in weights])
+    landmarks = Measure(basis.points, given)
+    if isinstance(source, Measure):
+        return Measure.joined([source, landmarks])
+    return replace(source, make=lambda: chain(source.make(), [landmarks]), count=source.count + len(basis))
+
+
+def _mass(measures: RowMeasures) -> FloatArray:
+    """sum of the absolute weights of every row, rounded up."""
+    if not len(measures.rows):
+        return np.zeros(measures.count)
+    terms = measures.longest() * measures.weights.shape[1]
+    return np.asarray(measures.per_row(np.abs(measures.weights).sum(axis=1)) * (1 + gamma(terms)))
+
+
+def _per_row(values: FloatArray, measures: RowMeasures) -> FloatArray:
+    """Sums over the points of every row; values (N, m) -> (count, m); rows ascend."""
+    rows = measures.rows
+    if values.shape[0] == measures.count and np.array_equal(rows, np.arange(measures.count)):
+        return values
+    out = np.zeros((measures.count, values.shape[1]))
+    if len(rows):
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        out[rows[first]] = np.add.reduceat(values, first, axis=0)
+    return out

@@ -1,0 +1,161 @@
+"""Dual bound (10): any ω gives a valid end point; this module evaluates it, outward rounded.
+
+F+(ω) = Ĵ(q̂, ω) + I_Q(ω) + N(ω) + allowances
+F-(ω) = Ĵ(q̂, ω) - I_Q(ω) - N(ω) - allowances,   e.g. I_Q = r_Q |μ_ω|,  N = eps |ω|
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.claims import Claim, End, Part
+from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.value_class import SupportAt, ValueClass
+from bondic.core.codec import same
+from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import Function
+from bondic.core.identity.residual import mean_over_starts, values_at_starts
+from bondic.core.noise.bound import NoiseBound, Weights
+from bondic.core.noise.facts import NoiseFacts, noise_facts
+from bondic.core.rounding import Enclosure, U, inflate
+from bondic.core.start import sampled_start
+from bondic.core.sums.engine import Progress
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.terms import ValueRange, range_of
+from bondic.rows import Rows
+
+FloatArray = npt.NDArray[np.float64]
+VALUE, BIAS, NOISE, START, ALLOWANCE = (
+    "doubly robust value", "bias", "noise", "initial distribution", "misspecification",
+)  # fmt: skip
+DISCREPANCY, NORM = "|mu|", "|omega|"
+"""Names of the parts of (10), in the order in which they are added; |μ_ω| and |ω| are details."""
+UNMOVED = 1e-3
+"""An end that the log moves by less than this share of the value range is what Q says without it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Everything a bound depends on besides ω: fixed before ω is looked for."""
+
+    problem: Rows
+    ball: ValueClass
+    instruments: Instruments
+    gauge: NoiseBound
+    noise_probability: float
+    initial_probability: float | None
+    sides: int  # 2 for an interval, 1 for a one-sided bound
+    sums: Sums = STANDARD  # what evaluates functions and norms; every choice encloses the same numbers
+
+    def facts(self) -> NoiseFacts:
+        """What the noise bound may know about the certified rows."""
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> NoiseFacts:
+        p = self.problem
+        counts = {"count": len(p), "fixed_count": len(p.rows)}
+        return noise_facts(
+            self.instruments.kernel, p.layout, p.terms, p.logged_rows, time_counts=p.time_counts, **counts
+        )
+
+    @cached_property
+    def center_at_starts(self) -> tuple[FloatArray, float]:
+        """The center of Q at the initial states, with a bound of the error."""
+        return values_at_starts(self.problem, self.ball.center, self.sums)
+
+    def epsilon(self) -> Enclosure:
+        """About the noise of an ω with |ω| = 1."""
+        return self.gauge.epsilon(self.facts(), self.noise_probability)
+
+    def weights(self, omega: Function | None, weighing: Weighing) -> Weights:
+        """What the noise bound may know about this ω."""
+        norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm(self.sums)
+        return Weights(omega, norm, weighing.squares)
+
+    def slack(self, weighing: Weighing) -> float:
+        """The floats ω_i differ from the function's values by at most eta: eta mean B_i is added to the noise."""
+        return weighing.eta * self.facts().total_width / len(self.problem) * (1 + 8 * U)
+
+    def range(self) -> ValueRange:
+        """[v_lo, v_hi] of the value itself, at time 0."""
+        return range_of(self.problem.terms)
+
+    def initial_term(self) -> Enclosure:
+        """0 when d_0 and the means over initial actions are exact."""
+        start = sampled_start(self.problem, self.sides)
+        if start is None:
+            return Enclosure(0.0)
+        if self.initial_probability is None:
+            raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
+        return start.error(self.initial_probability)
+
+
+def check_weight_space(setting: Setting, omega: Function | None) -> None:
+    """The noise bound needs the norm in the space of W's kernel, not of some other kernel."""
+    if omega is not None and not omega.is_zero and not same(omega.kernel, setting.instruments.kernel):
+        raise InvalidInput(
+            f"omega lives in the space of {omega.kernel!r}, W is {setting.instruments.kernel!r}. The noise bound holds "
+            "for the norm of W's own kernel: build omega with instruments.kernel."
+        )
+
+
+def dual_bound(
+    setting: Setting,
+    omega: Function | None,
+    ends: tuple[End, ...] = ("lower", "upper"),
+    *,
+    weighing: Weighing | None = None,
+    progress: Progress | None = None,
+) -> tuple[Claim, ...]:
+    """F-(ω) and/or F+(ω) with every term; `omega=None` is the function 0.
+
+    The floats ω_i computed at the rows are used as the weights of (4) and (5). `weighing` is what `weigh` found for
+    this ω, when it was one of several.
+    """
+    check_weight_space(setting, omega)
+    problem, ball = setting.problem, setting.ball
+    if weighing is None:
+        (weighing,) = weigh(problem, ball, [Candidate(omega)], sums=setting.sums, progress=progress)
+    weights = setting.weights(omega, weighing)
+    noise = noise_term(
+        setting.gauge.bound(weights, setting.facts(), setting.noise_probability), setting.slack(weighing)
+    )
+    value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
+    allowance = misspecification_allowance(ball.misspecification, weighing.mass)
+    return add_up(value, weighing.support, weights.norm, noise, setting.initial_term(), allowance, ends)
+
+
+def noise_term(noise: Enclosure, slack: float) -> Enclosure:
+    """A bound of the noise, with `slack` for ω_i that differ from the function's values by rounding."""
+    return Enclosure(noise.mid, inflate(noise.rad + slack))
+
+
+def add_up(
+    value: Enclosure,
+    support: SupportAt,
+    norm: Enclosure,
+    noise: Enclosure,
+    start: Enclosure,
+    allowance: Enclosure,
+    ends: tuple[End, ...],
+) -> tuple[Claim, ...]:
+    """Ĵ(q̂, ω) -+ ( bias + noise + initial + misspecification ) for any valid bounds of bias and noise."""
+    spreads = {BIAS: support.bias, NOISE: noise, START: start, ALLOWANCE: allowance}
+    parts = (
+        Part(VALUE, value, "value"),
+        *(Part(name, spread, "spread") for name, spread in spreads.items()),
+        Part(DISCREPANCY, support.size, "detail"),
+        Part(NORM, norm, "detail"),
+    )
+    return tuple(Claim(end, parts, uses_log=norm.mid != 0) for end in ends)
+
+
+def misspecification_allowance(beta: float, mass: Enclosure) -> Enclosure:
+    """beta ( 1 + (1/n) sum_i |ω_i| (1 + gamma 1[a next point exists]) ), `mass` the mean in it."""
+    return Enclosure(0.0) if beta == 0 else Enclosure(beta) * (1.0 + mass)

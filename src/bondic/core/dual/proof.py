@@ -1,0 +1,171 @@
+"""The dual bound's proof: W, Q, the noise bound, the division of alpha, and an ω for every end.
+
+Claimed are F-(ω) and F+(ω) of (10) at the given ω, whoever found them, and what the given witnesses say about Q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bondic.core.certificate.asked import Asked
+from bondic.core.certificate.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Claims, Proof
+from bondic.core.certificate.review import Review
+from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
+from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.value_class import ValueClass
+from bondic.core.dual.bound import UNMOVED, Setting, dual_bound
+from bondic.core.dual.rejection import combine_witnesses, witness_candidates
+from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.errors import VerificationError
+from bondic.core.functions import Function, landmarks
+from bondic.core.identity.measure import start_measure
+from bondic.core.kernels.normal_form import operations
+from bondic.core.noise.bound import NoiseBound
+from bondic.core.noise.outside import check_noise_bound
+from bondic.core.registry import register
+from bondic.core.rounding import Enclosure
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.data.log import Log
+from bondic.rows import Rows
+
+
+@register("proof", "dual")
+@dataclass(frozen=True, eq=False)
+class DualProof(Proof):
+    """Ĵ(q̂, ω) -+ ( bias + noise + allowances ), one ω per end; None stands for 0."""
+
+    asked: Asked
+    budget: ErrorBudget
+    side: Side
+    ball: ValueClass
+    instruments: Instruments
+    noise: NoiseBound
+    omegas: dict[End, Function | None]
+    witnesses: tuple[Function | None, ...] = ()  # against Q, on the event of the noise bound
+
+    def __post_init__(self) -> None:
+        check_noise_bound(self.noise)
+        ends = ends_of(self.side)
+        refuse(set(self.omegas) != set(ends), "The certificate lacks an end point, or has one too many.")
+        refuse("noise" not in self.budget.parts, "No part of alpha is spent on the noise.")
+        put = object.__setattr__
+        put(self, "omegas", {end: _nonzero(self.omegas[end]) for end in ends})
+        put(self, "witnesses", tuple(map(_nonzero, self.witnesses)))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.noise.guarantee
+
+    @property
+    def needs_replay(self) -> tuple[str, ...]:
+        """W, wherever it weighs rows or tests Q: an ω of 0 uses none."""
+        used = (*self.omegas.values(), *self.witnesses)
+        return ("instruments",) if any(function is not None for function in used) else ()
+
+    def setting(self, rows: Rows, sums: Sums = STANDARD) -> Setting:
+        """Everything that the bound depends on besides ω."""
+        noise, initial = self.budget["noise"], self.budget.get("initial")
+        sides = len(ends_of(self.side))
+        return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
+
+    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+        """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
+        setting, ends = self.setting(rows, sums), list[Claim]()
+        candidates = [Candidate(omega) for omega in self.omegas.values()]
+        candidates += witness_candidates(self.witnesses)
+        weighed = iter(weigh(rows, self.ball, candidates, sums=sums))
+        for end, omega in self.omegas.items():
+            ends += dual_bound(setting, omega, (end,), weighing=next(weighed))
+        return Claims(tuple(ends), (combine_witnesses(setting, self.witnesses, weighed),))
+
+    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+        chosen = "W was chosen without the certified rows"
+        own = (
+            fixed_before("instruments", chosen, self.instruments.provenance, rows),
+            Assumption("noise", f"{self.noise.describe()}.", "stated"),
+            *self._length(rows),
+        )
+        return list_assumptions(rows, self.ball, own, rejected=rejected)
+
+    def _length(self, rows: Rows) -> tuple[Assumption, ...]:
+        """Nothing where the noise bound holds at stopping times and says so itself, or where no row is used."""
+        used = (*self.omegas.values(), *self.witnesses)
+        if self.noise.any_time or all(function is None for function in used):
+            return ()
+        seen = self.instruments.provenance
+        own = seen.rows is not None and seen.log_hash == rows.log_hash
+        return (length_assumption(rows.rows.stop - (seen.rows[0] if own and seen.rows else rows.rows.start)),)
+
+    def provenances(self) -> tuple[Provenance, ...]:
+        return self.instruments.provenance, self.ball.provenance
+
+    def work(self, rows: Rows) -> float:
+        """Each function costs N^2 / 2 pairs in the kernel of Q, and M (M + N) in its own if it is written with M centers.
+
+        N points are rows, next states and starts. Engines may need far less, never much more.
+        """
+        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
+        given = (self.ball.center, *self.omegas.values(), *self.witnesses)
+        used = [function for function in given if function is not None]
+        pairs = (len(used) + 1) * self.ball.work(points, rows.layout)
+        for function in used:
+            for centers in landmarks(function):
+                count = centers.shape[0]
+                pairs += count * (count + points) * operations(function.kernel, rows.layout)
+        return pairs
+
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+        setting = self.setting(rows, sums)
+        return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows, log)
+
+    def _tests(self, setting: Setting, claims: Claims) -> Review:
+        """What the given witnesses show, and what one would have to look for."""
+        if claims.rejected:
+            return Review(("rejection test recomputed from its witnesses",))
+        if assumes_nothing(setting.problem, setting.ball):
+            return Review(("nothing is assumed about q*: there is no class to test",))
+        if any(witness is not None for witness in self.witnesses):
+            text = "the given witnesses were recomputed and do not reject; whether another would is not known"
+        else:
+            text = "whether the log contradicts Q: the certificate holds no witness, and none was looked for"
+        return Review(unchecked=(text,))
+
+    def _use_of_log(self, setting: Setting, claims: Claims) -> Review:
+        """Ends inside the value range that ω = 0 gives as well, or nearly: the log was not used, they repeat Q."""
+        limits, alone = setting.range(), _without_log(setting, tuple(self.omegas))
+        unchecked, headline = [], []
+        for claim, without in zip(claims.ends, alone, strict=True):
+            if claim.gain(limits) > 0 and claim.gain(without) <= UNMOVED * limits.width:
+                unchecked.append(
+                    f"the {claim.end} end against the log: the log was not used for this end, it repeats Q"
+                )
+                headline.append(f"the {claim.end} end, which repeats Q")
+        return Review(unchecked=tuple(unchecked), headline=tuple(headline))
+
+    def _instruments(self, rows: Rows, log: Log) -> Review:
+        """W must not have seen the certified rows: their positions can be compared, its history cannot."""
+        provenance = self.instruments.provenance
+        if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+            raise VerificationError("W was tuned on rows that it certifies, or on rows after them.")
+        if provenance.rows is None:
+            text = f"that W was picked without the certified rows: it is only stated ({provenance.note})"
+            return Review(unchecked=(text,))
+        where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
+        if provenance.log_hash != log.content_hash:
+            return Review(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
+        return Review((f"W is said to come from {where} of this log, which precede the certified ones",))
+
+
+def _nonzero(function: Function | None) -> Function | None:
+    return None if function is None or function.is_zero else function
+
+
+def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
+    """The end points at ω = 0: what Q says about the initial states, from no row at all."""
+    problem = setting.problem
+    (support,) = setting.ball.support(start_measure(problem), problem.layout, setting.sums)
+    nothing = Weighing(Enclosure(0.0), Enclosure(0.0), support, eta=0.0, squares=0.0, effective=0.0)
+    return dual_bound(setting, None, ends, weighing=nothing)

@@ -1,0 +1,63 @@
+"""The price of noise in betting form: g(y) = y - log(1 + y) at the deviation that was observed (section 9).
+
+For predictable v_i, centers Ŷ_i inside the range of Y_i and Δ_i = Y_i - Ŷ_i, with v_i Δ_i < 1 for every outcome,
+
+    prod_i exp( v_i Z_i - g(-v_i Δ_i) )   is a supermartingale:  the mean of a factor is e^u (1 - u) <= 1,
+
+u = v_i (q*(x_i) - Ŷ_i), however bad the center is;
+
+so with probability at least 1 - delta, at all n at once,
+
+    sum_i v_i Z_i  <=  log(1/delta) + sum_i g(-v_i Δ_i)                                                       (15)
+    | sum_i λ_i φ_i Z_i |  <=  log(2/delta) + sum_i g(-λ_i |φ_i| |Δ_i|)                                        (16)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.errors import NumericalError
+from bondic.core.rounding import TINY, Enclosure, U, log_enclosure
+
+FloatArray = npt.NDArray[np.float64]
+
+LARGEST_BET = 0.995
+"""Largest |v_i| times the range that Δ_i may have on the losing side; caps are set a little below."""
+_SERIES = 1e-3
+
+
+def loss(y: FloatArray) -> FloatArray:
+    """g(y) = y - log(1 + y) for y > -1, rounded up. Convex, 0 at 0."""
+    if not np.all((y > -1.0) & (y < np.inf)):  # written so that what is not a number is refused as well
+        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
+    # log1p is good to a few ulp of itself; the difference is rounded once. y^2 / (2 (1 - |y|)) is a bound where they cancel
+    logarithm = np.log1p(y)
+    value = (y - logarithm) + 8 * U * (np.abs(y) + np.abs(logarithm)) + TINY
+    with np.errstate(divide="ignore", invalid="ignore"):
+        series = 0.5 * y * y / np.maximum(1.0 - np.abs(y), 0.0) * (1 + 8 * U) + TINY
+    return np.asarray(np.where(np.abs(y) < _SERIES, np.minimum(value, series), value))
+
+
+def curvature(y: FloatArray) -> FloatArray:
+    """g(y) / y^2 for -1 < y <= 0, rounded up; 1/2 at 0, and larger the farther y is from it.
+
+    Near 0 the series 1/2 + u/3 + u^2/4 + ... in u = -y, its tail bounded by a geometric one.
+    """
+    u = np.maximum(-y, 0.0)
+    if not np.all(u < 1.0):
+        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
+    series = (0.5 + u / 3 + 0.25 * u * u / np.maximum(1.0 - u, TINY)) * (1 + 8 * U)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        direct = loss(-u) / (u * u) * (1 + 8 * U)
+    return np.asarray(np.where(u < _SERIES, series, np.minimum(direct, series)))
+
+
+def tail_term(probability: float) -> Enclosure:
+    """log(1/delta): what one scalar tail costs."""
+    return log_enclosure(Enclosure(1.0) / probability)
+
+
+def vector_term(probability: float) -> Enclosure:
+    """log(2/delta): what the vector event costs."""
+    return log_enclosure(Enclosure(2.0) / probability)

@@ -1,0 +1,1 @@
+"""The sequential interval on a stated ball."""

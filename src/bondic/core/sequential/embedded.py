@@ -1,0 +1,214 @@
+"""The rows as section 9 sees them: coordinates of x_i, x'_i and T_i with what they leave over, values of the center, ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.basis import one_hot
+from bondic.core.classes.landmarks import Coordinates, Embedding
+from bondic.core.classes.value_class import ValueClass, constant_value
+from bondic.core.errors import InvalidInput
+from bondic.core.identity.measure import rows_measure, start_measure
+from bondic.core.identity.residual import mean_over_starts, values_at_rows, values_at_starts
+from bondic.core.rounding import Between, Enclosure, U, inflate
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.measure import Measure, Source, Stream
+from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.terms import Terms, ValueRange, range_of
+from bondic.executors.threads import in_order
+from bondic.rows import Batch, Rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_NUMBERS = 100_000_000
+"""Coordinates of all rows are held in memory, plan and evaluation hold several copies: about 10 GB at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The initial distribution: coordinates of ψ_0, what they leave over (in units of value), and the mean of q̂."""
+
+    coordinates: FloatArray  # (m,)
+    left: float
+    value: Enclosure
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Rows in order; a stretch of them is a stretch of every array."""
+
+    gamma: float
+    log_rows: IntArray  # (n,) where each row stands in the log
+    points: FloatArray  # (n, D) of x_i
+    slots: IntArray  # (n,)
+    rewards: FloatArray  # (n,)
+    center_here: FloatArray  # (n,) q̂(x_i)
+    center_next: FloatArray  # (n,) mean of q̂(x'_i) over the policy, 0 where nothing follows
+    center_error: float
+    after: RowMeasures  # x'_i with the policy's weights
+    here: FloatArray  # (n, m) coordinates of x_i
+    next: Embedding  # of x'_i
+    step: Embedding  # of T_i
+    limits: Between  # [lo_i, hi_i]: the range of Y_i = r_i + gamma q*(x'_i), known before the row
+
+    def __len__(self) -> int:
+        return int(self.rewards.shape[0])
+
+    def stretch(self, part: slice) -> Embedded:
+        """Consecutive rows, by position."""
+        cut = {name: getattr(self, name)[part] for name in _ROWS}
+        limits = Between(self.limits.low[part], self.limits.high[part])
+        after = self.after.stretch(*part.indices(len(self))[:2])
+        return replace(self, **cut, after=after, next=self.next.some(part), step=self.step.some(part), limits=limits)
+
+    @property
+    def outcome(self) -> FloatArray:
+        """r_i + gamma q̂(x'_i): Y_i if the center were q*."""
+        return np.asarray(self.rewards + self.gamma * self.center_next)
+
+    @property
+    def residual(self) -> FloatArray:
+        """R̂q̂_i."""
+        return np.asarray(self.center_here - self.gamma * self.center_next - self.rewards)
+
+    @property
+    def value_error(self) -> float:
+        """A bound of the error of every outcome and residual."""
+        size = float((np.abs(self.center_here) + np.abs(self.center_next) + np.abs(self.rewards)).max(initial=0.0))
+        return inflate(self.center_error * (1 + self.gamma) + 8 * U * size)
+
+
+_ROWS = ("log_rows", "points", "slots", "rewards", "center_here", "center_next", "here")
+
+
+def embed(
+    rows: Rows, ball: ValueClass, found: Coordinates, limits: tuple[float, float] | None = None, sums: Sums = STANDARD
+) -> Embedded:
+    """All rows, block by block of the log."""
+    m = len(found.basis)
+    if len(rows) * m > MOST_NUMBERS:
+        raise InvalidInput(
+            f"{len(rows)} rows with {m} coordinates each do not fit into memory. Use fewer landmarks (rank=), fewer rows, or "
+            "the dual method (method=Dual()), which reads a log in batches."
+        )
+    check_limits(limits, ball, rows.terms)
+    task = partial(_embed, ball=ball, found=found, limits=limits, sums=sums)
+    parts = list(in_order(task, rows.batches(), sums.workers))
+    if not parts:
+        raise InvalidInput("There are no rows within the horizon.")
+    return parts[0] if len(parts) == 1 else _join(parts)
+
+
+def _embed(
+    batch: Batch, ball: ValueClass, found: Coordinates, limits: tuple[float, float] | None, sums: Sums
+) -> Embedded:
+    n, cloud = len(batch), batch.next
+    logged = RowMeasures(batch.logged, one_hot(batch.slots, batch.layout), np.arange(n), n)
+    following = RowMeasures(cloud.points, cloud.weights, cloud.rows, n, (12 + batch.layout.slots) * U)
+    here, there, step = found.pairs(logged, following, batch.gamma)
+    values = values_at_rows(batch, ball.center, sums)
+    return Embedded(
+        batch.gamma,
+        batch.log_rows,
+        batch.logged,
+        batch.slots,
+        batch.rewards,
+        values.logged,
+        values.next,
+        values.error,
+        following,
+        here.coordinates,
+        there,
+        step,
+        limits_at(batch, limits),
+    )
+
+
+def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
+    """The range of Y_i, row by row: the one in force, cut by what Q says about it."""
+    n = len(batch)
+    if batch.terms.horizon is None or batch.times is None:
+        low, high = range_of(batch.terms).cut(*(limits or (-math.inf, math.inf)))
+        if low > high:
+            raise InvalidInput(
+                f"Outcomes cannot lie in {list(limits or ())} and in the value range: Q and the ranges exclude each other."
+            )
+        return Between(np.full(n, low), np.full(n, high))
+    distinct, place = np.unique(batch.times, return_inverse=True)
+    ranges = [range_of(batch.terms, int(time)) for time in distinct]
+    return Between(np.array([r.low for r in ranges])[place], np.array([r.high for r in ranges])[place])
+
+
+def _join(parts: Sequence[Embedded]) -> Embedded:
+    rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
+    limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
+    error = max(part.center_error for part in parts)
+    following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))
+    after = RowMeasures.joined([part.after for part in parts])
+    return replace(parts[0], **rows, after=after, next=following, step=step, limits=limits, center_error=error)
+
+
+def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
+    """The range of r + gamma q(x') over q in Q, where that can be told: a ball around a constant, no horizon.
+
+    |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
+    """
+    level = constant_value(ball.center)
+    if (
+        not isinstance(ball, Ball)
+        or level is None
+        or terms.horizon is not None
+        or not math.isfinite(ball.kernel.sup_diag)
+    ):
+        return None
+    extent = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
+    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * extent) for sign in (-1.0, 1.0))
+    least, most = terms.reward_range
+    ends = (
+        min(low.lower, 0.0) if terms.may_terminate else low.lower,
+        max(high.upper, 0.0) if terms.may_terminate else high.upper,
+    )
+    return ValueRange((Enclosure(least) + ends[0]).lower, (Enclosure(most) + ends[1]).upper)
+
+
+def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Terms) -> None:
+    """A plan may use a narrower range of outcomes only if Q implies it."""
+    if limits is None:
+        return
+    implied = limits_from_class(ball, terms)
+    if implied is None or not (limits[0] <= implied.low and limits[1] >= implied.high):
+        raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
+
+
+def embed_start(rows: Rows, ball: ValueClass, found: Coordinates, sums: Sums = STANDARD) -> Start:
+    """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
+    measure = start_measure(rows)
+    coordinates = found.approximate(measure.points, measure.weights[0])
+    (left,) = found.left_over(measure, [coordinates], sums)
+    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, ball.center, sums)))
+
+
+def balance(rows: Rows, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:
+    """Λ ψ_0 - sum_i v_i T_i for all weights v with their Λ, as measures on points; read batch by batch."""
+    layout = rows.layout
+    count = len(rows) * (1 + max(rows.next_draws, 1)) + len(rows.initial.rows)
+
+    def measures() -> Iterator[Measure]:
+        first = 0
+        for batch in rows.batches():
+            own = [v[first : first + len(batch)] for v in weights]
+            first += len(batch)
+            yield rows_measure(batch, own, 1)
+        start = start_measure(rows)
+        yield Measure(start.points, start.weights * np.asarray(rates)[:, None, None], start.error)
+
+    return Stream(measures, lambda: rows.some_points(4096), count, len(weights), layout.slots, layout.dimension)

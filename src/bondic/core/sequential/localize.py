@@ -1,0 +1,258 @@
+"""Where q* can still be: the fixed point over blocks of the vector event (14), (16), (17), (18).
+
+On one event of probability 1 - delta, at every block end t at once,
+
+    | sum_{i<t} λ_i φ_i Z_i | <= log(2/delta) + sum_{i<t} g( -λ_i |φ_i| |Δ_i| ),                          (16)
+
+and the left side is | h + G e | for e = q* - q̂. Bounds of |Δ_i| over what is left of Q give a cylinder (17),
+cylinder and ball give ellipsoids (18), ellipsoids give smaller bounds of |Δ_i|, and so on. Every round is a consequence of
+the same event: none costs any probability. No row is ever dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, box_base, enclose, supremum, whole_ball
+from bondic.core.classes.landmarks import Embedding
+from bondic.core.errors import NumericalError
+from bondic.core.matrices import gamma as rounding
+from bondic.core.matrices import norm, row_norms
+from bondic.core.noise.betting import LARGEST_BET, curvature, loss, vector_term
+from bondic.core.rounding import Between, U, inflate, upper_sum
+from bondic.core.sequential.embedded import Embedded, Start
+from bondic.core.sequential.plan import MOST_ROUNDS, Columns
+from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
+
+FloatArray = npt.NDArray[np.float64]
+
+_WORTH = 0.995
+"""A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""
+_WITH_OLD = (0.6, 0.35)
+"""Shares of weight on the newest cylinder and on the one of the block before it."""
+_SLAB_SHARES = (0.2, 0.5)
+"""Shares of weight on the interval that is fed back; the cylinder keeps tau times the rest."""
+
+
+@dataclass(eq=False)
+class Localizer:
+    """The state of the fixed point after some blocks."""
+
+    start: Start  # of the evaluation, for the interval that is fed back
+    radius: float  # of the ball in coordinates
+    probability: float  # of the vector event
+    taus: tuple[float, ...]
+    deviations: Embedding  # gamma D_i
+    limits: Between  # ranges of Y_i
+    best: Ellipsoid
+    side: float | None = None  # of a box: every |ẽ_j| is at most this
+    offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i = r_i + gamma q̂(x'_i) - y0_i
+    apart: Between = field(default_factory=lambda: Between(np.zeros(0), np.zeros(0)))  # bounds of Y_i - ŷ_i
+    along: FloatArray = field(default_factory=lambda: np.zeros(0))  # of |Y_i - ŷ_i| without what is left over of x'_i
+    sizes: FloatArray = field(default_factory=lambda: np.zeros(0))  # |λ_i φ_i|
+    together: float = 0.0  # sum_i |λ_i φ_i|^2 (what is left over)^2, for all rows so far at once
+    cylinder: Cylinder | None = None
+    empty: bool = False  # no e is left: rejects
+    spent: list[int] = field(default_factory=list)  # rounds at every block end
+    _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what left-overs and roundings add to the size
+    _base: FloatArray | None = None  # of a box: how its ellipsoids are shaped
+
+    @staticmethod
+    def begin(
+        start: Start, radius: float, probability: float, taus: tuple[float, ...], side: float | None = None
+    ) -> Localizer:
+        """Before the first block: all of Q is left, a ball, or a box of this `side` in it."""
+        m, nobody = start.coordinates.shape[0], np.zeros(0)
+        nothing = Embedding(np.zeros((0, m)), nobody, nobody)
+        return Localizer(
+            start, radius, probability, taus, nothing, Between(nobody, nobody), whole_ball(radius, m), side
+        )
+
+    def add(self, block: Embedded, columns: Columns, rounds: int | None = None, pooled: Pooled = NOT_POOLED) -> None:
+        """One more block, and the rounds of the fixed point that it allows."""
+        deviations, offsets = deviations_of(block, columns, self.radius)
+        sizes = row_norms(columns.instruments)
+        if not np.all(sizes * (block.limits.high - block.limits.low) <= LARGEST_BET):
+            raise NumericalError("A bet of the vector event is too large for the value range.")
+        self._accumulate(block, columns, sizes, pooled.operator)
+        self.together = inflate(self.together + pooled.squares * self.radius**2 * (1 + 8 * U))
+        self.deviations = Embedding.joined([self.deviations, deviations])
+        self.offsets, self.sizes = np.concatenate([self.offsets, offsets]), np.concatenate([self.sizes, sizes])
+        whole = _shifted(self._beforehand(deviations), offsets)
+        known, bare = (_shifted(bounds, offsets) for bounds in self.best.both_products(deviations))
+        new = whole.within(known.low, known.high)
+        self.apart, self.limits = self.apart.then(new), self.limits.then(block.limits)
+        self.along = np.concatenate([self.along, bare.largest()])
+        self._check_rows()
+        if not self.empty:
+            self._iterate(rounds)
+
+    def _beforehand(self, given: Embedding) -> Between:
+        """<e, f_i> over all of Q."""
+        found = whole_ball(self.radius, given.coordinates.shape[1]).products(given)
+        if self.side is None:
+            return found
+        m = given.coordinates.shape[1]
+        half = self.side * np.abs(given.coordinates).sum(axis=1) * (1 + rounding(m + 8)) + given.extra * (1 + 4 * U)
+        return found.within(-half, half)
+
+    def _accumulate(self, block: Embedded, columns: Columns, sizes: FloatArray, pooled: float) -> None:
+        """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
+        instruments, step, n = columns.instruments, block.step, len(block)
+        matrix, offset = instruments.T @ step.coordinates, instruments.T @ block.residual
+        lengths, residual = row_norms(step.coordinates), np.abs(block.residual)
+        share = rounding(n + 8)
+        left = upper_sum(sizes * (step.perp * self.radius + step.extra)) * (1 + 8 * U)
+        left = min(left, inflate(pooled * self.radius))
+        left += share * upper_sum(sizes * (lengths * self.radius + residual)) * (1 + 8 * U)
+        left += upper_sum(sizes) * block.value_error * (1 + 8 * U)
+        if self._sums is None:
+            self._sums = matrix, offset, left
+            return
+        old_matrix, old_offset, old_left = self._sums
+        width = max(matrix.shape[0], old_matrix.shape[0])
+        matrix, offset = (
+            _padded(old_matrix, width) + _padded(matrix, width),
+            _padded(old_offset, width) + _padded(offset, width),
+        )
+        left += old_left + 2 * U * (norm(matrix) * self.radius + norm(offset))
+        self._sums = matrix, offset, inflate(left)
+
+    def _iterate(self, rounds: int | None) -> None:
+        """Rounds as prescribed, or until they no longer help; the last look only picks the best ellipsoid."""
+        assert self._sums is not None
+        matrix, offset, left = self._sums
+        old, total, last = self.cylinder, np.inf, MOST_ROUNDS if rounds is None else rounds
+        candidates, done = self._with_box([self.best]), 0
+        for k in range(last + 1):
+            found, pick = self.vector_bound(candidates)
+            if k:
+                self.best = candidates[pick]
+            if k == last or (rounds is None and not found < total * _WORTH):
+                break
+            total, done = min(total, found), k + 1
+            self.cylinder = Cylinder(matrix, offset, inflate(total + left))
+            candidates = self._ellipsoids(self.cylinder, old) or [self.best]
+            self._sharpen(candidates)
+            if self.empty:
+                break
+        self.spent.append(done)
+
+    def _ellipsoids(self, newest: Cylinder, old: Cylinder | None) -> list[Ellipsoid]:
+        bases = [None] if self._base is None else [None, self._base]
+        made = [enclose(self.radius, [newest], [tau], base) for base in bases for tau in self.taus]
+        if old is not None:
+            made.append(enclose(self.radius, [newest, old], _WITH_OLD))
+        return [ellipsoid for ellipsoid in made if ellipsoid is not None]
+
+    def _with_box(self, candidates: list[Ellipsoid]) -> list[Ellipsoid]:
+        """For a box also the ellipsoid that fits the rows: weights where deviations weigh."""
+        if self.side is None:
+            return candidates
+        weights, _, _ = self._bets()
+        square = Quadratic.of(weights, self.offsets, self.deviations, self.radius).square
+        self._base = box_base(self.side, np.abs(square).sum(axis=1))
+        more = enclose(self.radius, [], [], self._base)
+        return candidates if more is None else [*candidates, more]
+
+    def _sharpen(self, candidates: list[Ellipsoid]) -> None:
+        """Row by row the smallest bounds so far."""
+        for ellipsoid in candidates:
+            if ellipsoid.empty:
+                self.empty = True
+                return
+            found, bare = (_shifted(bounds, self.offsets) for bounds in ellipsoid.both_products(self.deviations))
+            self.apart = self.apart.within(found.low, found.high)
+            self.along = np.minimum(self.along, bare.largest())
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        self.empty = self.empty or bool(np.any(self.apart.low > self.apart.high))
+
+    def largest(self) -> FloatArray:
+        """U_i: bounds of |Δ_i| for a center that is clipped to the whole range (14)."""
+        width = (self.limits.high - self.limits.low) * (1 + 4 * U)
+        return np.asarray(np.minimum(width, self.apart.largest()))
+
+    def vector_bound(self, candidates: list[Ellipsoid]) -> tuple[float, int]:
+        """The right side of (16): a worst e for every row, or one worst e for all rows whose deviations fit the range.
+
+        Any division of the rows is valid. Returns the bound, and which ellipsoid gave it (the first, if none did).
+        """
+        weights, single, fitting = self._bets()
+        together = share_of(weights, self.sizes**2, self.together)
+        best, pick = pooled_squares(weights, single, self.along, together), 0
+        everyone = np.ones(len(single), dtype=bool)
+        for joint in [everyone] if fitting.all() else [everyone, fitting]:
+            others = upper_sum(single[~joint])
+            rows = self.deviations.some(joint)
+            form = Quadratic.of(weights[joint], self.offsets[joint], rows, self.radius, together)
+            for k, ellipsoid in enumerate(candidates):
+                value, _ = supremum(ellipsoid, np.zeros(form.linear.shape[0]), others, form)
+                if value < best:
+                    best, pick = value, k
+        return inflate(vector_term(self.probability).upper + max(best, 0.0)), pick
+
+    def _bets(self) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+        """c_i of the joint form, g at the worst e of every row, and which rows have deviations that fit their range."""
+        width = (self.limits.high - self.limits.low) * (1 + 4 * U)
+        bets = self.sizes * self.largest() * (1 + 4 * U)
+        return self.sizes**2 * curvature(-bets) * (1 + 8 * U), loss(-bets), self.apart.largest() <= width
+
+    def slab(self, low: float, high: float) -> Cylinder:
+        """J* in [low, high] as a constraint on e: | q̂(start) + ψ_0 . ẽ - middle | <= half, what ψ_0 leaves over included."""
+        middle, value = 0.5 * (low + high), self.start.value
+        half = max(high - middle, middle - low) + self.start.left + value.rad
+        size = half * (1 + 8 * U) + 8 * U * (abs(value.mid) + abs(middle))
+        return Cylinder(self.start.coordinates[None], np.array([value.mid - middle]), inflate(size))
+
+    def feed_back(self, low: float, high: float) -> list[Ellipsoid]:
+        """Ellipsoids that also know J* in [low, high]; no cost in probability. None of them if there is no cylinder yet."""
+        if self.cylinder is None or self._sums is None:
+            return []
+        slab = self.slab(low, high)
+
+        def made(cylinder: Cylinder) -> list[Ellipsoid]:
+            shares = [(tau * (1 - share), share) for tau in self.taus for share in _SLAB_SHARES]
+            all_of = [enclose(self.radius, [cylinder, slab], pair) for pair in shares]
+            return [ellipsoid for ellipsoid in all_of if ellipsoid is not None]
+
+        candidates = made(self.cylinder)
+        self._sharpen(candidates)
+        if self.empty or not candidates:
+            return []
+        size = inflate(self.vector_bound(candidates)[0] + self._sums[2])
+        if size < self.cylinder.size:
+            self.cylinder = self.cylinder.with_size(size)
+            candidates = made(self.cylinder)
+            self.empty = any(ellipsoid.empty for ellipsoid in candidates)
+        return [] if self.empty else candidates
+
+
+def deviations_of(block: Embedded, columns: Columns, radius: float) -> tuple[Embedding, FloatArray]:
+    """gamma D_i as embeddings, and a_i; what rounding changes is left over, too."""
+    seen, discount = columns.embedding.shape[1], block.gamma
+    rows = block.next.coordinates.copy()
+    rows[:, :seen] -= columns.embedding
+    rows *= discount
+    offsets = block.outcome - columns.predicted
+    lost = 4 * U * radius * (row_norms(block.next.coordinates) + row_norms(columns.embedding))
+    lost += 4 * U * (np.abs(offsets) + np.abs(columns.predicted) + np.abs(block.outcome)) + block.value_error
+    perp, extra = block.next.perp * discount * (1 + 4 * U), block.next.extra * discount * (1 + 4 * U)
+    return Embedding(rows, perp, extra + lost), offsets
+
+
+def _shifted(bounds: Between, offsets: FloatArray) -> Between:
+    """a_i + [low, high], rounded outward."""
+    low, high = bounds.low + offsets, bounds.high + offsets
+    return Between(low - 2 * U * np.abs(low), high + 2 * U * np.abs(high))
+
+
+def _padded(array: FloatArray, rows: int) -> FloatArray:
+    """Instruments of several blocks live in one space: fewer of them are more of them with zeros."""
+    if array.shape[0] == rows:
+        return array
+    return np.concatenate([array, np.zeros((rows - array.shape[0], *array.shape[1:]))])

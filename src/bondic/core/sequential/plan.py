@@ -1,0 +1,287 @@
+"""What is fixed before it is used: per block a model, instruments, bets and weights; and the columns they give (section 9).
+
+Everything in a block was made from rows before it (the directions of a sub-block: from rows before the sub-block). Applied
+to row i it sees x_i = (point, slot) and its coordinates, never the reward or what follows. Whatever floats come out *are*
+the predictable quantities: nothing has to be computed exactly here, only the same things by whoever verifies.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.claims import End
+from bondic.core.classes.basis import GROUP, LandmarkBasis
+from bondic.core.classes.provenance import Provenance
+from bondic.core.codec import Extended
+from bondic.core.errors import InvalidInput
+from bondic.core.matrices import row_norms
+from bondic.core.registry import kind, register
+from bondic.core.rounding import Between
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+FULL_BET, SMALL_BET = 0.99, 0.2
+"""Largest bet as a share of what would lose everything: usual rows, and rows unlike all that were seen before."""
+MOST_ROUNDS, MOST_FEEDBACK = 20, 12
+"""Rounds of the fixed point at one block end, and of feeding the interval back; a plan cannot prescribe more."""
+MOST_TAUS = 16
+_MOST_RATES = 64
+_PART = 8192
+
+
+@kind("model")
+class NextModel(ABC):
+    """Predicts what follows x: used as a control variate, never trusted. A wrong model costs length, not validity."""
+
+    @abstractmethod
+    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """r + gamma q̂(x') as predicted (n,), and coordinates of the predicted embedding of x' (n, seen).
+
+        `coordinates` (n, seen) are those of x. Nothing else may enter: no reward, no next state, no draw of a next action.
+        """
+
+
+@register("model", "ridge")
+@dataclass(frozen=True, eq=False)
+class RidgeModel(NextModel):
+    """[1, c(x)] @ coefficients = [ r + gamma q̂(x'), embedding of x' ]: a regressed conditional mean embedding.
+
+    Parameters
+    ----------
+    coefficients : array of float, (1 + seen, 1 + seen)
+        Row 0 is the intercept, column 0 the prediction of r + gamma q̂(x').
+    """
+
+    coefficients: FloatArray
+
+    @staticmethod
+    def design(coordinates: FloatArray) -> FloatArray:
+        """Regressors [1, c(x)], (n, 1 + seen)."""
+        return np.hstack([np.ones((coordinates.shape[0], 1)), coordinates])
+
+    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        del points, slots
+        out = self.design(coordinates) @ self.coefficients
+        return out[:, 0], out[:, 1:]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """Weights of one end in one block: v_i = θ . T̄_i, capped; θ changes from sub-block to sub-block to stay in balance."""
+
+    rate: float  # λ_i of (13), the same for all rows of the block
+    starts: IntArray  # (k,) row of the log where each sub-block begins
+    directions: FloatArray  # (k, seen) θ of each sub-block
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows up to `stop`, and all that was decided about them before the first of them was seen."""
+
+    stop: int  # row of the log where the block ends; it begins where the one before ends
+    model: NextModel
+    whitening: FloatArray  # (seen, p): φ_i = T̄_i @ whitening
+    rate: float  # λ of the vector event
+    usual: float  # rows with a larger |φ_i| are unlike those before, and get a small bet
+    guess: FloatArray  # (seen,) coordinates of q* - q̂ as they look from earlier rows: for the middle of the clip
+    margin: Extended  # half-width of the clip of the tails; infinite: the whole range
+    weightings: dict[End, Weighting]
+
+
+@dataclass(frozen=True, eq=False)
+class StartBets:
+    """Bets on initial states that are a sample, fixed before the states they are used on (`start_bets`, Lemma 35)."""
+
+    skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
+    guess: float | None  # c, what values are compared with; None: the mean value of the skipped starts
+    hoeffding: float  # λ, the rate of the process that pays for the whole range
+    rates: tuple[float, ...]  # b_k, those of the processes that pay for deviations from the guess
+    shares: tuple[float, ...]  # p_0 of the first process, p_k of the others: how the probability is divided
+
+    def __post_init__(self) -> None:
+        fine = self.skipped >= 0 and 0 < len(self.rates) <= _MOST_RATES and (self.guess is not None or self.skipped > 0)
+        fine = fine and (self.guess is None or math.isfinite(self.guess))
+        fine = fine and len(self.shares) == 1 + len(self.rates) and math.fsum(self.shares) <= 1
+        if not (fine and all(0 < number < math.inf for number in (self.hoeffding, *self.rates, *self.shares))):
+            raise InvalidInput("Bets on initial states need rates and shares > 0, and a guess or skipped starts.")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that is fixed before the rows it is used on; and what the evaluation of it needs in order to be repeated.
+
+    Parameters
+    ----------
+    basis : LandmarkBasis
+        Coordinates of the space of Q. Landmarks after the first `seen` may come from anywhere: they serve the evaluation alone.
+    seen : int
+        How many leading coordinates come from rows before the first block; models, instruments and weights use these alone.
+    blocks : tuple of Block
+        In the order of the rows, without gaps.
+    provenance : Provenance
+        The rows before the first block that it was begun with.
+    start : StartBets, default None
+        For initial states that are a sample; None: Hoeffding's inequality for any number of them.
+    limits : pair of float, default None
+        A range of r + gamma q*(x') that is narrower than the value range because Q says so; None: the value range.
+    taus : tuple of float
+        Shares of weight on the newest cylinder for which ellipsoids (18) are made.
+    rounds : tuple of int
+        Rounds of the fixed point at every block end, and of feeding the interval back.
+    """
+
+    basis: LandmarkBasis
+    seen: int
+    blocks: tuple[Block, ...]
+    provenance: Provenance = field(default_factory=Provenance)
+    start: StartBets | None = None
+    limits: tuple[float, float] | None = None
+    taus: tuple[float, ...] = (0.5, 0.9, 0.98)
+    rounds: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        stops = [block.stop for block in self.blocks]
+        if not self.blocks or sorted(set(stops)) != stops:
+            raise InvalidInput("The blocks of a plan follow one another, and there is at least one.")
+        if not 1 <= self.seen <= len(self.basis):
+            raise InvalidInput(f"{self.seen} of {len(self.basis)} coordinates cannot be seen by the models.")
+        if not all(0 < tau < 1 for tau in self.taus) or not 1 <= len(self.taus) <= MOST_TAUS:
+            raise InvalidInput(f"1 to {MOST_TAUS} shares of weight on a cylinder lie strictly between 0 and 1.")
+        if len(self.rounds) > len(self.blocks) + 1 or not all(0 <= count <= MOST_ROUNDS for count in self.rounds):
+            raise InvalidInput(
+                f"Rounds are at most {MOST_ROUNDS} per block end, and at most one number more than blocks."
+            )
+        if np.any(self.basis.matrix[: self.seen, self.seen :]):
+            raise InvalidInput(
+                f"The first {self.seen} functions of the basis use landmarks after the first {self.seen}, which may come from "
+                "anywhere: what models and weights see would not be fixed beforehand. The matrix is lower triangular."
+            )
+        for block in self.blocks:
+            _check(block, self.seen)
+
+    def pieces(self, log_rows: IntArray) -> Iterator[tuple[Block, slice]]:
+        """Every block with the positions of its rows."""
+        ends = np.searchsorted(log_rows, [block.stop for block in self.blocks])
+        if ends[-1] != len(log_rows):
+            raise InvalidInput("The blocks of the plan end before the rows do.")
+        first = 0
+        for block, end in zip(self.blocks, ends, strict=True):
+            yield block, slice(first, int(end))
+            first = int(end)
+
+
+def _check(block: Block, seen: int) -> None:
+    fine = block.whitening.ndim == 2 and block.whitening.shape[0] == seen and 1 <= block.whitening.shape[1] <= seen
+    fine = fine and block.guess.shape == (seen,) and block.rate > 0 and block.usual >= 0 and block.margin > 0
+    for weighting in block.weightings.values():
+        count = len(weighting.starts)
+        fine = fine and weighting.starts.ndim == 1 and count > 0 and weighting.directions.shape == (count, seen)
+        fine = fine and 0 < weighting.rate < math.inf
+        fine = fine and bool(np.all(np.diff(weighting.starts) > 0)) and bool(np.all(np.isfinite(weighting.directions)))
+    if not (fine and np.all(np.isfinite(block.whitening)) and np.all(np.isfinite(block.guess))):
+        raise InvalidInput(f"The block that ends at row {block.stop} is not complete.")
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The predictable columns of one block: whatever floats these are, the theorems hold for them."""
+
+    predicted: FloatArray  # (n,) of r + gamma q̂(x')
+    embedding: FloatArray  # (n, seen) κ_i
+    instruments: FloatArray  # (n, p) λ_i φ_i
+    clip: Between  # of the tails
+    weights: dict[End, FloatArray]  # v_i per end
+    rates: dict[End, float]  # λ_i per end, of rows that count
+    counted: BoolArray  # (n,) rows that may carry a bet
+
+    def total(self, end: End) -> float:
+        """sum_i λ_i."""
+        return self.rates[end] * int(np.count_nonzero(self.counted))
+
+    def cut(self, rows: slice) -> Columns:
+        """Some of the rows."""
+        clip = Between(self.clip.low[rows], self.clip.high[rows])
+        weights = {end: own[rows] for end, own in self.weights.items()}
+        own = self.predicted[rows], self.embedding[rows], self.instruments[rows]
+        return Columns(*own, clip, weights, self.rates, self.counted[rows])
+
+
+def columns(
+    block: Block,
+    gamma: float,
+    log_rows: IntArray,
+    points: FloatArray,
+    slots: IntArray,
+    here: FloatArray,
+    limits: Between,
+) -> Columns:
+    """Apply a block to its rows; `here` are the coordinates of x_i that may be seen, `limits` the ranges [lo_i, hi_i] of Y_i.
+
+        T̄_i = c(x_i) - γ κ_i,    φ_i = T̄_i @ whitening,    λ_i = min( rate, bet / (B_i |φ_i|) )
+        [A_i, C_i] = y_i ± margin, inside the range;        y_i = y0_i + γ κ_i . guess, clipped to the range
+        v_i = θ . T̄_i, capped:  upper end  -bet / (C_i - lo_i) <= v_i <= bet / (hi_i - A_i),  lower end the two swapped
+
+    with bet = 0.99, 0.2 for rows unlike those before, and 0 where x_i has no coordinate that may be seen: a pair of a table that
+    the plan does not speak of. Such rows do not count, λ_i = v_i = 0. The floats of a row are the same, bit for bit, however many
+    rows follow it: a log that grows keeps them.
+    """
+    predicted, kappa, raw = _predicted(block, gamma, points, slots, here)
+    step = here - gamma * kappa
+    sizes, width = row_norms(raw), np.maximum(limits.high - limits.low, 1e-300)
+    counted = np.asarray(here.any(axis=1))
+    bet = np.where(counted, np.where(sizes > block.usual, SMALL_BET, FULL_BET), 0.0)
+    rate = np.minimum(block.rate, bet / (width * np.maximum(sizes, 1e-300)))
+    middle = np.clip(predicted + gamma * np.einsum("ij,j->i", kappa, block.guess), limits.low, limits.high)
+    clip = Between(np.maximum(limits.low, middle - block.margin), np.minimum(limits.high, middle + block.margin))
+    above, below = bet / np.maximum(limits.high - clip.low, 1e-300), bet / np.maximum(clip.high - limits.low, 1e-300)
+    weights = {}
+    for end, weighting in block.weightings.items():
+        caps = (above, below) if end == "upper" else (below, above)
+        place = np.searchsorted(weighting.starts, log_rows, side="right") - 1
+        if np.any(place < 0):
+            raise InvalidInput("A sub-block begins after the first row of its block.")
+        weights[end] = np.clip(_along(step, weighting.directions, place), -caps[1], caps[0])
+    rates = {end: weighting.rate for end, weighting in block.weightings.items()}
+    for column in (predicted, kappa, raw, *weights.values()):
+        if not np.all(np.isfinite(column)):
+            raise InvalidInput(f"The block that ends at row {block.stop} gives numbers that are not finite.")
+    return Columns(predicted, kappa, raw * rate[:, None], clip, weights, rates, counted)
+
+
+def _predicted(
+    block: Block, gamma: float, points: FloatArray, slots: IntArray, here: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """y0_i, κ_i and φ_i, group by group; the last group is filled up with its first row.
+
+    Libraries sum a product of matrices in an order that depends on their shapes: all groups have one.
+    """
+    count = len(here)
+    predicted, kappa, raw = np.empty(count), np.empty(here.shape), np.empty((count, block.whitening.shape[1]))
+    for top in range(0, count, GROUP):
+        group = np.arange(top, top + GROUP)
+        group[group >= count] = top
+        outcomes, embeddings = block.model.predict(points[group], slots[group], here[group])
+        if outcomes.shape != (GROUP,) or embeddings.shape != (GROUP, here.shape[1]):
+            raise InvalidInput(
+                f"A model predicts ({GROUP},) and {(GROUP, here.shape[1])} for {GROUP} rows, not {outcomes.shape} and "
+                f"{embeddings.shape}."
+            )
+        own = slice(0, min(GROUP, count - top))
+        rows = slice(top, top + GROUP)
+        predicted[rows], kappa[rows] = outcomes[own], embeddings[own]
+        raw[rows] = ((here[group] - gamma * embeddings) @ block.whitening)[own]
+    return predicted, kappa, raw
+
+
+def _along(step: FloatArray, directions: FloatArray, place: IntArray) -> FloatArray:
+    """θ . T̄_i with the θ of each row's sub-block, row by row."""
+    parts = [slice(top, top + _PART) for top in range(0, len(step), _PART)]
+    return np.concatenate([np.zeros(0), *(np.einsum("ij,ij->i", step[p], directions[place[p]]) for p in parts)])

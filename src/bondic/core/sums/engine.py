@@ -1,0 +1,207 @@
+"""What an engine is: it says what a term would cost, adds points batch by batch, and names the accuracy of its totals.
+
+`Sums` (module forms) picks engines, feeds them and turns what they return into enclosures; `reference` is the engine that
+is the definition.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.kernels.base import FeatureLeaf
+from bondic.core.kernels.normal_form import Term
+from bondic.core.rounding import TINY, Enclosure, U, certified_sum, inflate
+from bondic.core.sums.executor import Executor
+
+FloatArray = npt.NDArray[np.float64]
+Arrays = dict[str, npt.NDArray[Any]]
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What is known before the first point is added; `columns` where `points` are all there will be."""
+
+    count: int  # points in all, exactly or about
+    points: FloatArray  # (m, D), all of them or some
+    columns: FloatArray | None  # (m, C), embedded weights
+    groups: int  # weightings; column c belongs to weighting c // (C / groups)
+    width: int  # C
+    executor: Executor
+    progress: Progress | None = None
+    notes: dict[str, Any] = field(default_factory=dict)  # what an engine found while it looked at its cost
+
+    @property
+    def whole(self) -> bool:
+        return self.columns is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """A share of u_c^T K u_c for every column c: the sum of totals[:, c], off by at most
+
+        relative * left_c * right_c + absolute_c,
+
+    left and right the absolute weights of the points that meet (None: of all points). Columns are taken as exact.
+    """
+
+    totals: FloatArray  # (parts, C)
+    relative: float
+    masses: tuple[FloatArray, FloatArray] | None = None  # (C,) each, rounded up
+    absolute: FloatArray | float = 0.0  # (C,)
+
+    def scaled(self, factor: float) -> Share:
+        """The share of factor * K."""
+        if factor == 1.0:
+            return self
+        totals, raised = factor * self.totals, factor * (1 + 4 * U)
+        lost = U * np.abs(totals).sum(axis=0) * (1 + 2 * len(totals) * U) + len(totals) * TINY
+        return Share(totals, self.relative * raised, self.masses, self.absolute * raised + lost)
+
+
+def enclose(shares: list[Share], groups: int, squares: list[float] | None = None) -> list[Enclosure]:
+    """Shares of one term -> one enclosure per group; parts and columns of a share are added exactly.
+
+    `squares` holds sum_c m_c^2 of every group, m_c the absolute weights of all points.
+    """
+    out = [Enclosure(0.0)] * groups
+    for share in shares:
+        absolute = np.broadcast_to(np.asarray(share.absolute), share.totals.shape[1:])
+        for g, columns in enumerate(np.split(np.arange(share.totals.shape[1]), groups)):
+            if share.masses is not None:
+                square = inflate(float(share.masses[0][columns] @ share.masses[1][columns]) * (1 + 1e-12))
+            else:
+                assert squares is not None
+                square = squares[g]
+            value = certified_sum(np.ascontiguousarray(share.totals[:, columns]))
+            spread = square * share.relative + float(absolute[columns].sum()) * (1 + columns.size * U)
+            found = Enclosure(value.mid, inflate(value.rad + spread))
+            out[g] = found if share is shares[0] else out[g] + found
+    return out
+
+
+class Partial(ABC):
+    """One term summed over some of the points.
+
+    All points are added, then the pass is ended, and again as long as it `wants_more`. A fork sees other points of the same
+    pass; merged back before the pass ends, both are as good as one that saw all of them.
+    """
+
+    wants_more = True
+
+    @abstractmethod
+    def add(self, points: FloatArray, columns: FloatArray) -> None:
+        """Points (N, D), N > 0, with embedded columns (N, C)."""
+
+    @abstractmethod
+    def fork(self) -> Self:
+        """An empty one for this pass."""
+
+    @abstractmethod
+    def merge(self, other: Self) -> None:
+        """Take over what a fork has seen."""
+
+    def end_pass(self) -> None:
+        self.wants_more = False
+
+    @abstractmethod
+    def values(self) -> list[Share]:
+        """Shares of u_c^T K u_c, coefficient included."""
+
+    def close(self) -> None:  # noqa: B027  nothing lies outside memory unless a subclass says so
+        """Give back what lies outside memory."""
+
+
+class Traveling(Partial):
+    """A sum whose forks can work in another process: what they need to know, and what they have seen, are a few arrays."""
+
+    @abstractmethod
+    def errand(self) -> Arrays | None:
+        """What a fork elsewhere has to know of this pass; None: in this pass the points have to come here."""
+
+    @abstractmethod
+    def seen(self) -> Arrays:
+        """All that a fork has seen."""
+
+    @abstractmethod
+    def take(self, seen: Arrays) -> None:
+        """Take over what a fork has seen, wherever it was."""
+
+    def merge(self, other: Self) -> None:
+        self.take(other.seen())
+
+
+class Collected(Partial):
+    """Points are kept and summed at the end, all together."""
+
+    def __init__(self, survey: Survey, finish: Callable[[FloatArray, FloatArray], list[Share]]) -> None:
+        self._survey, self._finish = survey, finish
+        self._parts: list[tuple[FloatArray, FloatArray]] = []
+
+    def add(self, points: FloatArray, columns: FloatArray) -> None:
+        self._parts.append((points, columns))
+
+    def fork(self) -> Self:
+        return type(self)(self._survey, self._finish)
+
+    def merge(self, other: Self) -> None:
+        self._parts += other._parts
+
+    def values(self) -> list[Share]:
+        if not self._parts:
+            return [Share(np.zeros((1, self._survey.width)), 0.0)]
+        if len(self._parts) == 1:
+            return self._finish(*self._parts[0])
+        return self._finish(*(np.concatenate([part[k] for part in self._parts]) for k in (0, 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Crossed:
+    """K(x, y) C: `values` (m, C), kernel values off by `error`, each entry the result of `roundings` additions."""
+
+    values: FloatArray
+    error: float
+    roundings: int
+
+
+class Engine(ABC):
+    """A way to sum; chosen by what it says about itself."""
+
+    name: str
+
+    @property
+    def known_elsewhere(self) -> bool:
+        """Whether other processes find it by its name: those from outside the library are not known there."""
+        return type(self).__module__.startswith("bondic.")
+
+    @abstractmethod
+    def cost(self, term: Term, survey: Survey) -> float | None:
+        """In units of one pair of points (module pairs); None: it cannot."""
+
+    @abstractmethod
+    def begin(self, term: Term, survey: Survey) -> Partial:
+        """A sum of u_c^T K u_c; `cost` was asked before and was not None."""
+
+    def cross(
+        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
+    ) -> Crossed | None:
+        """K(x, y) C of one term; None: this engine does squares alone."""
+        del term, x, y, columns, executor
+        return None
+
+    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray | None:
+        """`leaf.features(x)` in another way, off by no more than `leaf.feature_error`; None: this engine has none."""
+        del leaf, x
+        return None
+
+    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
+        """The fork that `errand` describes, made in another process; `width` embedded columns."""
+        raise NotImplementedError(
+            f"Sums of the engine {self.name} stay in their process ({term}, {width}, {len(errand)})."
+        )

@@ -1,0 +1,138 @@
+"""Terms whose sums are linear in the points: constants and single leaves with explicit features."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.kernels.base import FeatureLeaf
+from bondic.core.kernels.normal_form import Term
+from bondic.core.rounding import U, certified_sum
+from bondic.core.sums.engine import Arrays, Crossed, Engine, Partial, Share, Survey, Traveling
+from bondic.core.sums.executor import Executor
+
+FloatArray = npt.NDArray[np.float64]
+
+BLOCK = 2048
+
+
+class Constants(Engine):
+    """coefficient * ( sum_i u_i )^2."""
+
+    name = "constant"
+
+    def cost(self, term: Term, survey: Survey) -> float | None:
+        return None if term.factors else float(survey.count)
+
+    def begin(self, term: Term, survey: Survey) -> Partial:
+        return _ConstantSum(term, survey.width)
+
+    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
+        del errand
+        return _ConstantSum(term, width)
+
+    def cross(
+        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
+    ) -> Crossed | None:
+        del y, executor
+        if term.factors:
+            return None
+        sums = term.coefficient * _totals(columns)
+        return Crossed(np.broadcast_to(sums, (x.shape[0], sums.size)), 0.0, 1)
+
+
+def _totals(columns: FloatArray) -> FloatArray:
+    return np.array([certified_sum(columns[:, c]).mid for c in range(columns.shape[1])])
+
+
+class _ConstantSum(Traveling):
+    def __init__(self, term: Term, width: int) -> None:
+        self._term, self._width = term, width
+        self._sums: list[FloatArray] = []  # of every batch
+
+    def add(self, points: FloatArray, columns: FloatArray) -> None:
+        del points
+        self._sums.append(_totals(columns))
+
+    def fork(self) -> Self:
+        return type(self)(self._term, self._width)
+
+    def errand(self) -> Arrays:
+        return {}
+
+    def seen(self) -> Arrays:
+        return {"sums": np.array(self._sums).reshape(-1, self._width)}
+
+    def take(self, seen: Arrays) -> None:
+        self._sums += list(seen["sums"])
+
+    def values(self) -> list[Share]:
+        """Two roundings of each sum, twice because it is squared; two products."""
+        sums = _totals(np.array(self._sums).reshape(-1, self._width))
+        return [Share(self._term.coefficient * sums[None] * sums, self._term.coefficient * (1 + 1e-12) * 8 * U)]
+
+
+class Features(Engine):
+    """coefficient * | sum_i u_i phi(z_i) |^2."""
+
+    name = "features"
+
+    def cost(self, term: Term, survey: Survey) -> float | None:
+        single = len(term.factors) == 1 and isinstance(term.factors[0][0], FeatureLeaf)
+        return float(survey.count) if single else None
+
+    def begin(self, term: Term, survey: Survey) -> Partial:
+        return _FeatureSum(term, survey.width)
+
+    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
+        del errand
+        return _FeatureSum(term, width)
+
+
+class _FeatureSum(Traveling):
+    def __init__(self, term: Term, width: int) -> None:
+        self._term, self._width = term, width
+        self._embedded: FloatArray | None = None
+        self._blocks, self._size, self._error = 0, 0.0, 0.0
+
+    def add(self, points: FloatArray, columns: FloatArray) -> None:
+        leaf, axes = self._term.factors[0]
+        assert isinstance(leaf, FeatureLeaf)
+        self._raise(*self._term.bounds(points, points))
+        for top in range(0, points.shape[0], BLOCK):
+            cut = slice(top, top + BLOCK)
+            self._gather(columns[cut].T @ leaf.features(points[cut][:, axes]), 1)
+
+    def _raise(self, size: float, error: float) -> None:
+        self._size, self._error = max(self._size, size), max(self._error, error)
+
+    def _gather(self, part: FloatArray, blocks: int) -> None:
+        self._embedded = part if self._embedded is None else self._embedded + part
+        self._blocks += blocks
+
+    def fork(self) -> Self:
+        return type(self)(self._term, self._width)
+
+    def errand(self) -> Arrays:
+        return {}
+
+    def seen(self) -> Arrays:
+        counted = {"blocks": np.array(self._blocks), "bounds": np.array([self._size, self._error])}
+        return counted if self._embedded is None else {**counted, "embedded": self._embedded}
+
+    def take(self, seen: Arrays) -> None:
+        if "embedded" in seen:
+            size, error = seen["bounds"].tolist()
+            self._raise(size, error)
+            self._gather(seen["embedded"], seen["blocks"].item())
+
+    def values(self) -> list[Share]:
+        """Blocks are added in sequence: (block + number of blocks) roundings, twice because it is squared."""
+        if self._embedded is None:
+            return [Share(np.zeros((1, self._width)), 0.0)]
+        dimension = self._embedded.shape[1]
+        summation = 2.02 * (BLOCK + self._blocks + 8 + dimension) * U * np.sqrt(dimension)
+        totals = self._term.coefficient * np.sum(self._embedded * self._embedded, axis=1)[None]
+        return [Share(totals, float(self._error + self._size * summation))]

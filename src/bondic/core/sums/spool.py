@@ -1,0 +1,180 @@
+"""Direct sums over pairs: of points in memory, or put aside in a temporary file, by pairs of blocks:
+
+    u^T K u = sum_a u_a^T K u_a + 2 sum_{a<b} u_a^T K u_b.
+
+Pairs (a, b) are numbered row by row, and added in this order whoever has computed them (`sums.elsewhere`): the bits are the
+same with any number of workers.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.kernels.normal_form import Term
+from bondic.core.rounding import TINY, U, certified_dot, certified_sum
+from bondic.core.sums.engine import Collected, Engine, Partial, Progress, Share, Survey
+from bondic.core.sums.executor import Executor
+from bondic.executors.remote import Remote
+
+FloatArray = npt.NDArray[np.float64]
+PointBlock = tuple[FloatArray, FloatArray]
+"""Points (N, D) and their embedded columns (N, C)."""
+
+
+class Direct(Engine):
+    """An engine that sums over pairs, within a set of points and between two; it needs no plan."""
+
+    block = 65_536
+    """Points of a block: larger sets are summed over pairs of blocks, which other processes can do."""
+
+    @abstractmethod
+    def own(
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+    ) -> Share:
+        """u^T K u over all pairs of these points."""
+
+    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Executor) -> Share:
+        """2 u^T K v, for u on the points of one block and v on those of another."""
+        (points, u), (others, v) = x, y
+        crossed = self.cross(term, points, others, v, executor)
+        assert crossed is not None
+        size, error = term.bounds(points, others)
+        relative = max(error, crossed.error) + size * (crossed.roundings + 16) * U
+        found = [certified_dot(*map(np.ascontiguousarray, pair)) for pair in zip(u.T, crossed.values.T, strict=True)]
+        absolute = np.array([2.0 * value.rad for value in found]) + 2 * (points.shape[0] + others.shape[0]) * TINY
+        return Share(np.array([[2.0 * value.mid for value in found]]), relative, absolute=absolute)
+
+    def begin(self, term: Term, survey: Survey) -> Partial:
+        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
+            rows = len(points)
+            if rows <= self.block:
+                return [self.own(term, points, columns, survey.executor, survey.progress)]
+
+            def block(index: int) -> PointBlock:
+                part = slice(index * self.block, (index + 1) * self.block)
+                return points[part], columns[part]
+
+            return [sum_blocks(self, term, rows, block, survey.executor, survey.progress)]
+
+        return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSum:
+    """What one pair of blocks adds: totals (C,), off by relative times both masses, plus absolute (C,)."""
+
+    totals: FloatArray
+    absolute: FloatArray
+    relative: float
+
+    @staticmethod
+    def of(share: Share) -> PairSum:
+        found = [certified_sum(np.ascontiguousarray(column)) for column in share.totals.T]
+        own = np.array([value.rad for value in found])
+        return PairSum(
+            np.array([value.mid for value in found]), (own + share.absolute) * (1 + 4 * U), float(share.relative)
+        )
+
+
+def sum_blocks(
+    engine: Direct,
+    term: Term,
+    rows: int,
+    block: Callable[[int], PointBlock],
+    executor: Executor,
+    progress: Progress | None = None,
+) -> Share:
+    """u^T K u over so many rows; `block` gives the rows from engine.block * index on.
+
+    The largest relative error of a pair of blocks serves all: their masses add up to that of all points.
+    """
+    places = -(-rows // engine.block)
+    found: list[PairSum] = []
+    if isinstance(executor, Remote) and engine.known_elsewhere and places > 1:
+        from bondic.core.sums.elsewhere import pairs_from_others
+
+        pairs = pairs_from_others(engine, term, [block(index) for index in range(places)], executor)
+    else:
+        pairs = _pairs(engine, term, places, block, executor)
+    for pair in pairs:
+        found.append(pair)
+        if progress is not None:
+            progress(len(found) / (places * (places + 1) / 2))
+    totals = np.array([pair.totals for pair in found])
+    absolute = np.sum([pair.absolute for pair in found], axis=0) * (1 + 4 * len(found) * U)
+    return Share(totals, max(pair.relative for pair in found), absolute=absolute)
+
+
+def sum_pair(engine: Direct, term: Term, x: PointBlock, y: PointBlock | None, executor: Executor) -> PairSum:
+    """Of one block with itself (y is None), or of two."""
+    return PairSum.of(engine.own(term, *x, executor) if y is None else engine.between(term, x, y, executor))
+
+
+def _pairs(
+    engine: Direct, term: Term, places: int, block: Callable[[int], PointBlock], executor: Executor
+) -> Iterator[PairSum]:
+    for a in range(places):
+        x = block(a)
+        for b in range(a, places):
+            yield sum_pair(engine, term, x, None if a == b else block(b), executor)
+
+
+class Spooled(Partial):
+    """sum_a u_a^T K u_a + 2 sum_{a<b} u_a^T K u_b over blocks a, b of the file.
+
+    The time is quadratic in the number of points, as for every direct sum; the memory is two blocks.
+    """
+
+    def __init__(self, engine: Direct, term: Term, survey: Survey) -> None:
+        self._engine, self._term, self._survey = engine, term, survey
+        self._file = tempfile.TemporaryFile(prefix="bondic-")  # noqa: SIM115  closed by `close`, unlinked at once
+        self._rows, self._dimension = 0, 0
+        self._result: list[Share] = []
+
+    def add(self, points: FloatArray, columns: FloatArray) -> None:
+        self._dimension = points.shape[1]
+        np.ascontiguousarray(np.hstack([points, columns])).tofile(self._file)
+        self._rows += points.shape[0]
+
+    def fork(self) -> Self:
+        return type(self)(self._engine, self._term, self._survey)
+
+    def merge(self, other: Self) -> None:
+        if other._rows:
+            for file in (self._file, other._file):
+                file.flush()
+            other._file.seek(0)
+            shutil.copyfileobj(other._file, self._file)
+            self._rows, self._dimension = self._rows + other._rows, other._dimension
+        other.close()
+
+    def end_pass(self) -> None:
+        self.wants_more = False
+        if self._rows:
+            self._file.flush()
+            survey = self._survey
+            self._result = [sum_blocks(self._engine, self._term, self._rows, self._block, survey.executor)]
+        else:
+            self._result = [Share(np.zeros((1, self._survey.width)), 0.0)]
+
+    def _block(self, index: int) -> PointBlock:
+        width = self._dimension + self._survey.width
+        first = index * self._engine.block
+        rows = min(self._engine.block, self._rows - first)
+        self._file.seek(first * width * 8)
+        block = np.fromfile(self._file, dtype=np.float64, count=rows * width).reshape(rows, width)
+        return np.ascontiguousarray(block[:, : self._dimension]), np.ascontiguousarray(block[:, self._dimension :])
+
+    def values(self) -> list[Share]:
+        return self._result
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,249 @@
+"""Re-check a certificate against a log with the trusted core alone, whatever kind of proof it holds.
+
+The answer is the interval that is computed here. A claim is not compared number by number: it passes if it says the same in the
+digits that are printed, or less. When a plan was made cannot be seen in it; `replay` makes it again from the rows before each
+block, and then nothing of the stored plan is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bondic.core.certificate.certificate import Certificate, UserFunctions, check_certificate, compute_digest
+from bondic.core.certificate.limits import DAMAGED, check_workload, clean_text
+from bondic.core.certificate.proof import Proof, check_same_plan
+from bondic.core.certificate.review import Review, check_origin, check_rows, check_start, describe_start
+from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
+from bondic.core.errors import BondicError, VerificationError
+from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.terms import ValueRange, range_of
+from bondic.data.initial import InitialStates
+from bondic.data.log import Log
+from bondic.rendering import interval_text, last_digit
+from bondic.rows import Rows
+
+_ONE_SUM = 1e-12
+"""A few parts are added up: what another order of summation may change, relative to them."""
+_BORDER = 0.05
+"""Of one unit of the last printed digit: an end at a border of rounding may be printed one unit further in by another engine."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A proof whose plan was made again, each block from a log that was cut before it."""
+
+    proof: Proof
+    made: tuple[str, ...]  # assumptions that this shows, by name
+    options: tuple[str, ...]  # of the planner, those that are not its defaults: when they were chosen is not known
+
+
+Replay = Callable[[Certificate, Proof, Rows, UserFunctions | None, Sums], Replayed]
+"""Makes a plan again with what the certificate says about its planner; VerificationError where that cannot be done."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A passed verification: the recomputed interval (use this one) and what was checked."""
+
+    low: float  # lower end, recomputed; that of the value range after a rejection
+    high: float  # upper end, likewise
+    status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
+    alpha: float  # probability that the interval may miss the value
+    side: Side  # which ends were computed
+    guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
+    claims: tuple[Claim, ...]  # the end points, recomputed part by part
+    assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
+    checks: tuple[str, ...]  # what was compared and found right, in words
+    unchecked: tuple[str, ...]  # what a reader might take for checked
+    headline: tuple[str, ...]  # of the unchecked, what no reader may miss: belongs beside the interval
+    rows: tuple[int, int]  # certified: first row and the row after the last
+    left_out: tuple[int, int]  # rows of the log before and after them
+    start: str  # the initial states in words
+
+
+def verify_certificate(
+    certificate: Certificate,
+    log: Log,
+    policy: Any = None,
+    *,
+    functions: UserFunctions | None = None,
+    initial: InitialStates | None = None,
+    replay: Replay | None = None,
+    sums: Sums = STANDARD,
+) -> Verification:
+    """Recompute the interval from the proof and the log; raise VerificationError where the certificate claims more.
+
+    `bondic.verify` says what the arguments are. Here they have been read: nothing in this module opens a file.
+    """
+    with said_plainly():
+        return _verify(certificate, log, policy, functions, initial, replay, sums)
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """Whatever a certificate leads to is a VerificationError; numbers that are not finite end as errors, not as warnings."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except VerificationError as problem:
+        raise VerificationError(clean_text(problem)) from problem
+    except BondicError as problem:
+        raise VerificationError(clean_text(f"The certificate cannot be evaluated: {problem}")) from problem
+    except DAMAGED as problem:
+        raise VerificationError(
+            clean_text(f"The certificate is damaged ({type(problem).__name__}: {problem}).")
+        ) from problem
+
+
+def _verify(
+    certificate: Certificate,
+    log: Log,
+    policy: Any,
+    functions: UserFunctions | None,
+    initial: InitialStates | None,
+    replay: Replay | None,
+    sums: Sums,
+) -> Verification:
+    rows, stored = _open(certificate, log, policy, functions, initial)
+    checked = [
+        Review(("digest matches the content", "log is the certified one")),
+        stored.check_policy(rows, log, policy),
+    ]
+    check_workload(stored.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
+    again = None if replay is None else replay(certificate, stored, _asked_of(rows, policy), functions, sums)
+    proof = stored if again is None else again.proof
+    check_same_plan(stored, proof)
+    claims, limits = proof.claims(rows, sums), range_of(rows.terms)
+    result = conclude(limits, claims.ends, claims.rejected, stored.side)
+    _compare(certificate, result, limits, stored.side)
+    checked += [
+        Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
+        *proof.reviews(rows, claims, log, sums),
+        _review_plan(stored, again, described=certificate.planner is not None),
+        check_origin(stored),
+        check_rows(rows.rows, len(log), stored.provenances()),
+        check_start(rows.initial_states, log, initial),
+    ]
+    rejected = result.status is Status.REJECTED
+    _require(
+        certificate.assumptions == stored.assumptions(rows, rejected=rejected),
+        "The assumptions in the certificate are not those of its proof and rows.",
+    )
+    checked.append(Review(("interval and status follow from the end points", "assumptions are those of the proof")))
+    found = Review.all_of(checked)
+    shown = proof.assumptions(rows, rejected=rejected)
+    assumptions = _as_known(shown, stored.needs_replay, () if again is None else again.made)
+    return Verification(
+        result.low,
+        result.high,
+        result.status.name,
+        proof.budget.alpha,
+        proof.side,
+        proof.guarantee,
+        claims.ends,
+        assumptions,
+        found.checks,
+        found.unchecked,
+        found.headline,
+        (rows.rows.start, rows.rows.stop),
+        (rows.rows.start, len(log) - rows.rows.stop),
+        describe_start(rows.initial_states),
+    )
+
+
+def _asked_of(rows: Rows, policy: Any) -> Rows:
+    """The question with the policy itself, where it was given: it was compared with the stored answers."""
+    return rows if policy is None else replace(rows, policy=policy)
+
+
+def _open(
+    certificate: Certificate, log: Log, policy: Any, functions: UserFunctions | None, initial: InitialStates | None
+) -> tuple[Rows, Proof]:
+    """The rows that were asked about and the proof, once certificate and log are what they say."""
+    check_certificate(certificate)
+    _require(
+        compute_digest(certificate.body, certificate.arrays) == certificate.digest,
+        "The digest does not match: the certificate was changed after it was made.",
+    )
+    asked = certificate.asked
+    _require(log.content_hash == asked.log_hash, "The log is not the one that was certified (content hashes differ).")
+    rows = asked.rebuild(log, policy, initial)
+    proof = certificate.proof(rows.layout, functions)
+    alpha, spent = proof.budget.alpha, math.fsum(proof.budget.parts.values())
+    _require(spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    return rows, proof
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise VerificationError(message)
+
+
+# --- when the plan was made -----------------------------------------------------------------------------
+
+
+def _review_plan(stored: Proof, again: Replayed | None, *, described: bool) -> Review:
+    """A plan that was made again, with options whose origin nobody knows; or the certificate's word for it."""
+    if not stored.needs_replay:
+        return Review()
+    if again is None:
+        text = "when the plan was made: that it comes from earlier rows is the certificate's own statement"
+        text += "; replay=True (--replay) makes it again from them" if described else ", and it cannot be made again"
+        return Review(unchecked=(text,), headline=("when the plan was made",))
+    checks = ("plan made again from the rows before each block",)
+    if not again.options:
+        return Review(checks)
+    text = f"when the options of the plan were chosen: {', '.join(again.options)}"
+    return Review(checks, (text,), (text,))
+
+
+def _as_known(items: tuple[Assumption, ...], planned: tuple[str, ...], made: tuple[str, ...]) -> tuple[Assumption, ...]:
+    """When a plan was made is a statement of the certificate's maker, unless it was made again."""
+
+    def state(item: Assumption) -> State:
+        known: State = "checked" if item.name in made else "stated"
+        return known if item.name in planned and item.state != "rejected" else item.state
+
+    return tuple(replace(item, state=state(item)) for item in items)
+
+
+# --- what was claimed against what comes out ------------------------------------------------------------
+
+
+def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, side: Side) -> None:
+    """The claimed interval follows from the claimed end points, and agrees with mine in the digits that are printed, or holds it.
+
+    Engines and machines round differently, so no other digits are compared: the answer is my own interval. A claim may say less
+    than I find (TRIVIAL for INTERVAL), never more.
+    """
+    stated, claimed = certificate.conclusion, certificate.claims
+    follows = conclude(limits, claimed.ends, claimed.rejected, side)
+    for name in ("low", "high"):
+        expected, other = getattr(follows, name), getattr(stated, name)
+        _require(
+            math.isclose(other, expected, rel_tol=_ONE_SUM, abs_tol=_ONE_SUM * limits.width),
+            f"The interval's {name} end is {expected!r} by the end points, {other!r} in the certificate.",
+        )
+    _require(
+        stated.status is follows.status,
+        f"The status is {follows.status.name} by the end points, {stated.status.name} in the certificate.",
+    )
+    room = _BORDER * last_digit(mine.low, mine.high)
+    inside = stated.low > mine.low + room or stated.high < mine.high - room
+    inside &= interval_text(stated.low, stated.high) != interval_text(mine.low, mine.high)
+    weaker = stated.status is Status.TRIVIAL and mine.status is Status.INTERVAL
+    _require(
+        not inside and (stated.status is mine.status or weaker),
+        f"The interval is {_words(mine)} when recomputed, {_words(stated)} in the certificate.",
+    )
+
+
+def _words(conclusion: Conclusion) -> str:
+    """With all digits: two intervals may differ after those that are printed."""
+    return f"[{conclusion.low!r}, {conclusion.high!r}] ({conclusion.status.name})"

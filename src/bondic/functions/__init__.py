@@ -1,1 +1,0 @@
-"""Functions ω and q̂: values and norms that can be certified."""

@@ -1,1 +1,0 @@
-"""Certificates: everything needed to re-check an interval, and the checker. Imports no search and no tuning."""
