@@ -18,9 +18,10 @@ import bondic as b
 from bondic.core.claims import Side
 from bondic.core.classes.box import Box
 from bondic.core.classes.value_class import ValueClass
+from bondic.core.columns import Batch
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of
-from bondic.rows import Batch, Rows
+from bondic.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 

@@ -13,7 +13,6 @@ from unittest import mock
 import numpy as np
 
 import bondic
-from bondic.core.certificate.asked import Asked
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.value_class import constant_function
@@ -24,6 +23,7 @@ from bondic.core.sequential.plan import Block, Plan, RidgeModel, Weighting, colu
 from bondic.core.sequential.proof import SequentialProof, probabilities
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
+from bondic.rows.asked import asked_of
 
 CONSTANT = 0.3
 
@@ -244,7 +244,7 @@ def make_proof(rows, ball, plan, side="both", alpha=0.4):
     blocks = tuple(
         replace(block, weightings={end: block.weightings[end] for end in ends_of(side)}) for block in plan.blocks
     )
-    return SequentialProof(Asked.of(rows), ErrorBudget.split(alpha, shares), side, ball, replace(plan, blocks=blocks))
+    return SequentialProof(asked_of(rows), ErrorBudget.split(alpha, shares), side, ball, replace(plan, blocks=blocks))
 
 
 # --------------------------------------------------------------------------------- what came out, and the truth

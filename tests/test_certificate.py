@@ -14,8 +14,8 @@ from bondic.core.certificate.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.printed import last_digit
 from bondic.core.rounding import Enclosure
-from bondic.rendering import last_digit
 from builders import continuous, synthetic
 
 

@@ -16,8 +16,8 @@ import bondic
 from bondic.cli.options import spelled_pairs
 from bondic.core.cells.allowance import Allowance
 from bondic.core.errors import InvalidInput
+from bondic.core.printed import ends_text, interval_text
 from bondic.curve_words import break_words, curve_view, wide_grid
-from bondic.rendering import ends_text, interval_text
 from bondic.report.page import report_page
 from bondic.summary import summarize
 from test_tool import run

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.certificate import Certificate, certify
 from bondic.core.certificate.limits import clean_text
 from bondic.core.claims import ErrorBudget, conclude
@@ -21,6 +20,7 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.base import Kernel
 from bondic.core.terms import range_of
+from bondic.rows.asked import asked_of
 from builders import synthetic
 from conformance_proofs import Answer
 
@@ -42,7 +42,7 @@ def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), al
     sampled = problem.initial_states.kind == "sample"
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
     named = dict(zip(("lower", "upper"), omegas, strict=True))
-    proof = DualProof(Asked.of(problem), budget, "both", ball, instruments, bondic.Pinelis(), named, witnesses)
+    proof = DualProof(asked_of(problem), budget, "both", ball, instruments, bondic.Pinelis(), named, witnesses)
     claims = proof.claims(problem)
     result = conclude(range_of(problem.terms), claims.ends, claims.rejected, "both")
     return certify(proof, claims, result, proof.assumptions(problem, rejected=result.status.name == "REJECTED"))

@@ -8,6 +8,7 @@ import pytest
 import bondic
 from bondic.core.certificate.certificate import certify
 from bondic.core.errors import VerificationError
+from bondic.rows.asked import rebuild
 from builders import synthetic, tabular
 
 FEW = bondic.Choices(pairs=24)
@@ -46,7 +47,7 @@ def test_sequential_plans_state_their_length_and_certificates_keep_it(kind, opti
 
 def test_what_was_planned_cannot_be_changed_beside_the_assumption():
     log, result = ask("names", bondic.Sequential)
-    rows = result.proof.asked.rebuild(log, None, None)
+    rows = rebuild(result.proof.asked, log, None, None)
     proof = replace(result.proof, planned=600)
     shown = proof.claims(rows)
     forged = certify(proof, shown, result.certificate.conclusion, result.certificate.assumptions)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import bondic as b
+from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.sums.forms import Sums
-from bondic.data.blocks import RowRange
 from bondic.executors.threads import Threads
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame

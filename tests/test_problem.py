@@ -28,8 +28,9 @@ from bondic import (
     make_problem,
     verify,
 )
+from bondic.core.columns import Cloud
 from bondic.policies.answers import StoredAnswers
-from bondic.rows import Cloud, Rows, Terms, make_rows
+from bondic.rows import Rows, Terms, make_rows
 
 START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0.25])
 STATEMENTS = {"gamma": 0.9, "reward_range": (-1.0, 1.0), "accept": None}  # rows are draws of no world: not inspected

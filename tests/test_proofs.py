@@ -20,6 +20,7 @@ from bondic.core.certificate.proof import Claims, Proof
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Part, Side
 from bondic.core.errors import InvalidInput
 from bondic.core.rounding import Enclosure, certified_dot, log_enclosure
+from bondic.rows.asked import asked_of
 from builders import synthetic
 from conformance_proofs import ProofCase
 
@@ -58,7 +59,7 @@ class Bandit:
 
     def run(self, problem, alpha, progress):
         del progress
-        proof = BanditProof(Asked.of(problem), ErrorBudget(alpha, {"noise": alpha}))
+        proof = BanditProof(asked_of(problem), ErrorBudget(alpha, {"noise": alpha}))
         return bondic.Result.of(proof, problem, method="bandit", effective=float(len(problem)))
 
 

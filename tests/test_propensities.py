@@ -15,7 +15,6 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.control_fit import episode_control, fit_linear, linear_control
 from bondic.core.propensities.decision_values import Stated, free_values, robust_values
-from bondic.core.propensities.decisions import ask_target, read_decisions
 from bondic.core.propensities.episode_values import (
     cumulative,
     largest_sum,
@@ -24,7 +23,7 @@ from bondic.core.propensities.episode_values import (
     robust_returns,
     whole_values,
 )
-from bondic.core.propensities.ratios import logged_ratios
+from bondic.rows.decisions import ask_target, logged_ratios, read_decisions
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (
     BEHAVIOR,

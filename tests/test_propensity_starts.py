@@ -14,10 +14,10 @@ from bondic import Dual, InitialStates, LoggedTarget, Propensities, Sequential
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.bets import BETS, ways
 from bondic.core.propensities.decision_values import Stated
-from bondic.core.propensities.decisions import read_decisions
 from bondic.core.propensities.strata import Strata, balanced_rates, stratum_means
 from bondic.core.propensities.wealth import ContextBets, contexts_end
 from bondic.methods import with_propensities
+from bondic.rows.decisions import read_decisions
 from propensity_cases import (
     BEHAVIOR,
     LARGEST,

@@ -10,16 +10,16 @@ import pytest
 
 import bondic
 import propensity_cases as cases
-from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.certificate import Certificate
 from bondic.core.certificate.proof import Claims
+from bondic.core.columns import RowRange
 from bondic.core.errors import VerificationError
+from bondic.core.printed import last_digit
 from bondic.core.sequential.plan import RidgeModel
-from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.methods.described import describe
-from bondic.rendering import last_digit
 from bondic.result import Result
+from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.past import History
 from builders import synthetic
@@ -396,7 +396,7 @@ def test_the_value_over_contexts_is_no_answer_for_stated_starts():
     policy, starts = bondic.TablePolicy(np.full((2, 2), 0.5)), bondic.InitialStates.exact([[0.0]])
     own, other = (bondic.make_problem(log, policy, given, gamma=0, reward_range=(0, 1)) for given in (None, starts))
     honest = bondic.estimate_interval(own, method=bondic.Propensities(value="contexts"))
-    asked = Asked.of(other.select(honest.proof.asked.rows[0]))
+    asked = asked_of(other.select(honest.proof.asked.rows[0]))
     body = honest.certificate.with_proof(replace(honest.proof, asked=asked))
     with pytest.raises(VerificationError, match="exact list"):
         bondic.verify(body, log, policy, initial=starts)

@@ -12,6 +12,7 @@ import bondic
 from bondic.core.certificate.certificate import Certificate, certify
 from bondic.core.claims import conclude
 from bondic.core.classes.ball import Ball
+from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
@@ -21,9 +22,9 @@ from bondic.core.sums import spool
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import range_of
-from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum
+from bondic.rows.asked import rebuild
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
 from builders import twice
@@ -172,7 +173,7 @@ def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
 def reclaimed(certificate, log, policy, change):
     """A forger's work: change the statements, then claim whatever follows from them."""
     draft = forged(certificate, change)
-    rows = draft.asked.rebuild(log, policy, None)
+    rows = rebuild(draft.asked, log, policy, None)
     proof = draft.proof(rows.layout)
     claims = proof.claims(rows)
     result = conclude(range_of(rows.terms), claims.ends, claims.rejected, proof.side)

@@ -24,7 +24,7 @@ from bondic.core.rounding import Between, Enclosure, upper_sum
 from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.localize import Localizer
-from bondic.core.sequential.plan import Columns
+from bondic.core.sequential.plan import Predictable
 from bondic.core.sums.forms import STANDARD
 from bondic.core.terms import ValueRange
 from bondic.policies.answers import StoredAnswers
@@ -107,7 +107,7 @@ class Reference:
         rates = {end: float(d["lambda_tails"].sum() / len(self.rows)) for end in ("lower", "upper")}
         weights = {"lower": d["v_lower"], "upper": d["v_upper"]}
         instruments = d["phi"] * d["lambda_vector"][:, None]
-        return Columns(
+        return Predictable(
             d["r_hat"], kappa, instruments, Between(d["A"], d["B"]), weights, rates, np.ones(len(self.rows), dtype=bool)
         )
 

@@ -9,7 +9,6 @@ import pytest
 from scipy.optimize import minimize
 
 import bondic
-from bondic.core.certificate.asked import Asked
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.box import Box
@@ -25,6 +24,7 @@ from bondic.core.sums.forms import STANDARD
 from bondic.core.terms import range_at_all_times
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
+from bondic.rows.asked import asked_of
 from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
 from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
@@ -60,7 +60,7 @@ def interval(problem, ball, *, pilot=0.05, alpha=0.1):
         problem, tuning_problem(problem, start), ball, budget, ("lower", "upper"), Shape(len(problem.rows))
     )
     certified = problem.select(problem.rows.start + start)
-    proof = SequentialProof(Asked.of(certified), budget, "both", ball, plan)
+    proof = SequentialProof(asked_of(certified), budget, "both", ball, plan)
     found = proof.evaluate(proof.evidence(certified))
     assert not found.empty
     low, high = (next(claim.bound for claim in found.claims if claim.end == end) for end in ("lower", "upper"))

@@ -10,12 +10,11 @@ import pytest
 import bondic as b
 import builders
 import naive
+from bondic.core.columns import Cloud, RowRange
 from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.functions import ExpansionFunction, FeatureFunction
 from bondic.core.identity.residual import bellman_residual, function_values
 from bondic.core.kernels.normal_form import Layout
-from bondic.data.blocks import RowRange
-from bondic.rows import Cloud
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import SearchModel, build_model

@@ -14,6 +14,7 @@ import pytest
 import bondic
 import bondic_lab
 from bondic.core.classes.ball import Ball
+from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, VerificationError
@@ -22,7 +23,6 @@ from bondic.core.sums import forms as sums_forms
 from bondic.core.sums import spool
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, Stream
-from bondic.data.blocks import RowRange
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.certificate.asked import Asked
 from bondic.core.claims import ErrorBudget
 from bondic.core.classes.basis import positions
 from bondic.core.rounding import Enclosure
@@ -18,6 +17,7 @@ from bondic.core.sequential.proof import SequentialProof, claims_of
 from bondic.core.sequential.table import apply_table, evaluate_table
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
 from bondic.core.terms import range_at_all_times
+from bondic.rows.asked import asked_of
 from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.codes import make_codes
 from bondic.search.sequential.tables import finer, make_table_plan, predict_table_length
@@ -593,7 +593,7 @@ class TestMethod:
         problem, _ = ring(rows=600)
         rows, plan, box = problem.select(60), plan_of(problem, 60), box_of(problem)
         budget = ErrorBudget(0.1, {"lower": 0.05, "upper": 0.05})
-        make = Asked.of(rows), budget, "both", box
+        make = asked_of(rows), budget, "both", box
         with pytest.raises(bondic.BondicError, match="has one plan"):
             SequentialProof(*make, None, None)
         with pytest.raises(bondic.BondicError, match="needs a box"):

@@ -13,8 +13,8 @@ import pytest
 
 import bondic
 from bondic.core.errors import InvalidInput
+from bondic.core.printed import bound_text, ends_text, interval_text, padded
 from bondic.folders import result_folder
-from bondic.rendering import bound_text, ends_text, interval_text, padded
 from test_tool import LOG, MDP, QUESTION, also, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states

@@ -21,7 +21,7 @@ _HOMES = {
     "read_log": "bondic.data.io.read",
     "LoadedLog": "bondic.data.io.loaded",
     "load_policy": "bondic.policies.adapters.load",
-    "RowRange": "bondic.data.blocks",
+    "RowRange": "bondic.core.columns",
     "RowProbabilities": "bondic.policies.protocol",
     "LoggedTarget": "bondic.policies.logged_target",
     "CallablePolicy": "bondic.policies.protocol",

@@ -9,8 +9,9 @@ from typing import Any
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import Status
+from bondic.core.printed import bound_text, interval_text, number
 from bondic.curve import AllowanceCurve, CurvePoint, Mark
-from bondic.rendering import Grid, bound_text, counted, interval_text, number, sentence
+from bondic.rendering import Grid, counted, sentence
 
 TITLE = "What an allowance would buy"
 _DECISION = "Up to which allowance a decision holds: --require-above X (curve.breaks(above=X) in Python)"

@@ -22,10 +22,11 @@ from bondic.core.certificate.withhold import withhold_rows
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
 from bondic.core.dual.robustness import Robustness
 from bondic.core.errors import InvalidInput, Listing, NoInterval
+from bondic.core.printed import interval_text
 from bondic.core.terms import ValueRange, range_of
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
-from bondic.rendering import interval_text, three
+from bondic.rendering import three
 from bondic.rows import Rows
 
 StepKind = Literal["overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range", "method"]

@@ -1,18 +1,27 @@
-"""`bondic.verify`: certificate, log and policy in the forms that people have, handed to the trusted core (`proofs.verify`)."""
+"""`bondic.verify`: certificate, log and policy in the forms that people have, as columns for the core (`core.verify`)."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from bondic.core.certificate.certificate import Certificate, UserFunctions
 from bondic.core.certificate.io import load_certificate
+from bondic.core.certificate.limits import refuse
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import STANDARD, Sums
-from bondic.core.verify import Replay, Verification, said_plainly, verify_certificate
+from bondic.core.verify import Replayed, Verification, as_verification_error, opened, verify_columns
 from bondic.data.initial import InitialStates
+from bondic.data.log import Log
+from bondic.rows.asked import check_policy, check_start, rebuild
 from bondic.rows.inputs import take_log, take_policy
+
+Replay = Callable[..., Replayed]
+"""Makes a plan again with what the certificate says about its planner; VerificationError where that cannot be done."""
 
 
 def verify(
@@ -40,7 +49,7 @@ def verify(
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     found, source = _certificate(certificate), take_log(log)
-    with said_plainly():
+    with as_verification_error():
         start = found.asked.start
         starts = int(start.weights.size) if start.from_log else None
         asked = None if policy is None else take_policy(policy, source, starts, found.asked.actions)[0]
@@ -48,6 +57,36 @@ def verify(
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again}
     return verify_certificate(found, source.log, asked, sums=sums, **given)
+
+
+def verify_certificate(
+    certificate: Certificate,
+    log: Log,
+    policy: Any = None,
+    *,
+    functions: UserFunctions | None = None,
+    initial: InitialStates | None = None,
+    replay: Replay | None = None,
+    sums: Sums = STANDARD,
+) -> Verification:
+    """The columns of the question from log and policy, which are compared with the certificate; the core does the rest."""
+    with as_verification_error():
+        asked = opened(certificate)
+        refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
+        rows = rebuild(asked, log, policy, initial)
+        stored = certificate.proof(rows.layout, functions)
+        question = rows if policy is None else replace(rows, policy=policy)
+        again = None if replay is None else partial(replay, certificate, rows=question, functions=functions, sums=sums)
+        return verify_columns(
+            certificate,
+            rows,
+            len(log),
+            policy=check_policy(stored, rows, log, policy),
+            start=check_start(rows.initial_states, log, initial),
+            functions=functions,
+            replay=again,
+            sums=sums,
+        )
 
 
 def _certificate(given: Any) -> Certificate:

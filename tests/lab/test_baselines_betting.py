@@ -9,7 +9,7 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic.core.propensities.decisions import read_decisions
+from bondic.rows.decisions import read_decisions
 from bondic_lab.baselines.behavior import behavior_ratios
 from propensity_cases import LARGEST, decisions, question
 from test_tool import run

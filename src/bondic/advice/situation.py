@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from bondic.core.claims import Status
 from bondic.core.classes.ball import Ball
-from bondic.data.blocks import RowRange
+from bondic.core.columns import Batch, RowRange
 from bondic.methods.setting import NOTHING
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
-from bondic.rows import Batch, Rows
+from bondic.rows import Rows
 from bondic.rows.recorded import recorded_returns
 from bondic.tuning.states import STATED
 

@@ -9,17 +9,18 @@ import click
 from rich.console import Console
 
 from bondic.core.certificate.io import load_certificate
-from bondic.core.verify import Verification, verify_certificate
+from bondic.core.printed import interval_text
+from bondic.core.verify import Verification
 from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder
-from bondic.rendering import interval_text
 from bondic.report.progress import progress_bar
 from bondic.report.saving import write_result
 from bondic.report.table import result_table
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
+from bondic.verification import verify_certificate
 
 
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:

@@ -20,13 +20,13 @@ from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, thi
 from bondic.cli.work import not_elsewhere, reads_in_parts, sums_of
 from bondic.core.dual.proof import DualProof
 from bondic.core.errors import Doubt, ValidityWarning
+from bondic.core.printed import number
 from bondic.estimate import estimate_interval
 from bondic.executors.remote import Remote
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
 from bondic.methods.sequential import Sequential
-from bondic.rendering import number
 from bondic.report.exports import result_csv, result_markdown
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar

@@ -26,6 +26,7 @@ from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_rows, stated_gamma, stated_initial
 from bondic.core.claims import Status
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
+from bondic.core.printed import interval_text
 from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.methods.monitor import SequentialMonitor
@@ -33,7 +34,6 @@ from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, re
 from bondic.methods.monitor_repeats import REPEATED
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
-from bondic.rendering import interval_text
 from bondic.report.progress import progress_bar
 from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
 from bondic.rows.written import WrittenProbabilities

@@ -13,7 +13,8 @@ from rich.table import Table
 from bondic.advice.lengths import LogDesign
 from bondic.advice.levers import rounded
 from bondic.core.errors import InvalidInput
-from bondic.rendering import number, three
+from bondic.core.printed import number
+from bondic.rendering import three
 
 _SHARES = (0.5, 0.25, 0.1, 0.05)
 _LABEL = "expected, not guaranteed"

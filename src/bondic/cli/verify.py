@@ -19,13 +19,15 @@ from bondic.core.certificate.certificate import Certificate
 from bondic.core.certificate.io import load_certificate
 from bondic.core.certificate.limits import MOST_ARRAY_BYTES, clean_text
 from bondic.core.errors import InvalidInput, VerificationError, one_line
-from bondic.core.verify import Replayed, Verification, verify_certificate
+from bondic.core.printed import interval_text
+from bondic.core.verify import Replayed, Verification
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.policies.adapters.imported import import_module
-from bondic.rendering import STATE_WORDS, interval_text
+from bondic.rendering import STATE_WORDS
 from bondic.rows.inputs import GivenLog, action_names, take_policy
+from bondic.verification import verify_certificate
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:
@@ -96,11 +98,11 @@ def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> Non
     raise VerificationError(message)
 
 
-def _replay(*given: Any) -> Replayed:
+def _replay(*given: Any, **more: Any) -> Replayed:
     """The plan made again: planners are loaded where --replay asks for them."""
     from bondic.methods.replay import replay
 
-    return replay(*given)
+    return replay(*given, **more)
 
 
 _LABELS = {

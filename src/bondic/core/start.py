@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Columns
 from bondic.core.noise.start import initial_error
 from bondic.core.rounding import Enclosure
 from bondic.core.terms import range_of
-from bondic.rows import Rows
 
 INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
@@ -38,10 +38,10 @@ class SampledStart:
         )
 
 
-def sampled_start(problem: Rows, sides: int) -> SampledStart | None:
+def sampled_start(problem: Columns, sides: int) -> SampledStart | None:
     """For an interval (2 sides) or a bound (1); None when d_0 and the means over initial actions are exact."""
     states = problem.initial_states
-    if states.kind == "exact" and problem.answers.exact:
+    if states.kind == "exact" and problem.exact_answers:
         return None
     draws = max(problem.initial_draws, 1) if states.kind == "exact" else 1
     return SampledStart(states.weights, range_of(problem.terms).width, draws, states.count_fixed, sides)

@@ -19,7 +19,7 @@ left out costs nothing but the logarithm, and that little where v_hi is near. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from bondic.core.claims import End
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.classes.value_class import ValueClass
+from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.matrices import row_norms
 from bondic.core.noise.betting import loss, tail_term
@@ -36,8 +37,6 @@ from bondic.core.sequential.plan import FULL_BET, StartBets
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.rowwise import RowMeasures
 from bondic.core.terms import ValueRange
-from bondic.data.initial import InitialStates
-from bondic.rows import Cloud, Rows
 
 FloatArray = npt.NDArray[np.float64]
 Deviations = Callable[["StartTerms", StartBets], Between]
@@ -48,20 +47,14 @@ _MOST_COMPARED = 256
 """R is the mean over so many of the starts that were left out at most: the exact norm of their mean takes all pairs of them."""
 
 
-def used_starts(rows: Rows, skipped: int) -> Rows:
+def used_starts(rows: Columns, skipped: int) -> Columns:
     """The same question without the first starts, those that were seen while the plan was begun."""
     if skipped == 0:
         return rows
-    states, cloud = rows.initial_states, rows.initial
+    states = rows.initial_states
     if states.kind != "sample" or not 0 < skipped < len(states):
         raise InvalidInput(f"{skipped} of {len(states)} initial states cannot be left out.")
-    count = len(states) - skipped
-    sample = InitialStates(states.observations[skipped:], np.full(count, 1.0 / count), "sample", states.count_fixed)
-    return replace(
-        rows,
-        initial=_some(cloud, cloud.rows >= skipped, skipped),
-        initial_states=replace(sample, from_rows=states.from_rows),
-    )
+    return rows.later_starts(skipped)
 
 
 def _some(cloud: Cloud, kept: npt.NDArray[np.bool_], first: int = 0) -> Cloud:
@@ -79,7 +72,7 @@ class StartTerms:
     error: float  # relative, of the weights of actions
 
     @staticmethod
-    def of(rows: Rows, skipped: int) -> StartTerms:
+    def of(rows: Columns, skipped: int) -> StartTerms:
         """`rows` with all starts."""
         states, cloud, error = rows.initial_states, rows.initial, (12 + rows.layout.slots) * U
         if states.kind == "sample":
@@ -127,7 +120,7 @@ class StartTerms:
 
 
 def start_error(
-    rows: Rows,
+    rows: Columns,
     bets: StartBets,
     limits: ValueRange,
     value: ValueRange,

@@ -11,22 +11,20 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.core.certificate.limits import DAMAGED, check_workload, clean_text
 from bondic.core.certificate.proof import Proof, check_same_plan
-from bondic.core.certificate.review import Review, check_origin, check_rows, check_start, describe_start
+from bondic.core.certificate.review import Review, check_origin, check_rows, describe_start
 from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
+from bondic.core.columns import Columns
 from bondic.core.errors import BondicError, VerificationError
+from bondic.core.printed import interval_text, last_digit
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import ValueRange, range_of
-from bondic.data.initial import InitialStates
-from bondic.data.log import Log
-from bondic.rendering import interval_text, last_digit
-from bondic.rows import Rows
 
 _ONE_SUM = 1e-12
 """A few parts are added up: what another order of summation may change, relative to them."""
@@ -41,10 +39,6 @@ class Replayed:
     proof: Proof
     made: tuple[str, ...]  # assumptions that this shows, by name
     options: tuple[str, ...]  # of the planner, those that are not its defaults: when they were chosen is not known
-
-
-Replay = Callable[[Certificate, Proof, Rows, UserFunctions | None, Sums], Replayed]
-"""Makes a plan again with what the certificate says about its planner; VerificationError where that cannot be done."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +61,8 @@ class Verification:
     start: str  # the initial states in words
 
 
-def verify_certificate(
-    certificate: Certificate,
-    log: Log,
-    policy: Any = None,
-    *,
-    functions: UserFunctions | None = None,
-    initial: InitialStates | None = None,
-    replay: Replay | None = None,
-    sums: Sums = STANDARD,
-) -> Verification:
-    """Recompute the interval from the proof and the log; raise VerificationError where the certificate claims more.
-
-    `bondic.verify` says what the arguments are. Here they have been read: nothing in this module opens a file.
-    """
-    with said_plainly():
-        return _verify(certificate, log, policy, functions, initial, replay, sums)
-
-
 @contextmanager
-def said_plainly() -> Iterator[None]:
+def as_verification_error() -> Iterator[None]:
     """Whatever a certificate leads to is a VerificationError; numbers that are not finite end as errors, not as warnings."""
     try:
         with np.errstate(all="ignore"):
@@ -101,44 +77,63 @@ def said_plainly() -> Iterator[None]:
         ) from problem
 
 
-def _verify(
+def opened(certificate: Certificate) -> Asked:
+    """What was asked, once format and digest are right."""
+    check_certificate(certificate)
+    _require(
+        compute_digest(certificate.body, certificate.arrays) == certificate.digest,
+        "The digest does not match: the certificate was changed after it was made.",
+    )
+    return certificate.asked
+
+
+def verify_columns(
     certificate: Certificate,
-    log: Log,
-    policy: Any,
-    functions: UserFunctions | None,
-    initial: InitialStates | None,
-    replay: Replay | None,
-    sums: Sums,
+    columns: Columns,
+    log_rows: int,
+    *,
+    policy: Review,
+    start: Review,
+    functions: UserFunctions | None = None,
+    replay: Callable[[Proof], Replayed] | None = None,
+    sums: Sums = STANDARD,
 ) -> Verification:
-    rows, stored = _open(certificate, log, policy, functions, initial)
-    checked = [
-        Review(("digest matches the content", "log is the certified one")),
-        stored.check_policy(rows, log, policy),
-    ]
-    check_workload(stored.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
-    again = None if replay is None else replay(certificate, stored, _asked_of(rows, policy), functions, sums)
+    """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.
+
+    `policy` and `start` say how the columns were compared with the policy and with the initial states that were given: nothing is
+    read or asked here. The log has `log_rows` rows in all.
+    """
+    opened(certificate).check(columns)
+    stored = certificate.proof(columns.layout, functions)
+    alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
+    _require(spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    check_workload(stored.work(columns), 1 + max(columns.next_draws, 1), log_rows, columns.layout.slots)
+    again = None if replay is None else replay(stored)
     proof = stored if again is None else again.proof
     check_same_plan(stored, proof)
-    claims, limits = proof.claims(rows, sums), range_of(rows.terms)
+    claims, limits = proof.claims(columns, sums), range_of(columns.terms)
     result = conclude(limits, claims.ends, claims.rejected, stored.side)
     _compare(certificate, result, limits, stored.side)
-    checked += [
-        Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
-        *proof.reviews(rows, claims, log, sums),
-        _review_plan(stored, again, described=certificate.planner is not None),
-        check_origin(stored),
-        check_rows(rows.rows, len(log), stored.provenances()),
-        check_start(rows.initial_states, log, initial),
-    ]
     rejected = result.status is Status.REJECTED
     _require(
-        certificate.assumptions == stored.assumptions(rows, rejected=rejected),
+        certificate.assumptions == stored.assumptions(columns, rejected=rejected),
         "The assumptions in the certificate are not those of its proof and rows.",
     )
-    checked.append(Review(("interval and status follow from the end points", "assumptions are those of the proof")))
-    found = Review.all_of(checked)
-    shown = proof.assumptions(rows, rejected=rejected)
-    assumptions = _as_known(shown, stored.needs_replay, () if again is None else again.made)
+    found = Review.all_of(
+        [
+            Review(("digest matches the content", "log is the certified one")),
+            policy,
+            Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
+            *proof.reviews(columns, claims, sums),
+            _review_plan(stored, again, described=certificate.planner is not None),
+            check_origin(stored),
+            check_rows(columns.rows, log_rows, stored.provenances()),
+            start,
+            Review(("interval and status follow from the end points", "assumptions are those of the proof")),
+        ]
+    )
+    shown = proof.assumptions(columns, rejected=rejected)
+    rows = (columns.rows.start, columns.rows.stop)
     return Verification(
         result.low,
         result.high,
@@ -147,37 +142,14 @@ def _verify(
         proof.side,
         proof.guarantee,
         claims.ends,
-        assumptions,
+        _as_known(shown, stored.needs_replay, () if again is None else again.made),
         found.checks,
         found.unchecked,
         found.headline,
-        (rows.rows.start, rows.rows.stop),
-        (rows.rows.start, len(log) - rows.rows.stop),
-        describe_start(rows.initial_states),
+        rows,
+        (rows[0], log_rows - rows[1]),
+        describe_start(columns.initial_states),
     )
-
-
-def _asked_of(rows: Rows, policy: Any) -> Rows:
-    """The question with the policy itself, where it was given: it was compared with the stored answers."""
-    return rows if policy is None else replace(rows, policy=policy)
-
-
-def _open(
-    certificate: Certificate, log: Log, policy: Any, functions: UserFunctions | None, initial: InitialStates | None
-) -> tuple[Rows, Proof]:
-    """The rows that were asked about and the proof, once certificate and log are what they say."""
-    check_certificate(certificate)
-    _require(
-        compute_digest(certificate.body, certificate.arrays) == certificate.digest,
-        "The digest does not match: the certificate was changed after it was made.",
-    )
-    asked = certificate.asked
-    _require(log.content_hash == asked.log_hash, "The log is not the one that was certified (content hashes differ).")
-    rows = asked.rebuild(log, policy, initial)
-    proof = certificate.proof(rows.layout, functions)
-    alpha, spent = proof.budget.alpha, math.fsum(proof.budget.parts.values())
-    _require(spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
-    return rows, proof
 
 
 def _require(condition: bool, message: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from bondic.data.blocks import RowRange
+    from bondic.core.columns import RowRange
     from bondic.data.log import Log
     from bondic.data.transitions import Transitions
 

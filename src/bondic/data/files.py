@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, ValidityWarning
 from bondic.data import _arrays
-from bondic.data.blocks import RowRange
 from bondic.data.io.encode import Treatment
 from bondic.data.io.parts import Given, Parts, find_parts, known_actions
 from bondic.data.io.scan import Files

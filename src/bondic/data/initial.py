@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Starts
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import U
 from bondic.data import _arrays
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
@@ -25,7 +23,7 @@ _UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, eq=False)
-class InitialStates:
+class InitialStates(Starts):
     """States that carry d_0, with weights that sum to 1.
 
     `kind="exact"`: d_0 *is* this weighted list; no error probability is spent on it.
@@ -45,12 +43,6 @@ class InitialStates:
     from_rows : bool, default False
         Whether they were read off the log: tuning must not see them, since certified rows are among them.
     """
-
-    observations: FloatArray
-    weights: FloatArray
-    kind: Literal["exact", "sample"]
-    count_fixed: bool = True
-    from_rows: bool = False
 
     def __post_init__(self) -> None:
         put = _arrays.setter(self)
@@ -119,14 +111,6 @@ class InitialStates:
             )
         sample = InitialStates.sample(states[:count], count_fixed=count is not None)
         return replace(sample, from_rows=True)
-
-    def __len__(self) -> int:
-        return int(self.observations.shape[0])
-
-    @cached_property
-    def weights_error(self) -> float:
-        """Relative error of the weights: they stand for the list divided by its sum, which the floats miss by so much."""
-        return abs(1.0 - math.fsum(self.weights.tolist())) * (1 + 1e-12) + 2 * U
 
 
 def _equal(states: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.blocks import RowRange
+from bondic.core.columns import RowRange
 from bondic.data.memory import MemoryPlan
 from bondic.data.transitions import Transitions
 

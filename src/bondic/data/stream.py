@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
-from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
-from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan

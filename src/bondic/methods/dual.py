@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.limits import refuse
 from bondic.core.certificate.proof import Claims, Proof, check_same_plan
 from bondic.core.claims import End, Side, Status, ends_of
@@ -33,7 +32,9 @@ from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
+from bondic.rows.rows import rows_of
 from bondic.search.best_so_far import Ends, best_bounds
 from bondic.search.model import SearchModel
 from bondic.search.search import KernelSearch, Search, gap_of
@@ -149,7 +150,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     clock.done("certify")
     shown = Claims(tuple(end.claim for end in ends.values()), (combine_witnesses(setting, witnesses, weighed),))
     proof = DualProof(
-        Asked.of(setting.problem),
+        asked_of(rows_of(setting.problem)),
         budget,
         method.side,
         setting.ball,
@@ -161,7 +162,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     decided = any(decided_by_rows(claim) for claim in shown.ends)
     result = Result.of(
         proof,
-        setting.problem,
+        rows_of(setting.problem),
         method="dual",
         estimate=search.estimate() if decided else math.nan,
         claims=shown,

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from bondic.core.cells.forecasts import Forecasts
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, tally
+from bondic.core.columns import Batch
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_at_all_times
 from bondic.curve import Mark
@@ -28,7 +29,7 @@ from bondic.plan.model import Model, UserModel, disagreement
 from bondic.plan.rows import TrainingRows
 from bondic.plan.tree import RegressionTree, grow
 from bondic.rendering import three
-from bondic.rows import Batch, Rows
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

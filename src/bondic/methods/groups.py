@@ -8,7 +8,6 @@ from typing import Any
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import SINGLE, TEST, CellsProof
-from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.limits import refuse
 from bondic.core.certificate.proof import Proof
 from bondic.core.claims import ErrorBudget, Side, ends_of
@@ -26,6 +25,7 @@ from bondic.methods.on_cells import GROUP_CUTS, propose_on_cells
 from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 
 PILOT = 0.2
@@ -134,7 +134,7 @@ class Groups:
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
         planned = self._planned(problem)
         made = propose_on_cells(problem, pilot, cells, budget, self.side, planned, GROUP_CUTS, before)
-        asked = Asked.of(problem.select(pilot.rows.stop))
+        asked = asked_of(problem.select(pilot.rows.stop))
         return CellsProof(asked, budget, self.side, cells.after(pilot), made.events, planned=self.planned_rows)
 
     def _planned(self, problem: Rows) -> int:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bondic.core.errors import InvalidInput, PolicyError
-from bondic.core.propensities.decisions import single_rows
 from bondic.core.propensities.proof import PropensityProof
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.propensities import Propensities
@@ -21,6 +20,7 @@ from bondic.methods.with_propensities import foreseen_share
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.decisions import single_rows
 from bondic.rows.growing import GrowingRows, complete_rows, has_propensities
 
 _PROMISING = 0.5

@@ -21,8 +21,8 @@ from bondic.core.cells.tails import EndWeights
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.classes.provenance import Provenance
+from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
-from bondic.data.blocks import RowRange
 from bondic.methods.on_cells import CellProposal, costs_of, known_mean, planned_stops, reference, start_bets
 from bondic.plan.cells import Costs, propose_cell_events, propose_event
 from bondic.plan.tables import CellCapacity, Prices, TableWeights, doubted, doubts

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.limits import refuse
 from bondic.core.certificate.proof import Proof
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
@@ -20,14 +19,7 @@ from bondic.core.propensities.bets import BETS, Value, estimate_of, ways
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.control_fit import episode_control, linear_control
 from bondic.core.propensities.decision_values import Stated
-from bondic.core.propensities.decisions import (
-    Decisions,
-    ask_target,
-    one_start,
-    read_decisions,
-    refuse_other_starts,
-    single_rows,
-)
+from bondic.core.propensities.decisions import Decisions, one_start, refuse_other_starts
 from bondic.core.propensities.episode_values import cumulative, first_rows, largest_sum, last_rows
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.propensities.strata import Strata
@@ -40,6 +32,8 @@ from bondic.policies.logged_target import LoggedTarget
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.asked import asked_of
+from bondic.rows.decisions import ask_target, read_decisions, single_rows
 from bondic.rows.episodes import own_starts
 from bondic.rows.prefix import Prefixes
 from bondic.search.controls import Regressor, regressor_control
@@ -149,7 +143,7 @@ class Propensities:
             rates = self._rates(columns, control, borders[0], budget)
             provenance = Provenance("rates", (problem.rows.start, borders[0]), problem.log_hash)
         proof = PropensityProof(
-            Asked.of(certified), budget, self.side, value, self._used(), self._planned(columns), target, control, rates,
+            asked_of(certified), budget, self.side, value, self._used(), self._planned(columns), target, control, rates,
             provenance, self.planned is not None,
         )  # fmt: skip
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)

@@ -16,9 +16,9 @@ from bondic.core.certificate.certificate import Certificate, UserFunctions
 from bondic.core.certificate.limits import refuse
 from bondic.core.certificate.proof import Proof
 from bondic.core.codec import Decoder, field_types
+from bondic.core.columns import RowRange
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.methods.described import OUTSIDE
 from bondic.methods.dual import Dual
@@ -43,7 +43,9 @@ _MOST = 10_000
 """Landmarks and features that a description may ask for: far above what the library writes."""
 
 
-def replay(certificate: Certificate, proof: Proof, rows: Rows, functions: UserFunctions | None, sums: Sums) -> Replayed:
+def replay(
+    certificate: Certificate, proof: Proof, *, rows: Rows, functions: UserFunctions | None, sums: Sums
+) -> Replayed:
     """The proof with its plan made again; VerificationError where that cannot be done, with the reason."""
     if not proof.needs_replay:
         return Replayed(proof, (), ())

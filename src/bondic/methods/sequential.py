@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.limits import refuse
 from bondic.core.certificate.proof import Proof
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
@@ -36,6 +35,7 @@ from bondic.methods.setting import NOTHING, tuning_problem
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.plan import (
@@ -193,7 +193,7 @@ class Sequential:
         if why := _without_starts(certified, plan, table):
             clock.done("evaluate")
             return self.say_nothing(certified, budget.alpha, why, clock)
-        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table, self.planned_rows)
+        proof = SequentialProof(asked_of(certified), budget, self.side, chosen.ball, plan, table, self.planned_rows)
         found = proof.evaluate_all(certified, Sums.named(self.engine))
         carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
         clock.done("evaluate")
@@ -405,7 +405,7 @@ def _value_range_proof(certified: Rows, alpha: float, side: Side) -> DualProof:
     limits, ends = range_at_all_times(certified.terms), ends_of(side)
     shares = {"noise": 1.0 - START_SHARE, "initial": START_SHARE}
     return DualProof(
-        Asked.of(certified),
+        asked_of(certified),
         ErrorBudget.split(alpha, shares if sampled_start(certified, len(ends)) is not None else {"noise": 1.0}),
         side,
         Box.around(limits.low, limits.high, certified.layout),

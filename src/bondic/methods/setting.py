@@ -17,6 +17,7 @@ from bondic.core.classes.ball import Ball
 from bondic.core.classes.box import Box
 from bondic.core.classes.instruments import Instruments
 from bondic.core.classes.value_class import ValueClass
+from bondic.core.columns import Batch, Cloud
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.functions import FeatureMap
@@ -31,7 +32,7 @@ from bondic.core.start import INITIAL_SHARE, sampled_start
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import largest_width, range_at_all_times, range_of
 from bondic.data.initial import InitialStates
-from bondic.rows import Batch, Cloud, Rows, Terms
+from bondic.rows import Rows, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel

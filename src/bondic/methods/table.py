@@ -30,6 +30,7 @@ from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.tuning.pilot import SMALLEST_PILOT
 
@@ -118,7 +119,7 @@ class Table:
         clock.done("plan")
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
-        proof = self._proof(Asked.of(certified), made)
+        proof = self._proof(asked_of(certified), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
         carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
         clock.done("evaluate")

@@ -17,12 +17,13 @@ import numpy as np
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.bets import ways
-from bondic.core.propensities.decisions import Decisions, read_decisions, single_rows
+from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.wealth import moderate
 from bondic.core.terms import range_of
 from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
+from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.episodes import own_starts
 
 _PROMISING = 0.5

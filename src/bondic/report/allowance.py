@@ -8,9 +8,10 @@ from typing import Any
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import Status
+from bondic.core.printed import ends_text, number
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.curve_words import mark_words, point_dict, point_words
-from bondic.rendering import counted, ends_text, escape, number, sentence, three, unbroken
+from bondic.rendering import counted, escape, sentence, three, unbroken
 from bondic.result import Result
 from bondic.summary import curve_of
 

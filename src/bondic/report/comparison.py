@@ -14,7 +14,8 @@ from rich.text import Text
 
 from bondic.core.claims import Status
 from bondic.core.errors import printable
-from bondic.rendering import bound_text, ends_text, escape, padded, three
+from bondic.core.printed import bound_text, ends_text, padded
+from bondic.rendering import escape, three
 from bondic.report.drawings import Axis
 from bondic.report.html import document, html_table
 from bondic.result import Result

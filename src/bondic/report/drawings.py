@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bondic.core.claims import Status
+from bondic.core.printed import bound_text, ends_text, interval_text, number
 from bondic.core.terms import ValueRange
-from bondic.rendering import bound_text, ends_text, escape, interval_text, number, three
+from bondic.rendering import escape, three
 from bondic.report.health import ActionUse, Health
 from bondic.report.logged_value import LoggedValue
 from bondic.result import Result

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch, Cloud
 from bondic.core.sums.merge import equal_rows
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.policies.logged import can_be_asked, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
-from bondic.rows import Batch, Cloud, Rows
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

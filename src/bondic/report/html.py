@@ -12,8 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 from bondic._version import __version__
+from bondic.core.printed import interval_text, number
 from bondic.curve_words import CurveView
-from bondic.rendering import escape, interval_text, number
+from bondic.rendering import escape
 from bondic.result import Result
 from bondic.summary import summarize
 

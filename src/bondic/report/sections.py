@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from bondic.core.cells.proof import ALLOWED
 from bondic.core.claims import Assumption, Status
 from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
+from bondic.core.printed import interval_text, number
 from bondic.core.sequential.ends import RARE
-from bondic.rendering import STATE_WORDS, Grid, grouped, interval_text, number, sentence, three, unbroken
+from bondic.rendering import STATE_WORDS, Grid, grouped, sentence, three, unbroken
 from bondic.rendering import escape as esc
 from bondic.report.drawings import action_bars, interval_picture, reward_histogram, stacked_terms
 from bondic.report.health import FEWEST_ROWS, Health

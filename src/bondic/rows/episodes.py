@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,9 @@ import numpy.typing as npt
 from bondic.core.errors import InvalidInput
 from bondic.data.episodes import Episodes, episode_starts
 from bondic.data.transitions import Transitions
-from bondic.rows.rows import Rows
+
+if TYPE_CHECKING:
+    from bondic.rows.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
-from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS
 from bondic.data.episodes import Episodes
 from bondic.data.initial import InitialStates

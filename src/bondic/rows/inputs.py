@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, did_you_mean, kind_of, one_line, shown
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log, is_log

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.policies.answers import StoredAnswers, ask_start

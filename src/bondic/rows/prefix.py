@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
-from bondic.data.blocks import RowRange
 from bondic.data.episodes import episode_starts
 from bondic.data.initial import InitialStates
 from bondic.rows.batch import NoCloud

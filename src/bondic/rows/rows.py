@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch, Cloud, Columns, RowRange, join
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
+from bondic.core.propensities.decisions import Decisions, Target
 from bondic.core.terms import Terms
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
@@ -22,8 +23,10 @@ from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
-from bondic.rows.batch import Batch, Cloud, join, logged_pairs, make_batch
+from bondic.rows.batch import logged_pairs, make_batch
+from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.draws import Draws
+from bondic.rows.episodes import own_starts
 from bondic.rows.frame import Frame, make_frame
 
 FloatArray = npt.NDArray[np.float64]
@@ -93,6 +96,28 @@ class Rows:
     def dropped(self) -> int:
         """Rows of the stretch that lie at or beyond the horizon."""
         return len(self.rows) - len(self)
+
+    @property
+    def exact_answers(self) -> bool:
+        return self.answers.exact
+
+    @property
+    def policy_in_log(self) -> bool:
+        return isinstance(self.policy, LoggedTarget)
+
+    @property
+    def states_recorded(self) -> bool:
+        return "observations" not in self.log.unrecorded
+
+    @property
+    def own_starts(self) -> bool:
+        return own_starts(self)
+
+    def single_rows(self, *, drawn: bool = True) -> bool:
+        return single_rows(self, drawn=drawn)
+
+    def decisions(self, target: Target | None, *, every_action: bool, drawn: bool = True) -> Decisions:
+        return read_decisions(self, target, every_action=every_action, drawn=drawn)
 
     @property
     def next_draws(self) -> int:
@@ -216,6 +241,13 @@ class Rows:
             counts.update(dict(zip(seen.tolist(), repeats.tolist(), strict=True)))
         return replace(self, rows=rows, count=counts.total(), time_counts=dict(sorted(counts.items())))
 
+    def later_starts(self, skipped: int) -> Rows:
+        """The same question without the first starts of a sample."""
+        cloud = self.initial
+        kept = cloud.rows >= skipped
+        rest = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - skipped, cloud.draws)
+        return replace(self, initial=rest, initial_states=self.initial_states.later(skipped))
+
     def load(self, start: int, stop: int) -> Rows | None:
         """Rows start..stop-1 of the log, kept in memory; None when none of them counts."""
         stretch = RowRange(start, min(stop, self.rows.stop))
@@ -282,3 +314,9 @@ class Rows:
             f"gamma={self.gamma:g}, reward_range={self.terms.reward_range}, initial={self.initial_states.kind} x "
             f"{len(self.initial_states)}{horizon}{stated})"
         )
+
+
+def rows_of(columns: Columns) -> Rows:
+    """The rows behind columns: those of the library are always made of some."""
+    assert isinstance(columns, Rows)
+    return columns

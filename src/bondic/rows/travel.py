@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.core.errors import ExecutorError, InvalidInput, PolicyError
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.opened import OpenedParquet
 from bondic.data.stream import LogStream
 from bondic.policies.answers import NextStates, StartAnswers, StoredAnswers, ask_next
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows.batch import Batch, Cloud
 from bondic.rows.draws import Draws
 from bondic.rows.rows import Rows
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch
 from bondic.core.functions import Function
 from bondic.data.spread import offsets
-from bondic.rows import Batch, Rows
+from bondic.rows import Rows
 from bondic.search import spectral
 from bondic.search.basis import Basis
 from bondic.search.model import ModelSums, SearchModel, build_model

@@ -15,6 +15,7 @@ from bondic.core.classes.ball import Ball
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
+from bondic.rows.rows import rows_of
 from bondic.search import spectral
 from bondic.search.actions import Cap, sharing
 from bondic.search.basis import capped_basis
@@ -128,7 +129,7 @@ class KernelSearch:
 
 def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> KernelSearch:
     """The matrices of (11) for a ball."""
-    problem, ball = setting.problem, setting.ball
+    problem, ball = rows_of(setting.problem), setting.ball
     if not isinstance(ball, Ball):
         raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
     everything = problem.some_points(_LANDMARK_ROWS)

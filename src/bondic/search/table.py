@@ -25,6 +25,7 @@ from bondic.core.kernels.base import Kernel, Product, Scaled, Sum
 from bondic.core.kernels.constant import Constant
 from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.normal_form import Layout
+from bondic.rows.rows import rows_of
 from bondic.search.search import Found
 from bondic.search.table_model import TableModel, table_model
 
@@ -209,6 +210,6 @@ def table_search(setting: Setting) -> TableSearch:
     share = table_share(setting.instruments.kernel)
     if share is None or not isinstance(setting.ball, Box):
         raise InvalidInput("This search is for a box with tables as instruments.")
-    model = table_model(setting.problem, setting.ball.center, _MOST_PAIRS)
+    model = table_model(rows_of(setting.problem), setting.ball.center, _MOST_PAIRS)
     penalty = setting.gauge.penalty(setting.facts())
     return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout, penalty)

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
+from bondic.core.columns import Batch
 from bondic.core.functions import Function
 from bondic.core.identity.residual import bellman_residual, values_at_rows, values_at_starts
 from bondic.core.terms import row_widths
-from bondic.rows import Batch, Rows
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
+from bondic.core.columns import Batch
 from bondic.core.noise.coordinates import embedded
 from bondic.core.terms import row_widths
-from bondic.rows import Batch
 from bondic.search.basis import Basis
 from bondic.search.model import SearchModel
 

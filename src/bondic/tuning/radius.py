@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.classes.value_class import constant_function, constant_value
+from bondic.core.columns import Cloud
 from bondic.core.functions import Function
 from bondic.core.identity.residual import bellman_residual, values_at_rows
 from bondic.core.kernels.base import Kernel
-from bondic.rows import Cloud, Rows
+from bondic.rows import Rows
 from bondic.search.actions import Cap
 from bondic.search.basis import Basis, capped_basis
 from bondic.search.model import build_model, cloud_coordinates

@@ -10,11 +10,11 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from bondic.core.errors import InvalidInput
-from bondic.core.propensities.ratios import logged_ratios
 from bondic.data.transitions import Transitions
 from bondic.policies.logged import logged_action_probs
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
+from bondic.rows.decisions import logged_ratios
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

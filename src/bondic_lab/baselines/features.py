@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Cloud
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel
 from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.normal_form import normal_form
-from bondic.rows import Cloud, Rows
+from bondic.rows import Rows
 from bondic.search.basis import Basis, make_basis
 from bondic.tuning.defaults import Choices, default_value_kernel
 

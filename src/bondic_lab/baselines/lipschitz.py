@@ -15,9 +15,10 @@ from scipy.spatial.distance import cdist
 
 from bondic.core.certificate.assumptions import start_assumption
 from bondic.core.claims import ErrorBudget
+from bondic.core.columns import Cloud
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_at_all_times
-from bondic.rows import Cloud, Rows
+from bondic.rows import Rows
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.base import Baseline
 from bondic_lab.baselines.features import make_design

@@ -20,6 +20,7 @@ from bondic.core.identity.residual import (
     residual_error,
 )
 from bondic.core.rounding import Enclosure, U, inflate
+from bondic.rows.rows import rows_of
 from bondic_lab.identity.loss import residual_loss
 
 
@@ -48,7 +49,7 @@ def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:
     `result.proof.setting(problem.select(*result.rows))` is the setting of an interval. A `feasible` q has a value that no
     upper end can be below, and no lower end above: how much of an interval is the class Q, and how much the search for ω.
     """
-    problem = setting.problem.whole()
+    problem = rows_of(setting.problem).whole()
     center = function_values(problem, setting.ball.center, setting.sums)
     values = sum_of_values(center, function_values(problem, shift, setting.sums))
     residual = bellman_residual(problem, values)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch as RowBatch
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.core.functions import Function
-from bondic.rows import Batch as RowBatch
 from bondic.search import spectral
 from bondic.search.model import SearchModel
 from bondic_lab.search.row_batches import Centers, RowSample, RowSums, some_rows

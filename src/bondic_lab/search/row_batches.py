@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.classes.ball import Ball
+from bondic.core.columns import Batch
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function, KernelFunction
 from bondic.core.identity.residual import bellman_residual, function_values
 from bondic.core.kernels.normal_form import normal_form
-from bondic.rows import Batch
+from bondic.rows.rows import rows_of
 from bondic.search.model import SearchModel
 
 FloatArray = npt.NDArray[np.float64]
@@ -56,9 +57,9 @@ class Centers:
 
     @staticmethod
     def of(model: SearchModel, setting: Setting, rows: IntArray) -> Centers:
-        phi = coordinates(model, setting.problem.whole(), rows)
+        phi = coordinates(model, rows_of(setting.problem).whole(), rows)
         explicit = all(part.landmarks is None for part in model.weights.parts)
-        blank = Centers(model, setting.problem.whole(), rows, explicit, phi, phi)
+        blank = Centers(model, rows_of(setting.problem).whole(), rows, explicit, phi, phi)
         return blank if explicit else replace(blank, table=blank.row_features(rows))
 
     def row_features(self, rows: IntArray) -> FloatArray:
@@ -107,7 +108,7 @@ class RowSums:
     """Sums over the log: batches of rows with the exact kernels, and all rows in the model's coordinates."""
 
     def __init__(self, setting: Setting, centers: Centers, held: IntArray) -> None:
-        problem, ball = setting.problem.whole(), setting.ball
+        problem, ball = rows_of(setting.problem).whole(), setting.ball
         if not isinstance(ball, Ball):
             raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
         self.problem, self.centers, self.ball, self.epsilon = problem, centers, ball, setting.epsilon().upper

@@ -29,6 +29,7 @@ from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
 from bondic.core.classes.box import Box
 from bondic.core.classes.provenance import Provenance
+from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.registry import register
@@ -40,8 +41,6 @@ from bondic.core.start import SampledStart, sampled_start
 from bondic.core.start_bets import StartTerms, start_error, used_starts
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import ValueRange, range_at_all_times, range_of
-from bondic.data.log import Log
-from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -120,7 +119,7 @@ class CellsProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
-    def bound(self, rows: Rows) -> CellBound:
+    def bound(self, rows: Columns) -> CellBound:
         """The event and the tally of the rows: everything but an allowance."""
         bets = self.events.start
         used = rows if bets is None else used_starts(rows, bets.skipped)
@@ -147,7 +146,7 @@ class CellsProof(Proof):
             known,
         )
 
-    def ruled_out(self, rows: Rows, bound: CellBound) -> float:
+    def ruled_out(self, rows: Columns, bound: CellBound) -> float:
         """β that the rows exclude (both numbers); 0 for a table, or where no part of alpha was set aside for it."""
         cells, probability = self.cells, self.budget.get(TEST)
         if not isinstance(cells, GroupCells) or probability is None:
@@ -159,7 +158,7 @@ class CellsProof(Proof):
         halves = tally(cells.half_parts(rows, self.events.stops), shape, rows.gamma, reference)
         return ruled_out(bound, halves, probability)
 
-    def _with_starts(self, rows: Rows) -> Cells:
+    def _with_starts(self, rows: Columns) -> Cells:
         """Groups are stored for all starts; those that were left out are the first."""
         cells = self.cells
         if not isinstance(cells, GroupCells):
@@ -172,7 +171,7 @@ class CellsProof(Proof):
             start_value=cells.start_value[cells.start_value.size - states :],
         )
 
-    def evaluate(self, rows: Rows, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
+    def evaluate(self, rows: Columns, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
         """The ends at an allowance, on the event of the proof."""
         located = bound.locate(allowance)
         everything, found = range_of(rows.terms), []
@@ -190,7 +189,7 @@ class CellsProof(Proof):
         ]
         return Evaluation(tuple(claims), _crossed(claims, everything), (), bound.effective_rows())
 
-    def _start(self, rows: Rows, end: End, value: ValueRange, located: Located) -> Enclosure:
+    def _start(self, rows: Columns, end: End, value: ValueRange, located: Located) -> Enclosure:
         sampled, probability = self._sampled(rows)
         if sampled is None or probability is None:
             return Enclosure(0.0)
@@ -206,24 +205,24 @@ class CellsProof(Proof):
         known = None if drawn else _StartDeviations(self.cells, located, rows)
         return start_error(rows, bets, range_of(rows.terms), value, end, each, known)
 
-    def _sampled(self, rows: Rows) -> tuple[SampledStart | None, float | None]:
+    def _sampled(self, rows: Columns) -> tuple[SampledStart | None, float | None]:
         sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get(INITIAL)
         if sampled is not None and probability is None:
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
 
-    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
         del sums
         return self.claims_on(rows, self.bound(rows))
 
-    def claims_on(self, rows: Rows, bound: CellBound) -> Claims:
+    def claims_on(self, rows: Columns, bound: CellBound) -> Claims:
         """The same where the rows were tallied before; nothing where groups have no stated allowance."""
         if not self.is_table and self.allowance is None:
             return Claims(())
         allowance = NOTHING_ALLOWED if self.allowance is None else self.allowance
         return claims_of(self.evaluate(rows, bound, allowance), self.budget)
 
-    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         seen = self.events.provenance
         text = "Groups, model, bets and weights were made from the rows before those that they are used on"
         count = rows.rows.stop - (rows.rows.start if seen.rows is None else seen.rows[0])
@@ -250,13 +249,13 @@ class CellsProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return (self.events.provenance,)
 
-    def work(self, rows: Rows) -> float:
+    def work(self, rows: Columns) -> float:
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
         del claims, sums
-        if self.events.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+        if self.events.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")
         bets = "bets stay within the value range, row by row"
         if self.is_table:
@@ -299,7 +298,7 @@ class _StartDeviations:
 
     cells: Cells
     located: Located
-    rows: Rows  # with all starts
+    rows: Columns  # with all starts
 
     def __call__(self, terms: StartTerms, bets: StartBets) -> Between:
         count, skipped = len(self.rows.initial_states), bets.skipped

@@ -19,11 +19,11 @@ from bondic.core.cells.forecasts import Forecasts, ForecastTally, forecast_tally
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.tails import StartMean
 from bondic.core.cells.tally import CellRows, CellShape
+from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.registry import kind, register
 from bondic.core.rounding import U, certified_dot
 from bondic.core.terms import largest_width, range_at_all_times
-from bondic.rows import Cloud, Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -37,11 +37,11 @@ class Cells(ABC):
     """Which cell a row is, and what the center says there."""
 
     @abstractmethod
-    def atoms(self, rows: Rows) -> FloatArray:
+    def atoms(self, rows: Columns) -> FloatArray:
         """(J, p) A."""
 
     @abstractmethod
-    def parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+    def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
         """The rows, in order; block b ends before row stops[b] of the log."""
 
     @abstractmethod
@@ -53,13 +53,13 @@ class Cells(ABC):
         """p."""
 
     def forecast(
-        self, rows: Rows, stops: Sequence[int], shape: CellShape, reference: FloatArray
+        self, rows: Columns, stops: Sequence[int], shape: CellShape, reference: FloatArray
     ) -> ForecastTally | None:
         """The rows by labels, where what follows them is forecast; None where it is not."""
         del rows, stops, shape, reference
         return None
 
-    def first(self, rows: Rows) -> Cells:
+    def first(self, rows: Columns) -> Cells:
         """The same for a stretch of rows that begins where these cells do."""
         del rows
         return self
@@ -82,9 +82,9 @@ class Cells(ABC):
         return cells.reshape(-1)
 
     @abstractmethod
-    def limits(self, rows: Rows) -> ValueLimits: ...
+    def limits(self, rows: Columns) -> ValueLimits: ...
 
-    def starts(self, rows: Rows) -> StartMean:
+    def starts(self, rows: Columns) -> StartMean:
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
         weights = rows.initial_states.weights
@@ -104,7 +104,7 @@ class TableCells(Cells):
         if not (fine and np.unique(self.states + 0.0, axis=0).shape[0] == self.states.shape[0] > 0):
             raise InvalidInput("The states of a table are finite, and all different.")
 
-    def atoms(self, rows: Rows) -> FloatArray:
+    def atoms(self, rows: Columns) -> FloatArray:
         states, slots = self.states.shape[0], rows.layout.slots
         answers = np.full((states, slots), np.nan)
         index = StateIndex(self.states)
@@ -123,7 +123,7 @@ class TableCells(Cells):
         if places.size and float(np.abs(answers[places] - weights).sum(axis=1).max()) > _SAME_ANSWERS:
             raise InvalidInput("The policy has several answers at one state of the table.")
 
-    def parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+    def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
         index, slots = StateIndex(self.states), rows.layout.slots
         for batch in rows.batches():
             own, following = index.positions(batch.logged), index.positions(batch.next.points)
@@ -143,7 +143,7 @@ class TableCells(Cells):
             raise InvalidInput("An initial state is not among those of the table.")
         return places, np.zeros(int(cloud.rows.max(initial=-1)) + 1)
 
-    def limits(self, rows: Rows) -> ValueLimits:
+    def limits(self, rows: Columns) -> ValueLimits:
         known = range_at_all_times(rows.terms)
         return ValueLimits(largest_width(rows.terms), known.low, known.high)
 
@@ -175,10 +175,10 @@ class GroupCells(Cells):
         if not (fine and all(np.all(np.isfinite(one)) for one in values)):
             raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")
 
-    def atoms(self, rows: Rows) -> FloatArray:
+    def atoms(self, rows: Columns) -> FloatArray:
         return np.eye(self.count * rows.layout.slots)
 
-    def parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+    def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
         first, ahead, slots, gamma = 0, 0, rows.layout.slots, rows.gamma
         self._check(rows)
         for batch in rows.batches():
@@ -195,12 +195,12 @@ class GroupCells(Cells):
             )  # fmt: skip
 
     def forecast(
-        self, rows: Rows, stops: Sequence[int], shape: CellShape, reference: FloatArray
+        self, rows: Columns, stops: Sequence[int], shape: CellShape, reference: FloatArray
     ) -> ForecastTally | None:
         parts = self.parts(rows, stops)
         return forecast_tally(parts, self.label, self.forecasts, shape, rows.gamma, reference, self.foreseen)
 
-    def half_parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+    def half_parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
         """The same rows with cells 2 c and 2 c + 1 for the halves of cell c."""
         first = 0
         for part in self.parts(rows, stops):
@@ -208,7 +208,7 @@ class GroupCells(Cells):
             first += part.cell.size
             yield replace(part, cell=2 * part.cell + half)
 
-    def _check(self, rows: Rows) -> None:
+    def _check(self, rows: Columns) -> None:
         known, points = range_at_all_times(rows.terms), _points(rows)
         if self.group.size != len(rows) or self.next_group.size != points:
             raise InvalidInput(f"There are groups of {self.group.size} rows, and {len(rows)} rows.")
@@ -227,16 +227,16 @@ class GroupCells(Cells):
             )
         return self.start_group, self.start_value
 
-    def limits(self, rows: Rows) -> ValueLimits:
+    def limits(self, rows: Columns) -> ValueLimits:
         """e(c) is a mean of q* - q̂, and both lie in the value range (q̂ may also be 0)."""
         known = range_at_all_times(rows.terms)
         low, high = min(known.low, 0.0), max(known.high, 0.0)
         return ValueLimits(largest_width(rows.terms), known.low - high, known.high - low)
 
-    def first(self, rows: Rows) -> GroupCells:
+    def first(self, rows: Columns) -> GroupCells:
         return self.part(slice(0, len(rows)), slice(0, _points(rows)))
 
-    def after(self, pilot: Rows) -> GroupCells:
+    def after(self, pilot: Columns) -> GroupCells:
         """The same for the rows after a pilot."""
         return self.part(slice(len(pilot), None), slice(_points(pilot), None))
 
@@ -248,7 +248,7 @@ class GroupCells(Cells):
         )  # fmt: skip
 
 
-def _points(rows: Rows) -> int:
+def _points(rows: Columns) -> int:
     return sum(batch.next.rows.size for batch in rows.batches())
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from bondic.core.claims import Assumption, State
 from bondic.core.classes.provenance import Provenance
 from bondic.core.classes.value_class import ValueClass
+from bondic.core.columns import Columns
 from bondic.core.terms import Terms, in_full, range_at_all_times
-from bondic.rows import Rows
 
 VALUE_RANGE = "value range"
 
 
 def list_assumptions(
-    problem: Rows, ball: ValueClass, own: tuple[Assumption, ...], *, rejected: bool
+    problem: Columns, ball: ValueClass, own: tuple[Assumption, ...], *, rejected: bool
 ) -> tuple[Assumption, ...]:
     """Everything the guarantee rests on; `own` are those of the kind of proof."""
     terms = problem.terms
@@ -28,21 +28,21 @@ def list_assumptions(
         *range_assumption(terms, joint),
         _values(problem, ball, rejected),
         *own,
-        Assumption("policy", _policy_text(problem), "checked" if problem.answers.exact else "stated"),
+        Assumption("policy", _policy_text(problem), "checked" if problem.exact_answers else "stated"),
         start_assumption(problem, paid=True),
         process_assumption(problem),
     ]
     return tuple(items)
 
 
-def reward_assumption(problem: Rows, state: State) -> Assumption:
+def reward_assumption(problem: Columns, state: State) -> Assumption:
     """The reward range, which every certified row was compared with."""
     low, high = map(in_full, problem.terms.reward_range)
     text = f"Every possible reward lies in [{low}, {high}] (the {len(problem)} certified rewards do)."
     return Assumption("rewards", text, state)
 
 
-def fixed_before(name: str, text: str, provenance: Provenance, problem: Rows) -> Assumption:
+def fixed_before(name: str, text: str, provenance: Provenance, problem: Columns) -> Assumption:
     """A choice without the certified rows: checked where it comes from rows of this very log before them, else stated.
 
     That is what the maker of a result can say. Verification calls it stated, unless a replay has made the choice again.
@@ -66,7 +66,7 @@ def length_assumption(count: int, planned: int | None = None) -> Assumption:
     return Assumption("length", text, "stated")
 
 
-def _values(problem: Rows, ball: ValueClass, rejected: bool) -> Assumption:
+def _values(problem: Columns, ball: ValueClass, rejected: bool) -> Assumption:
     """What is assumed about q*: nothing for a Q that holds the value range, else membership."""
     if assumes_nothing(problem, ball):
         text = "Nothing is assumed about q*: Q holds every function with values in the value range."
@@ -75,7 +75,7 @@ def _values(problem: Rows, ball: ValueClass, rejected: bool) -> Assumption:
     return Assumption("values", text, "rejected" if rejected else "stated")
 
 
-def assumes_nothing(problem: Rows, ball: ValueClass) -> bool:
+def assumes_nothing(problem: Columns, ball: ValueClass) -> bool:
     """Whether Q holds every function with values in the value range."""
     return ball.assumes_nothing(range_at_all_times(problem.terms))
 
@@ -92,13 +92,13 @@ def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption,
     return (Assumption(VALUE_RANGE, text, state),)
 
 
-def _policy_text(problem: Rows) -> str:
-    if problem.answers.exact:
+def _policy_text(problem: Columns) -> str:
+    if problem.exact_answers:
         return "Averages over the policy's next actions are exact sums, not samples."
     return f"{problem.next_draws} actions per next state were drawn from seed {problem.seed}, chosen without the log."
 
 
-def start_assumption(problem: Rows, *, paid: bool = False) -> Assumption:
+def start_assumption(problem: Columns, *, paid: bool = False) -> Assumption:
     """What the initial states of a problem are; `paid` where a number of them that was not fixed has its price."""
     states, draws = problem.initial_states, problem.initial_draws
     given = "state" if len(states) == 1 else f"list of {len(states)} weighted states"
@@ -115,12 +115,12 @@ def start_assumption(problem: Rows, *, paid: bool = False) -> Assumption:
     return Assumption("start", text, "stated")
 
 
-def process_assumption(problem: Rows) -> Assumption:
+def process_assumption(problem: Columns) -> Assumption:
     """What is added up."""
     return Assumption("process", _process_text(problem), "stated")
 
 
-def _process_text(problem: Rows) -> str:
+def _process_text(problem: Columns) -> str:
     terms = problem.terms
     end = "may terminate (value 0 afterwards)" if terms.may_terminate else "never terminates"
     if terms.horizon is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.limits import refuse
@@ -15,10 +15,10 @@ from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.core.classes.provenance import Provenance
 from bondic.core.codec import first_difference
+from bondic.core.columns import Columns
+from bondic.core.propensities.decisions import Target
 from bondic.core.registry import kind
 from bondic.core.sums.forms import STANDARD, Sums
-from bondic.data.log import Log
-from bondic.rows import Rows
 
 _SAME_PLAN = 1e-4
 """Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
@@ -58,24 +58,22 @@ class Proof(ABC):
         return ()
 
     @abstractmethod
-    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
         """All that the proof shows on these rows, with outward rounding."""
 
     @abstractmethod
-    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
-        del rows, claims, log, sums
+        del rows, claims, sums
         return ()
 
-    def check_policy(self, rows: Rows, log: Log, policy: Any) -> Review:
-        """The policy against the answers that the proof rests on; None: nobody gave it."""
-        if policy is not None:
-            return Review((self.asked.check_policy(rows, log, policy),))
-        text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
-        return Review(unchecked=(text,), headline=("the policy",))
+    @property
+    def logged_answers(self) -> Target | None:
+        """The policy at the logged states, where the proof holds its answers there."""
+        return None
 
     def without_rows(self) -> Self:
         """The same proof without anything that is a single row."""
@@ -85,7 +83,7 @@ class Proof(ABC):
         """Where the choices behind the proof come from, as it says."""
         return ()
 
-    def work(self, rows: Rows) -> float:
+    def work(self, rows: Columns) -> float:
         """About how many pairs of points `claims` runs over."""
         return float(len(rows))
 

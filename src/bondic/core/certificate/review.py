@@ -13,12 +13,9 @@ import numpy as np
 
 from bondic.core.classes.provenance import Provenance
 from bondic.core.codec import instances
-from bondic.core.errors import InvalidInput
+from bondic.core.columns import RowRange, Starts
 from bondic.core.kernels.base import fingerprint
 from bondic.core.registry import from_outside, registered
-from bondic.data.blocks import RowRange
-from bondic.data.initial import InitialStates
-from bondic.data.log import Log
 
 _SHOWN_STATES, _SHOWN_NUMBERS = 3, 4
 
@@ -62,7 +59,7 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
     return Review(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())
 
 
-def describe_start(states: InitialStates) -> str:
+def describe_start(states: Starts) -> str:
     """Number, kind, fingerprint and the first initial states."""
     rows = [_state(row) for row in states.observations[:_SHOWN_STATES]]
     more = ", …" if len(states) > _SHOWN_STATES else ""
@@ -77,29 +74,3 @@ def describe_start(states: InitialStates) -> str:
 def _state(row: np.ndarray) -> str:
     more = ", …" if row.size > _SHOWN_NUMBERS else ""
     return "[" + ", ".join(f"{value:.4g}" for value in row[:_SHOWN_NUMBERS]) + more + "]"
-
-
-def check_start(states: InitialStates, log: Log, given: InitialStates | None) -> Review:
-    """The initial states against those given, or a sample against the episode starts of the log."""
-    text = describe_start(states)
-    if given is not None:
-        return Review((f"initial states are those given: {text}",))
-    if states.kind == "sample" and _is_from_log(states, log):
-        return Review((f"initial states are the episode starts of the log: {text}",))
-    other = ", and no episode starts of this log" if states.kind == "sample" else ""
-    return Review(
-        unchecked=(
-            f"the initial distribution, which is the certificate's own statement{other}: {text}; pass initial= (--initial "
-            "FILE) to compare",
-        )
-    )
-
-
-def _is_from_log(states: InitialStates, log: Log) -> bool:
-    """A number that was not fixed beforehand stands for all starts; a fixed one for the first of them."""
-    try:
-        starts = InitialStates.from_log(log).observations
-    except InvalidInput:  # no episodes to be told apart, or they do not begin at their first step
-        return False
-    wanted = starts[: len(states)] if states.count_fixed else starts
-    return np.array_equal(wanted, states.observations)

@@ -23,10 +23,10 @@ from bondic.core.cells.rows import GroupCells, StateIndex, TableCells
 from bondic.core.certificate.proof import Proof
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.codec import instances
+from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function, landmarks
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, repeats
-from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ FEWEST_ROWS = 5
 P = TypeVar("P", bound=Proof)
 
 
-def withhold_rows(proof: P, rows: Rows) -> P:
+def withhold_rows(proof: P, rows: Columns) -> P:
     """The same proof with every single row left out.
 
     `rows` is the question that was answered, pilot rows included: what was tuned on them may be made of them.
@@ -58,7 +58,7 @@ def withhold_rows(proof: P, rows: Rows) -> P:
     return proof.without_rows()
 
 
-def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
+def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
     points = [array for function in instances(proof, Function) for array in landmarks(function)]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
     points += [plan.states for plan in instances(proof, TablePlan)]
@@ -76,7 +76,7 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
         )
 
 
-def _refuse_models_of_few_rows(plan: TablePlan, rows: Rows, first: int) -> None:
+def _refuse_models_of_few_rows(plan: TablePlan, rows: Columns, first: int) -> None:
     """`first` is the log's row where the first block begins."""
     batches = list(rows.batches())
     pairs = np.concatenate([plan.pairs(batch.logged, batch.slots) for batch in batches])
@@ -93,7 +93,7 @@ def _refuse_models_of_few_rows(plan: TablePlan, rows: Rows, first: int) -> None:
         )
 
 
-def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Rows, first: int) -> None:
+def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Columns, first: int) -> None:
     """Weights of a block are made of what followed each pair before it, and the reference of what followed in certified rows."""
     index, slots = StateIndex(cells.states), rows.layout.slots
     batches = list(rows.batches())
@@ -117,7 +117,7 @@ def _begun(plan: TablePlan, first: int) -> Iterator[tuple[TableBlock, int]]:
     return zip(plan.blocks, [first, *(block.stop for block in plan.blocks[:-1])], strict=True)
 
 
-def _rows_sharing(rows: Rows, centers: FloatArray, *, sampled: bool) -> IntArray:
+def _rows_sharing(rows: Columns, centers: FloatArray, *, sampled: bool) -> IntArray:
     """How many rows share each center: as the logged point or as a next one, whichever are more.
 
     Not their sum: the next state of a row is the logged state of the one after it, so one visit would count twice.

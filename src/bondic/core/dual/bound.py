@@ -16,6 +16,7 @@ from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.instruments import Instruments
 from bondic.core.classes.value_class import SupportAt, ValueClass
 from bondic.core.codec import same
+from bondic.core.columns import Columns
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
@@ -27,7 +28,6 @@ from bondic.core.start import sampled_start
 from bondic.core.sums.engine import Progress
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import ValueRange, range_of
-from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 VALUE, BIAS, NOISE, START, ALLOWANCE = (
@@ -43,7 +43,7 @@ UNMOVED = 1e-3
 class Setting:
     """Everything a bound depends on besides ω: fixed before ω is looked for."""
 
-    problem: Rows
+    problem: Columns
     ball: ValueClass
     instruments: Instruments
     gauge: NoiseBound

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch
 from bondic.core.functions import Function, values_together
 from bondic.core.identity.measure import rows_measure
 from bondic.core.identity.residual import values_at_rows
@@ -15,7 +16,6 @@ from bondic.core.rounding import Enclosure, U, certified_dot
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure
 from bondic.core.terms import row_widths
-from bondic.rows import Batch
 
 FloatArray = npt.NDArray[np.float64]
 

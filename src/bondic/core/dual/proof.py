@@ -16,6 +16,7 @@ from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, S
 from bondic.core.classes.instruments import Instruments
 from bondic.core.classes.provenance import Provenance
 from bondic.core.classes.value_class import ValueClass
+from bondic.core.columns import Columns
 from bondic.core.dual.bound import UNMOVED, Setting, dual_bound
 from bondic.core.dual.rejection import combine_witnesses, witness_candidates
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
@@ -28,8 +29,6 @@ from bondic.core.noise.outside import check_noise_bound
 from bondic.core.registry import register
 from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import STANDARD, Sums
-from bondic.data.log import Log
-from bondic.rows import Rows
 
 
 @register("proof", "dual")
@@ -65,13 +64,13 @@ class DualProof(Proof):
         used = (*self.omegas.values(), *self.witnesses)
         return ("instruments",) if any(function is not None for function in used) else ()
 
-    def setting(self, rows: Rows, sums: Sums = STANDARD) -> Setting:
+    def setting(self, rows: Columns, sums: Sums = STANDARD) -> Setting:
         """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
 
-    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
         """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         candidates = [Candidate(omega) for omega in self.omegas.values()]
@@ -81,7 +80,7 @@ class DualProof(Proof):
             ends += dual_bound(setting, omega, (end,), weighing=next(weighed))
         return Claims(tuple(ends), (combine_witnesses(setting, self.witnesses, weighed),))
 
-    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         chosen = "W was chosen without the certified rows"
         own = (
             fixed_before("instruments", chosen, self.instruments.provenance, rows),
@@ -90,7 +89,7 @@ class DualProof(Proof):
         )
         return list_assumptions(rows, self.ball, own, rejected=rejected)
 
-    def _length(self, rows: Rows) -> tuple[Assumption, ...]:
+    def _length(self, rows: Columns) -> tuple[Assumption, ...]:
         """Nothing where the noise bound holds at stopping times and says so itself, or where no row is used."""
         used = (*self.omegas.values(), *self.witnesses)
         if self.noise.any_time or all(function is None for function in used):
@@ -102,7 +101,7 @@ class DualProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return self.instruments.provenance, self.ball.provenance
 
-    def work(self, rows: Rows) -> float:
+    def work(self, rows: Columns) -> float:
         """Each function costs N^2 / 2 pairs in the kernel of Q, and M (M + N) in its own if it is written with M centers.
 
         N points are rows, next states and starts. Engines may need far less, never much more.
@@ -117,9 +116,9 @@ class DualProof(Proof):
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
-        return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows, log)
+        return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows)
 
     def _tests(self, setting: Setting, claims: Claims) -> Review:
         """What the given witnesses show, and what one would have to look for."""
@@ -145,16 +144,16 @@ class DualProof(Proof):
                 headline.append(f"the {claim.end} end, which repeats Q")
         return Review(unchecked=tuple(unchecked), headline=tuple(headline))
 
-    def _instruments(self, rows: Rows, log: Log) -> Review:
+    def _instruments(self, rows: Columns) -> Review:
         """W must not have seen the certified rows: their positions can be compared, its history cannot."""
         provenance = self.instruments.provenance
-        if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+        if provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("W was tuned on rows that it certifies, or on rows after them.")
         if provenance.rows is None:
             text = f"that W was picked without the certified rows: it is only stated ({provenance.note})"
             return Review(unchecked=(text,))
         where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
-        if provenance.log_hash != log.content_hash:
+        if provenance.log_hash != rows.log_hash:
             return Review(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
         return Review((f"W is said to come from {where} of this log, which precede the certified ones",))
 

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from bondic.core.classes.value_class import SupportAt, Uncertainty
+from bondic.core.columns import Columns
 from bondic.core.dual.elsewhere import parts_from_others
 from bondic.core.dual.part_sums import PartSums, Weigher
 from bondic.core.errors import NumericalError
@@ -24,7 +25,7 @@ from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.executors.remote import Remote
 from bondic.executors.threads import in_order
-from bondic.rows import Rows
+from bondic.rows.rows import rows_of
 
 _SAMPLED_ROWS = 20_000
 
@@ -50,7 +51,7 @@ class Candidate:
 
 
 def weigh(
-    question: Rows,
+    question: Columns,
     ball: Uncertainty,
     candidates: list[Candidate],
     *,
@@ -82,7 +83,7 @@ def weigh(
     return [out[k] for k in range(len(candidates))]
 
 
-def _without_rows(question: Rows, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> list[Weighing]:
+def _without_rows(question: Columns, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> list[Weighing]:
     """ω = 0: no row carries weight, and μ is the initial distribution, or nothing."""
     if not candidates:
         return []
@@ -92,7 +93,7 @@ def _without_rows(question: Rows, ball: Uncertainty, candidates: list[Candidate]
     return [Weighing(nothing, nothing, support, 0.0, tiny, 0.0) for support in found]
 
 
-def _starts(question: Rows, candidates: list[Candidate]) -> Measure:
+def _starts(question: Columns, candidates: list[Candidate]) -> Measure:
     """The initial distribution, for those that have it in their μ."""
     start = start_measure(question)
     shares = np.array([float(candidate.start) for candidate in candidates])
@@ -102,7 +103,7 @@ def _starts(question: Rows, candidates: list[Candidate]) -> Measure:
 class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
-    def __init__(self, question: Rows, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> None:
+    def __init__(self, question: Columns, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> None:
         self._question, self._candidates, self._sums = question, candidates, sums
         omegas = tuple(candidate.omega for candidate in candidates)
         self._weigher = Weigher(omegas, ball.center, len(question), sums)
@@ -124,7 +125,7 @@ class _RowSums:
     def away(self) -> Callable[[Order | None], Iterator[Measure | Added]] | None:
         """The same from other processes, where the executor has some and the rows are read from files."""
         executor = self._sums.executor
-        return self._from_others if isinstance(executor, Remote) and self._question.kept is None else None
+        return self._from_others if isinstance(executor, Remote) and rows_of(self._question).kept is None else None
 
     def _from_others(self, order: Order | None) -> Iterator[Measure | Added]:
         executor, fresh = self._sums.executor, self._fresh

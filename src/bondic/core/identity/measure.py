@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch, Columns
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.rounding import Enclosure, U
 from bondic.core.sums.engine import Progress
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure
-from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def rows_measure(problem: Batch, omegas: list[FloatArray], count: int) -> Measur
     return Measure(points, weights, (12 + slots) * U)
 
 
-def start_measure(question: Rows | Batch) -> Measure:
+def start_measure(question: Columns | Batch) -> Measure:
     """d_{pi,0}; its weights p_j, too, are defined as a normalized list."""
     cloud = question.initial
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.columns import Batch, Cloud, Columns
 from bondic.core.functions import Function
 from bondic.core.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.sums.forms import STANDARD, Sums
-from bondic.rows import Batch, Cloud, Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STAND
 
 
 def values_at_starts(
-    question: Rows | Batch, function: Function | None, sums: Sums = STANDARD
+    question: Columns | Batch, function: Function | None, sums: Sums = STANDARD
 ) -> tuple[FloatArray, float]:
     """The mean of q over the policy at each initial state, and a bound of the error."""
     n0 = len(question.initial_states)
@@ -75,12 +75,12 @@ def residual_error(problem: Batch, values: FunctionValues) -> float:
     return inflate(values.error * (1 + problem.gamma) + 4 * U * size)
 
 
-def initial_value(question: Rows | Batch, values: FunctionValues) -> Enclosure:
+def initial_value(question: Columns | Batch, values: FunctionValues) -> Enclosure:
     """E_{d_pi,0}[q] = sum_j p_j q(s_j, pi)."""
     return mean_over_starts(question, values.initial, values.error)
 
 
-def mean_over_starts(question: Rows | Batch, values: FloatArray, error: float) -> Enclosure:
+def mean_over_starts(question: Columns | Batch, values: FloatArray, error: float) -> Enclosure:
     """sum_j p_j f_j for values f_j that are each off by at most `error`."""
     weights = question.initial_states.weights
     total = certified_dot(weights, values)

@@ -8,7 +8,6 @@ contexts, are believed to come from earlier rows, and that is said.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from bondic.core.certificate.proof import Claims, Proof
 from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
 from bondic.core.classes.provenance import Provenance
+from bondic.core.columns import Columns, RowRange
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.bets import Value, Way, contexts_claim, population_claim, starts_claim, ways
 from bondic.core.propensities.control import Control, LinearControl
@@ -33,22 +33,14 @@ from bondic.core.propensities.decision_values import Stated
 from bondic.core.propensities.decisions import (
     Decisions,
     Target,
-    ask_target,
     check_draws,
-    read_decisions,
     refuse_other_starts,
-    single_rows,
     strata_of,
 )
 from bondic.core.propensities.strata import Strata
 from bondic.core.registry import register
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import in_full
-from bondic.data.blocks import RowRange
-from bondic.data.log import Log
-from bondic.policies.logged_target import LoggedTarget
-from bondic.rows import Rows
-from bondic.rows.episodes import own_starts
 
 
 @register("proof", "propensities")
@@ -92,28 +84,32 @@ class PropensityProof(Proof):
         control = () if self.control is None else ("number",) if fitted_again else ("control",)
         return control if self.rates is None else (*control, "start")
 
-    def columns(self, rows: Rows) -> Decisions:
+    @property
+    def logged_answers(self) -> Target | None:
+        return self.target
+
+    def columns(self, rows: Columns) -> Decisions:
         """What is weighed, as seen from the lower end."""
         asked = self.control is not None and self.control.by_action
         every = asked if self.target is None else self.target.probs.ndim == 2
-        return read_decisions(rows, self.target, every_action=every, drawn=self.value == "population")
+        return rows.decisions(self.target, every_action=every, drawn=self.value == "population")
 
     def ways(self, columns: Decisions) -> tuple[Way, ...]:
         return ways(columns, self.control, self.stated)
 
-    def strata(self, rows: Rows, columns: Decisions) -> Strata | None:
+    def strata(self, rows: Columns, columns: Decisions) -> Strata | None:
         """The units by stated starts, where these are what the value is over."""
         return strata_of(rows, columns) if self.value == "stated starts" else None
 
-    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
         del sums
         return self.claims_on(rows, self.columns(rows))
 
-    def claims_on(self, rows: Rows, columns: Decisions) -> Claims:
+    def claims_on(self, rows: Columns, columns: Decisions) -> Claims:
         """The ends, from columns that were read before."""
         if self.value == "population":
             check_draws(rows, columns)
-        if self.value == "contexts" and not own_starts(rows):
+        if self.value == "contexts" and not rows.own_starts:
             refuse_other_starts(rows)
         strata = self.strata(rows, columns)
         return Claims(tuple(self._claim(columns.seen_from(end), strata) for end in ends_of(self.side)))
@@ -126,7 +122,7 @@ class PropensityProof(Proof):
             return starts_claim(columns, found, strata, self.stated, self.planned, probability)
         return population_claim(columns, found, self.stated, self.planned, probability)
 
-    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         joint: State = "rejected" if rejected else "stated"
         return (
             Assumption("data", _DATA, joint),
@@ -171,12 +167,12 @@ class PropensityProof(Proof):
             found.append(Assumption("control", text, "stated"))
         return tuple(found)
 
-    def _policy_text(self, rows: Rows) -> str:
-        if isinstance(rows.policy, LoggedTarget):
+    def _policy_text(self, rows: Columns) -> str:
+        if rows.policy_in_log:
             return "The target policy takes the logged actions with the probabilities that the log's own columns state."
         return "The target policy takes the logged actions with the probabilities that it states."
 
-    def _start(self, rows: Rows) -> Assumption:
+    def _start(self, rows: Columns) -> Assumption:
         if self.value == "contexts":
             text = (
                 f"The value is the mean over the states of the {len(rows)} certified rows: nothing is assumed about where they "
@@ -191,7 +187,7 @@ class PropensityProof(Proof):
         )
         return Assumption("start", text if self._single(rows) else _EPISODES, "stated")
 
-    def _starts_text(self, rows: Rows) -> str:
+    def _starts_text(self, rows: Columns) -> str:
         given = start_assumption(rows).text
         if self._single(rows):
             return f"{given} Every decision at one of its states counts: nothing is assumed about how often which of them came."
@@ -201,10 +197,10 @@ class PropensityProof(Proof):
             "out, and none was cut because of what would have followed."
         )
 
-    def _single(self, rows: Rows) -> bool:
-        return single_rows(rows, drawn=self.value == "population")
+    def _single(self, rows: Columns) -> bool:
+        return rows.single_rows(drawn=self.value == "population")
 
-    def _length(self, rows: Rows) -> str:
+    def _length(self, rows: Columns) -> str:
         """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
         single = self._single(rows)
         units = "decisions" if single else "episodes"
@@ -234,7 +230,7 @@ class PropensityProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return (self.provenance,)
 
-    def work(self, rows: Rows) -> float:
+    def work(self, rows: Columns) -> float:
         """A pass over the rows for every step of the search, and the control variate."""
         width = 0.0 if self.control is None else float(rows.layout.slots * (1 + rows.layout.observation_dim))
         return float(len(rows)) * (400.0 + width)
@@ -247,25 +243,9 @@ class PropensityProof(Proof):
             )
         return replace(self, asked=self.asked.without_rows(), target=None)
 
-    def check_policy(self, rows: Rows, log: Log, policy: Any) -> Review:
-        if self.asked.known_by_log:
-            if policy is not None and not isinstance(policy, LoggedTarget):
-                raise VerificationError(
-                    "The certificate is about the policy of the log's own columns (LoggedTarget): leave the policy out."
-                )
-            return Review(("the policy is the one of the log's own columns",))
-        found = super().check_policy(rows, log, policy)
-        if policy is None or self.target is None:
-            return found
-        stretch = RowRange(*self.target.rows)
-        mine = ask_target(replace(rows.restricted(stretch), policy=policy), every_action=self.target.probs.ndim == 2)
-        near = mine is not None and np.allclose(mine.probs, self.target.probs, rtol=1e-9, atol=1e-12)
-        refuse(not near, "The policy answers differently at the logged states: it is not the certified policy.")
-        return found
-
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
         del claims, sums
-        if self.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+        if self.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
         bets = "no bet can lose everything" + ("; its rate comes from earlier rows" if self.rates is None else "")
         believed = [
@@ -274,7 +254,7 @@ class PropensityProof(Proof):
         ]
         return Review((bets,), tuple(believed)), self._review_control(rows)
 
-    def _review_control(self, rows: Rows) -> Review:
+    def _review_control(self, rows: Columns) -> Review:
         control = self.control
         if control is None:
             return Review()

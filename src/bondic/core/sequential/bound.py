@@ -20,6 +20,7 @@ import numpy.typing as npt
 from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Coordinates, Embedding
+from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import NumericalError
 from bondic.core.matrices import gamma as rounding
@@ -30,11 +31,10 @@ from bondic.core.rounding import Between, Enclosure, U, certified_dot, inflate, 
 from bondic.core.sequential.embedded import Embedded, Start, balance
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
 from bondic.core.sequential.localize import Localizer
-from bondic.core.sequential.plan import MOST_FEEDBACK, Columns, Plan, columns
+from bondic.core.sequential.plan import MOST_FEEDBACK, Plan, Predictable, columns
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange
-from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -49,7 +49,7 @@ _NEGLIGIBLE = 0.01
 class Evidence:
     """What the bound depends on besides the plan."""
 
-    rows: Rows
+    rows: Columns
     data: Embedded
     start: Start
     found: Coordinates
@@ -160,7 +160,7 @@ class Tail:
     effective: float  # (sum |v|)^2 / sum v^2
 
     @staticmethod
-    def of(evidence: Evidence, applied: list[Columns], end: End, pooled: Pooled = NOT_POOLED) -> Tail:
+    def of(evidence: Evidence, applied: list[Predictable], end: End, pooled: Pooled = NOT_POOLED) -> Tail:
         data, start, radius = evidence.data, evidence.start, evidence.found.radius
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.total(end) for own in applied)) or applied[0].rates[end]  # any Λ > 0 where no row counts

@@ -15,6 +15,7 @@ from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import one_hot
 from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.classes.value_class import ValueClass, constant_value
+from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.identity.measure import rows_measure, start_measure
 from bondic.core.identity.residual import mean_over_starts, values_at_rows, values_at_starts
@@ -24,7 +25,6 @@ from bondic.core.sums.measure import Measure, Source, Stream
 from bondic.core.sums.rowwise import RowMeasures
 from bondic.core.terms import Terms, ValueRange, range_of
 from bondic.executors.threads import in_order
-from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -91,7 +91,11 @@ _ROWS = ("log_rows", "points", "slots", "rewards", "center_here", "center_next",
 
 
 def embed(
-    rows: Rows, ball: ValueClass, found: Coordinates, limits: tuple[float, float] | None = None, sums: Sums = STANDARD
+    rows: Columns,
+    ball: ValueClass,
+    found: Coordinates,
+    limits: tuple[float, float] | None = None,
+    sums: Sums = STANDARD,
 ) -> Embedded:
     """All rows, block by block of the log."""
     m = len(found.basis)
@@ -189,7 +193,7 @@ def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Te
         raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
 
 
-def embed_start(rows: Rows, ball: ValueClass, found: Coordinates, sums: Sums = STANDARD) -> Start:
+def embed_start(rows: Columns, ball: ValueClass, found: Coordinates, sums: Sums = STANDARD) -> Start:
     """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
     measure = start_measure(rows)
     coordinates = found.approximate(measure.points, measure.weights[0])
@@ -197,7 +201,7 @@ def embed_start(rows: Rows, ball: ValueClass, found: Coordinates, sums: Sums = S
     return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, ball.center, sums)))
 
 
-def balance(rows: Rows, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:
+def balance(rows: Columns, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:
     """Λ ψ_0 - sum_i v_i T_i for all weights v with their Λ, as measures on points; read batch by batch."""
     layout = rows.layout
     count = len(rows) * (1 + max(rows.next_draws, 1)) + len(rows.initial.rows)

@@ -24,7 +24,7 @@ from bondic.core.matrices import norm, row_norms
 from bondic.core.noise.betting import LARGEST_BET, curvature, loss, vector_term
 from bondic.core.rounding import Between, U, inflate, upper_sum
 from bondic.core.sequential.embedded import Embedded, Start
-from bondic.core.sequential.plan import MOST_ROUNDS, Columns
+from bondic.core.sequential.plan import MOST_ROUNDS, Predictable
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -71,7 +71,9 @@ class Localizer:
             start, radius, probability, taus, nothing, Between(nobody, nobody), whole_ball(radius, m), side
         )
 
-    def add(self, block: Embedded, columns: Columns, rounds: int | None = None, pooled: Pooled = NOT_POOLED) -> None:
+    def add(
+        self, block: Embedded, columns: Predictable, rounds: int | None = None, pooled: Pooled = NOT_POOLED
+    ) -> None:
         """One more block, and the rounds of the fixed point that it allows."""
         deviations, offsets = deviations_of(block, columns, self.radius)
         sizes = row_norms(columns.instruments)
@@ -99,7 +101,7 @@ class Localizer:
         half = self.side * np.abs(given.coordinates).sum(axis=1) * (1 + rounding(m + 8)) + given.extra * (1 + 4 * U)
         return found.within(-half, half)
 
-    def _accumulate(self, block: Embedded, columns: Columns, sizes: FloatArray, pooled: float) -> None:
+    def _accumulate(self, block: Embedded, columns: Predictable, sizes: FloatArray, pooled: float) -> None:
         """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
         instruments, step, n = columns.instruments, block.step, len(block)
         matrix, offset = instruments.T @ step.coordinates, instruments.T @ block.residual
@@ -232,7 +234,7 @@ class Localizer:
         return [] if self.empty else candidates
 
 
-def deviations_of(block: Embedded, columns: Columns, radius: float) -> tuple[Embedding, FloatArray]:
+def deviations_of(block: Embedded, columns: Predictable, radius: float) -> tuple[Embedding, FloatArray]:
     """gamma D_i as embeddings, and a_i; what rounding changes is left over, too."""
     seen, discount = columns.embedding.shape[1], block.gamma
     rows = block.next.coordinates.copy()

@@ -191,7 +191,7 @@ def _check(block: Block, seen: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class Predictable:
     """The predictable columns of one block: whatever floats these are, the theorems hold for them."""
 
     predicted: FloatArray  # (n,) of r + gamma q̂(x')
@@ -206,12 +206,12 @@ class Columns:
         """sum_i λ_i."""
         return self.rates[end] * int(np.count_nonzero(self.counted))
 
-    def cut(self, rows: slice) -> Columns:
+    def cut(self, rows: slice) -> Predictable:
         """Some of the rows."""
         clip = Between(self.clip.low[rows], self.clip.high[rows])
         weights = {end: own[rows] for end, own in self.weights.items()}
         own = self.predicted[rows], self.embedding[rows], self.instruments[rows]
-        return Columns(*own, clip, weights, self.rates, self.counted[rows])
+        return Predictable(*own, clip, weights, self.rates, self.counted[rows])
 
 
 def columns(
@@ -222,7 +222,7 @@ def columns(
     slots: IntArray,
     here: FloatArray,
     limits: Between,
-) -> Columns:
+) -> Predictable:
     """Apply a block to its rows; `here` are the coordinates of x_i that may be seen, `limits` the ranges [lo_i, hi_i] of Y_i.
 
         T̄_i = c(x_i) - γ κ_i,    φ_i = T̄_i @ whitening,    λ_i = min( rate, bet / (B_i |φ_i|) )
@@ -253,7 +253,7 @@ def columns(
     for column in (predicted, kappa, raw, *weights.values()):
         if not np.all(np.isfinite(column)):
             raise InvalidInput(f"The block that ends at row {block.stop} gives numbers that are not finite.")
-    return Columns(predicted, kappa, raw * rate[:, None], clip, weights, rates, counted)
+    return Predictable(predicted, kappa, raw * rate[:, None], clip, weights, rates, counted)
 
 
 def _predicted(

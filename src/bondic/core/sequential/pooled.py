@@ -22,7 +22,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.matrices import SMALL, row_norms
 from bondic.core.rounding import U, inflate, upper_sum
 from bondic.core.sequential.embedded import Embedded
-from bondic.core.sequential.plan import Columns
+from bondic.core.sequential.plan import Predictable
 from bondic.core.sums.rowwise import RowMeasures
 
 FloatArray = npt.NDArray[np.float64]
@@ -47,7 +47,7 @@ NOT_POOLED = Pooled()
 """Of a class that leaves nothing over, or whose rows pay one by one."""
 
 
-def pool(found: Coordinates, block: Embedded, columns: Columns, layout: Layout, rows: int) -> Pooled:
+def pool(found: Coordinates, block: Embedded, columns: Predictable, layout: Layout, rows: int) -> Pooled:
     """The rows of a block of a log with so many rows, stretch by stretch."""
     size = max(1, min(MOST_ROWS, MOST_PAIRS // max(rows, 1)) // max(1, block.after.longest()))
     parts = []
@@ -72,7 +72,7 @@ def _sum(values: list[float]) -> float:
     return inflate(upper_sum(np.array(values)))
 
 
-def _stretch(found: Coordinates, rows: Embedded, columns: Columns, layout: Layout) -> Pooled | None:
+def _stretch(found: Coordinates, rows: Embedded, columns: Predictable, layout: Layout) -> Pooled | None:
     n = len(rows)
     logged = RowMeasures(rows.points, one_hot(rows.slots, layout), np.arange(n), n)
     made = found.together(logged, rows.after, rows.gamma, rows.step.coordinates, rows.next.coordinates)

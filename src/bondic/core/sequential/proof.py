@@ -22,6 +22,7 @@ from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import coordinates
 from bondic.core.classes.provenance import Provenance
 from bondic.core.classes.value_class import ValueClass
+from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.registry import register
 from bondic.core.rounding import Enclosure
@@ -35,8 +36,6 @@ from bondic.core.start import SampledStart, sampled_start
 from bondic.core.start_bets import learned, start_error, used_starts
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import ValueRange, range_of
-from bondic.data.log import Log
-from bondic.rows import Rows
 
 VECTOR = "vector"
 """The share of alpha of (16), the event behind what is left of Q; the tails are called by their ends."""
@@ -81,7 +80,7 @@ class SequentialProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
-    def evidence(self, rows: Rows, sums: Sums = STANDARD) -> Evidence:
+    def evidence(self, rows: Columns, sums: Sums = STANDARD) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         plan = self.plan
         if plan is None:
@@ -107,7 +106,7 @@ class SequentialProof(Proof):
         assert self.plan is not None
         return evaluate(evidence, self.plan, ends_of(self.side))
 
-    def evaluate_all(self, rows: Rows, sums: Sums = STANDARD) -> Evaluation:
+    def evaluate_all(self, rows: Columns, sums: Sums = STANDARD) -> Evaluation:
         """What the plan says about these rows."""
         if self.table is None:
             return self.evaluate(self.evidence(rows, sums))
@@ -117,7 +116,7 @@ class SequentialProof(Proof):
         tails = {end: self.budget[end] for end in ends_of(self.side)}
         return evaluate_table(used, self.ball, self.table, tails, error, sums)
 
-    def _starts_of_table(self, rows: Rows) -> Callable[[End, ValueRange], Enclosure]:
+    def _starts_of_table(self, rows: Columns) -> Callable[[End, ValueRange], Enclosure]:
         """What sampled starts cost a plan without coordinates, which knows no more of q* than the value range."""
         assert self.table is not None
         bets, limits = self.table.start, range_of(rows.terms)
@@ -132,14 +131,14 @@ class SequentialProof(Proof):
 
         return error
 
-    def _sampled(self, rows: Rows) -> tuple[SampledStart | None, float | None]:
+    def _sampled(self, rows: Columns) -> tuple[SampledStart | None, float | None]:
         """A sampled initial distribution, and the probability that is set aside for it."""
         sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get(INITIAL)
         if sampled is not None and probability is None:
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
 
-    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
         return claims_of(self.evaluate_all(rows, sums), self.budget)
 
     @property
@@ -150,7 +149,7 @@ class SequentialProof(Proof):
         assert self.table is not None
         return self.table.provenance
 
-    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         text = "The models, bets and weights of each block were made from the rows before it"
         seen = self._begun.rows
         count = rows.rows.stop - (rows.rows.start if seen is None else seen[0])
@@ -160,7 +159,7 @@ class SequentialProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return self._begun, self.ball.provenance
 
-    def work(self, rows: Rows) -> float:
+    def work(self, rows: Columns) -> float:
         """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
 
         Left-overs that are paid for together cost no more than the exact sums: they meet pairs of rows in stretches.
@@ -176,10 +175,10 @@ class SequentialProof(Proof):
         sets = rounds * (2 * len(plan.taus) + 2)
         return 2 * total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
         del claims, sums
         for what, provenance in (("The plan was begun", self._begun), ("Q was chosen", self.ball.provenance)):
-            if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+            if provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
                 raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
         bets = "bets stay within the value range, row by row"
         if assumes_nothing(rows, self.ball):

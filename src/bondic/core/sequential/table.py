@@ -17,6 +17,7 @@ import numpy.typing as npt
 from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.basis import positions
 from bondic.core.classes.box import Box
+from bondic.core.columns import Batch, Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.identity.residual import mean_over_starts, values_at_rows, values_at_starts
@@ -28,7 +29,6 @@ from bondic.core.sequential.ends import Evaluation, mean_of_starts, tail_claim
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import ValueRange, range_of
-from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class TableColumns:
     error: float  # a bound of the error of every residual
 
 
-def apply_table(rows: Rows, box: Box, plan: TablePlan, sums: Sums = STANDARD) -> TableColumns:
+def apply_table(rows: Columns, box: Box, plan: TablePlan, sums: Sums = STANDARD) -> TableColumns:
     """The columns of a plan on all of its rows."""
     if not rows.layout.discrete or plan.answers.shape[1] != rows.layout.slots:
         raise InvalidInput("A table needs discrete actions, and the actions of its plan.")
@@ -141,7 +141,7 @@ def _around(middle: FloatArray, half: FloatArray, error: float) -> Between:
 
 
 def evaluate_table(
-    rows: Rows,
+    rows: Columns,
     box: Box,
     plan: TablePlan,
     probabilities: dict[End, float],

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, one_line, shown
-from bondic.data.blocks import RowRange
 from bondic.data.io.arrow import arrow_table
 from bondic.data.io.formats import BROKEN, FORMATS, Format, OpenedFile, unreadable
 from bondic.data.io.per_episode import whole_table

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.columns import Batch, Cloud
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.kernels.pivots import greedy_pivots
 from bondic.data.spread import spread_rows
-from bondic.rows import Batch, Cloud
 from bondic.search.basis import kernel_block
 
 FloatArray = npt.NDArray[np.float64]

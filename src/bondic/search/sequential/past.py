@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.classes.ball import Ball
+from bondic.core.columns import Batch, RowRange
 from bondic.core.identity.residual import values_at_rows
 from bondic.core.rounding import Between
 from bondic.core.sequential.embedded import limits_at
 from bondic.core.sums.forms import Sums
-from bondic.data.blocks import RowRange
-from bondic.rows import Batch, Rows
+from bondic.rows import Rows
 from bondic.search.sequential.basis import Embedder, PointSlots
 from bondic.search.sequential.starts import StartPath, Starts
 

@@ -16,6 +16,7 @@ from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.box import Box
 from bondic.core.classes.provenance import Provenance
+from bondic.core.columns import Batch, Cloud
 from bondic.core.errors import InvalidInput
 from bondic.core.identity.residual import values_at_starts
 from bondic.core.kernels.normal_form import normal_form
@@ -23,7 +24,7 @@ from bondic.core.sequential.embedded import limits_from_class
 from bondic.core.sequential.plan import Block, Plan, StartBets
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import range_of
-from bondic.rows import Batch, Cloud, Rows
+from bondic.rows import Rows
 from bondic.search.sequential.basis import (
     Embedder,
     PointSlots,

@@ -1,0 +1,190 @@
+"""The question of a certificate, from rows and back: `rebuild` makes the rows of it again.
+
+Answers that were not stored are asked for again; initial states that were withheld are given, or read off the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.certificate.asked import Answers, Asked, StoredStart
+from bondic.core.certificate.limits import refuse
+from bondic.core.certificate.proof import Proof
+from bondic.core.certificate.review import Review, describe_start
+from bondic.core.columns import RowRange
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.rounding import U
+from bondic.data.initial import InitialStates
+from bondic.data.log import Log
+from bondic.policies.answers import StoredAnswers
+from bondic.policies.logged_target import LoggedTarget
+from bondic.policies.protocol import check_probabilities
+from bondic.rows.decisions import ask_target
+from bondic.rows.make import make_rows
+from bondic.rows.rows import Rows
+
+FloatArray = npt.NDArray[np.float64]
+
+_POLICY_TOLERANCE = 1e-9
+
+
+def asked_of(rows: Rows) -> Asked:
+    """Those of a log that is read in batches have no stored answers at next states: the policy is asked again."""
+    states, answers = rows.initial_states, rows.answers
+    return Asked(
+        rows.log_hash,
+        rows.terms,
+        (rows.rows.start, rows.rows.stop),
+        rows.seed,
+        answers.draws,
+        None if answers.discrete else int(answers.initial.shape[1]),
+        StoredStart(states.observations, states.weights, states.kind, states.count_fixed, states.from_rows),
+        Answers(rows.stored_answers(), answers.initial, answers.discrete, answers.exact),
+    )
+
+
+def rebuild(asked: Asked, log: Log, policy: Any = None, initial: InitialStates | None = None) -> Rows:
+    """The rows that the question is about."""
+    asking: dict[str, Any] = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
+    if asked.known_by_log:
+        policy = LoggedTarget()
+    elif asked.answers.next is not None:
+        policy = _stored(asked)
+    elif policy is None:
+        raise VerificationError(
+            "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
+            "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
+        )
+    return make_rows(log, policy, _states(asked, log, initial), asked.terms, **asking).select(*asked.rows)
+
+
+def _states(asked: Asked, log: Log, given: InitialStates | None) -> InitialStates:
+    start, observations = asked.start, asked.start.observations
+    refuse(observations is None and start.kind == "exact", "An exact list of initial states is not withheld.")
+    if given is not None:
+        observations = _given(asked, given)
+    elif observations is None:
+        observations = _read_off(asked, log)
+    return InitialStates(observations, start.weights, start.kind, start.count_fixed)
+
+
+def _given(asked: Asked, given: InitialStates) -> FloatArray:
+    """Those given: of the kind and with the weights of the certificate's, withheld or not."""
+    start = asked.start
+    if not (
+        given.kind == start.kind
+        and given.count_fixed >= start.count_fixed
+        and (start.observations is None or np.array_equal(given.observations, start.observations))
+        and given.weights.shape == start.weights.shape
+        and np.allclose(given.weights, start.weights, rtol=1e-12, atol=0.0)
+    ):
+        raise VerificationError(
+            f"The certificate was made for other initial states than the {len(given)} given, or for another kind or number "
+            "of them (`initial` is needed only where it does not hold its own)."
+        )
+    return given.observations
+
+
+def _read_off(asked: Asked, log: Log) -> FloatArray:
+    """The sample of initial states that the certificate leaves out, where it came from the log."""
+    count = int(asked.start.weights.shape[0])
+    if not asked.start.from_log:
+        raise VerificationError(
+            f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
+            "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
+        )
+    return InitialStates.from_log(log, count=count).observations
+
+
+def _stored(asked: Asked) -> StoredAnswers:
+    """The stored answers in place of the policy, as strict as what was once made of them."""
+    following, initial, exact = asked.answers.next, asked.answers.initial, asked.answers.exact
+    refuse(following is None or initial is None, "The certificate holds a part of the policy's answers only.")
+    assert following is not None
+    assert initial is not None
+    if asked.answers.discrete:
+        slots = int(initial.shape[1])
+        for name, values in (("next", following), ("initial", initial)):
+            normal = check_probabilities(values, values.shape[0], f"{name} state", slots)
+            wrong = np.any(np.abs(values - normal) > 8 * (slots + 2) * U)
+            refuse(bool(wrong), f"The stored probabilities at the {name} states do not sum to 1.")
+    else:
+        several = not following.shape[1] == initial.shape[1] == 1
+        refuse(exact and several, "Means over several drawn actions are not exact, whatever the certificate says.")
+    return StoredAnswers(following, initial, asked.answers.discrete, exact)
+
+
+def _compare_policy(asked: Asked, rows: Rows, log: Log, policy: Any) -> str:
+    """The policy against the stored answers, at every row of the log."""
+    following, initial = asked.answers.next, asked.answers.initial
+    if following is None:
+        if initial is not None:
+            _compare("initial", rows.answers.initial, initial)
+        return "policy was asked again at every row"
+    asking = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
+    fresh = make_rows(log, policy, rows.initial_states, asked.terms, **asking)  # type: ignore[arg-type]
+    wrong = fresh.answers.exact != asked.answers.exact
+    refuse(wrong, "The certificate is wrong about whether the policy is deterministic.")
+    before = 0
+    for batch in fresh.batches():
+        mine = batch.next_answers
+        _compare("next", mine, following[before : before + mine.shape[0]])
+        before += mine.shape[0]
+    _compare("initial", fresh.answers.initial, rows.answers.initial)
+    return "policy gives the stored answers"
+
+
+def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:
+    near = mine.shape == stored.shape and np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored)))
+    refuse(not near, f"The policy answers differently at the {name} states: it is not the certified policy.")
+
+
+def check_policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Review:
+    """The policy against the answers that the proof rests on; None: nobody gave it."""
+    if proof.asked.known_by_log:
+        if policy is not None and not isinstance(policy, LoggedTarget):
+            raise VerificationError(
+                "The certificate is about the policy of the log's own columns (LoggedTarget): leave the policy out."
+            )
+        return Review(("the policy is the one of the log's own columns",))
+    if policy is None:
+        text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
+        return Review(unchecked=(text,), headline=("the policy",))
+    found, target = Review((_compare_policy(proof.asked, rows, log, policy),)), proof.logged_answers
+    if target is None:
+        return found
+    stretch = rows.restricted(RowRange(*target.rows))
+    mine = ask_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2)
+    near = mine is not None and np.allclose(mine.probs, target.probs, rtol=1e-9, atol=1e-12)
+    refuse(not near, "The policy answers differently at the logged states: it is not the certified policy.")
+    return found
+
+
+def check_start(states: InitialStates, log: Log, given: InitialStates | None) -> Review:
+    """The initial states against those given, or a sample against the episode starts of the log."""
+    text = describe_start(states)
+    if given is not None:
+        return Review((f"initial states are those given: {text}",))
+    if states.kind == "sample" and _is_from_log(states, log):
+        return Review((f"initial states are the episode starts of the log: {text}",))
+    other = ", and no episode starts of this log" if states.kind == "sample" else ""
+    return Review(
+        unchecked=(
+            f"the initial distribution, which is the certificate's own statement{other}: {text}; pass initial= (--initial "
+            "FILE) to compare",
+        )
+    )
+
+
+def _is_from_log(states: InitialStates, log: Log) -> bool:
+    """A number that was not fixed beforehand stands for all starts; a fixed one for the first of them."""
+    try:
+        starts = InitialStates.from_log(log).observations
+    except InvalidInput:  # no episodes to be told apart, or they do not begin at their first step
+        return False
+    wanted = starts[: len(states)] if states.count_fixed else starts
+    return np.array_equal(wanted, states.observations)
