@@ -20,7 +20,7 @@ from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import Embedded
 from bondic.core.sequential.localize import Localizer
-from bondic.core.sequential.plan import Block, Columns, Plan, columns
+from bondic.core.sequential.plan import Block, Predictable, Plan, columns
 from bondic.core.sequential.pooled import pool
 from bondic.core.sequential.proof import SequentialProof
 from bondic.rows import Rows
@@ -59,7 +59,7 @@ def facts(known: Known, proof: SequentialProof, rows: Rows) -> Facts:
     return Facts(evidence, _vector(applied, noise, deviation), tails, error, outcome - predicted)
 
 
-def _columns(plan: Plan, data: Embedded, block: Block, part: slice) -> Columns:
+def _columns(plan: Plan, data: Embedded, block: Block, part: slice) -> Predictable:
     piece = data.stretch(part)
     seen = piece.here[:, : plan.seen]
     return columns(block, piece.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
@@ -72,7 +72,7 @@ def _center(proof: SequentialProof) -> FloatArray:
     return np.asarray(center.values(basis.points)[0][np.arange(len(basis)), basis.slots])
 
 
-def _vector(applied: list[Columns], noise: FloatArray, deviation: FloatArray) -> float:
+def _vector(applied: list[Predictable], noise: FloatArray, deviation: FloatArray) -> float:
     """max over n of ‖Σ λφZ‖ − Σ g(−λ‖φ‖|Δ|)."""
     width = max(own.instruments.shape[1] for own in applied)
     parts = [np.pad(own.instruments, ((0, 0), (0, width - own.instruments.shape[1]))) for own in applied]
@@ -82,7 +82,7 @@ def _vector(applied: list[Columns], noise: FloatArray, deviation: FloatArray) ->
     return float((np.linalg.norm(sums, axis=1) - spent).max())
 
 
-def _tail(applied: list[Columns], noise: FloatArray, outcome: FloatArray, predicted: FloatArray, end: End) -> float:
+def _tail(applied: list[Predictable], noise: FloatArray, outcome: FloatArray, predicted: FloatArray, end: End) -> float:
     """Σ vZ − Σ g(−vΔ)."""
     weights = (1.0 if end == "upper" else -1.0) * np.concatenate([own.weights[end] for own in applied])
     clip = [np.concatenate([getattr(own.clip, side) for own in applied]) for side in ("low", "high")]

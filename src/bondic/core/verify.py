@@ -114,6 +114,7 @@ def verify_columns(
     claims, limits = proof.claims(columns, sums), range_of(columns.terms)
     result = conclude(limits, claims.ends, claims.rejected, stored.side)
     _compare(certificate, result, limits, stored.side)
+    reviews = proof.reviews(columns, claims, sums)
     rejected = result.status is Status.REJECTED
     _require(
         certificate.assumptions == stored.assumptions(columns, rejected=rejected),
@@ -124,7 +125,7 @@ def verify_columns(
             Review(("digest matches the content", "log is the certified one")),
             policy,
             Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
-            *proof.reviews(columns, claims, sums),
+            *reviews,
             _review_plan(stored, again, described=certificate.planner is not None),
             check_origin(stored),
             check_rows(columns.rows, log_rows, stored.provenances()),
