@@ -9,7 +9,7 @@ EXTRAS := torch or cluster or mujoco or train or lab
 WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check docs gallery bench experiments clean
+.PHONY: help demo test test-all check core-size docs gallery bench experiments clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -47,11 +47,14 @@ check: $(VENV)/.stamp-test ## formatting, lint, types and import contracts
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
 
-test: check ## check, then every test that needs no optional library and is not of the lab
+test: check core-size ## check, then every test that needs no optional library and is not of the lab
 	$(BIN)/pytest $(WORKERS) -m "not ($(EXTRAS)) and not slow"
 
 test-all: $(if $(TESTED),,test) $(VENV)/.stamp-all ## test (unless TESTED=1), then those of the lab and those that need torch, mujoco and dask
 	$(BIN)/pytest $(WORKERS) -m "($(EXTRAS)) and not slow"
+
+core-size: ## lines of the trusted core, as README promises them
+	@$(PYTHON) scripts/core_size.py
 
 docs: $(VENV)/.stamp-docs ## build the documentation into site/, offline
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

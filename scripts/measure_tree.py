@@ -15,6 +15,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,11 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "bondic"
-VERIFY = ("bondic.core.verify", "bondic.certificate.verify")  # its place now, and before the packages were renamed
+VERIFY = ("bondic.core.verify", "bondic.proofs.verify")  # its place now, and before the core had a package of its own
+COUNTED = (
+    "edges between packages", "imports across packages", "imports of vocabulary", "named constants", "isinstance on own types",
+    "public names", "options of evaluate",
+)  # fmt: skip
 WATCHED = ("numba", "scipy", "rich", "pyarrow")
 
 
@@ -239,6 +244,41 @@ def _lines(folder: Path) -> int:
     return sum(path.read_text(encoding="utf-8").count("\n") for path in folder.rglob("*.py"))
 
 
+def own_types(modules: dict[str, Module]) -> int:
+    """`isinstance` on classes that the library defines."""
+    own = {node.name for module in modules.values() for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)}
+    count = 0
+    for module in modules.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                count += any(name in own for name in re.findall(r"\w+", ast.unparse(node.args[1])))
+    return count
+
+
+def constants(modules: dict[str, Module]) -> int:
+    """Numbers that have a name in capitals at the level of a module."""
+    found = 0
+    for module in modules.values():
+        for node in module.tree.body:
+            if isinstance(node, ast.Assign) and re.fullmatch(r"[\d\s.,()eE+*/-]+", ast.unparse(node.value)):
+                targets = [ast.unparse(name) for target in node.targets for name in getattr(target, "elts", [target])]
+                found += sum(bool(re.fullmatch(r"_?[A-Z][A-Z_0-9]*", name)) for name in targets)
+    return found
+
+
+def public_names(src: Path) -> int:
+    tree = ast.parse((src / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    tables = [node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)]
+    return sum(len(table.keys) for table in tables)
+
+
+def options_of_evaluate(src: Path) -> int:
+    script = "import bondic.cli.main as m, json, click; c = m.group.commands['evaluate']"
+    script += "; print(json.dumps(sum(isinstance(p, click.Option) for p in c.params)))"
+    with tempfile.TemporaryDirectory() as place:
+        return int(_last_line(script, src, Path(place)))
+
+
 def measure(src: Path) -> dict[str, Any]:
     """All figures of one tree."""
     modules = read_modules(src)
@@ -249,6 +289,7 @@ def measure(src: Path) -> dict[str, Any]:
     return {
         "lines": {
             "bondic": _lines(src / PACKAGE),
+            "bondic.core": _lines(src / PACKAGE / "core"),
             "bondic_lab": _lines(src / "bondic_lab"),
             "tests": _lines(src.parent / "tests"),
         },
@@ -266,6 +307,10 @@ def measure(src: Path) -> dict[str, Any]:
         "edges between packages": len({(above, below) for above, below in pairs if above != below}),
         "imports across packages": sum(above != below for above, below in pairs),
         "imports of vocabulary": vocabulary(modules),
+        "named constants": constants(modules),
+        "isinstance on own types": own_types(modules),
+        "public names": public_names(src),
+        "options of evaluate": options_of_evaluate(src),
     }
 
 
@@ -282,9 +327,7 @@ def rows(found: dict[str, Any]) -> dict[str, str]:
         "lines executed in one verification": found["runs"]["executed"],
         **loads,
         "longest import chain": len(found["longest chain"]),
-        **{
-            name: found[name] for name in ("edges between packages", "imports across packages", "imports of vocabulary")
-        },
+        **{name: found[name] for name in COUNTED},
     }
     return {name: str(value) for name, value in table.items()}
 
