@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 from machine import describe
 
+from bondic.core.bounded import Enclosure, certified_sum
 from bondic.core.kernels.gaussian import Gaussian
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import Enclosure, certified_sum
 from bondic.core.sums.engine import Survey, enclose
 from bondic.core.sums.forms import Sums
 from bondic.engines import pairs

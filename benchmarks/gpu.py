@@ -23,8 +23,8 @@ import torch
 from machine import describe
 
 import bondic
+from bondic.core.bounded import upper_sum
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.rounding import upper_sum
 from bondic.core.sums.engine import Share, enclose
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.linear import Constants, Features

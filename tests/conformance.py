@@ -16,8 +16,8 @@ from mpmath import mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U, upper_sum
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U, upper_sum
 from bondic.core.sums.engine import Engine, Survey, Traveling, enclose
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate.certificate import Certificate
 from bondic.core.certificate.proof import Claims, Proof
 from bondic.core.claims import Claim, ErrorBudget, Part, conclude
 from bondic.core.codec import Encoder, decode, same
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.registry import lookup, registered
-from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
 from bondic.rendering import last_digit

@@ -9,6 +9,7 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
+from bondic.core.bounded import U
 from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import (
@@ -29,7 +30,6 @@ from bondic.core.identity.residual import (
 )
 from bondic.core.identity.value import doubly_robust_value
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import U
 from bondic.core.sums.forms import Sums
 from bondic_lab.identity.loss import residual_loss
 from core_cases import inside, kernel_function, make_case

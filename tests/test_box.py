@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
+from bondic.core.bounded import Enclosure
 from bondic.core.classes.box import Box
 from bondic.core.classes.instruments import Instruments
 from bondic.core.classes.value_class import constant_function, constant_value
@@ -21,7 +22,6 @@ from bondic.core.dual.bound import dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import Enclosure
 from bondic.core.sums import total_variation
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.sums.total_variation import total_variations

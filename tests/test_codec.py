@@ -17,6 +17,7 @@ from hypothesis.extra.numpy import arrays
 from mpmath import mpf
 
 import bondic
+from bondic.core.bounded import Enclosure, U
 from bondic.core.classes.box import Box
 from bondic.core.classes.value_class import ValueClass
 from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
@@ -27,7 +28,6 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.bound import NoiseBound, Uniform
 from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.registry import from_outside, lookup, names, register, registered
-from bondic.core.rounding import Enclosure, U
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import Terms
 from conformance_kernels import Example, LeafCase

@@ -11,9 +11,9 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.core.bounded import upper_sum
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import upper_sum
 from bondic.core.sums.engine import Survey, enclose
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.linear import Constants, Features

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import U
 from bondic.core.certificate.io import save_certificate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import U
 from bondic.core.sums import forms
 from bondic.core.sums.engine import Collected, Crossed, Engine, Share
 from bondic.core.sums.forms import Sums

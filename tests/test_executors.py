@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
+from bondic.core.bounded import upper_sum
 from bondic.core.dual import elsewhere
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import upper_sum
 from bondic.core.sums import elsewhere as sums_elsewhere
 from bondic.core.sums.engine import enclose
 from bondic.core.sums.forms import Sums

@@ -8,12 +8,12 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.functions import FeatureMap, term_feature_bounds, term_features
 from bondic.core.kernels import accuracy
 from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import U
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from conformance_kernels import EMBEDDING, FREQUENCIES, dot_twin, linear_twin, series_twin, waves
 

@@ -20,10 +20,10 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U
 from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.linear import ExplicitFeatures, Linear
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U
 from bondic.engines import pairs, power, products, recipes
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat

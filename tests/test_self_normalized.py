@@ -14,6 +14,7 @@ import bondic as b
 import builders
 import core_cases
 import naive
+from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
@@ -22,7 +23,6 @@ from bondic.core.noise import coordinates, information
 from bondic.core.noise.bound import Weights
 from bondic.core.noise.facts import noise_facts
 from bondic.core.noise.information import Information
-from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import row_widths
 from bondic.search.search import KernelSearch

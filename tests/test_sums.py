@@ -12,10 +12,10 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import U
 from bondic.core.sums import reference
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure

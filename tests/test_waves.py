@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from bondic.core.bounded import U
 from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.base import NUMPY_ULP
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import U
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.engines.waves import LARGEST, WAVE_ULP, _fill, wave_features
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, Enclosure, U, certified_dot, inflate
 from bondic.core.codec import supplied
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel, fingerprint
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.registry import kind, register
-from bondic.core.rounding import TINY, Enclosure, U, certified_dot, inflate
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure
 

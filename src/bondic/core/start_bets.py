@@ -24,14 +24,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Between, Enclosure, U, row_norms, upper_sum
 from bondic.core.claims import End
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.classes.value_class import ValueClass
 from bondic.core.errors import InvalidInput
-from bondic.core.matrices import row_norms
 from bondic.core.noise.betting import loss, tail_term
-from bondic.core.rounding import Between, Enclosure, U, upper_sum
 from bondic.core.sequential.plan import FULL_BET, StartBets
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.rowwise import RowMeasures

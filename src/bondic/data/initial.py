@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import U
 from bondic.data import _arrays
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log

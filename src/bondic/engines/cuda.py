@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U, inflate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U, inflate
 from bondic.core.sums.engine import Crossed, Progress, Share, Survey
 from bondic.core.sums.executor import Executor
 from bondic.core.sums.spool import Direct, PointBlock

@@ -21,8 +21,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.core.kernels.series import FeatureOrder, feature_count, feature_order, poisson_tail
-from bondic.core.rounding import TINY, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.core.sums.engine import Progress, Share
 from bondic.core.sums.executor import Executor
 from bondic.engines import pairs

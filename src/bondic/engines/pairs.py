@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.rounding import U
+from bondic.core.bounded import U
 from bondic.core.sums.engine import Progress
 from bondic.core.sums.executor import Executor
 from bondic.engines.compiled import compiled, helper

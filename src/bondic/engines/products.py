@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Term, joined_gaussian
-from bondic.core.rounding import U
 from bondic.core.sums.engine import Crossed, Progress, Share, Survey
 from bondic.core.sums.executor import Executor
 from bondic.core.sums.spool import Direct

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.kernels.base import FeatureLeaf, Leaf, per_dimension
 from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.gaussian import Gaussian
@@ -21,7 +22,6 @@ from bondic.core.kernels.laplace import Laplace
 from bondic.core.kernels.masked import TimeMask
 from bondic.core.kernels.matern import Matern
 from bondic.core.kernels.normal_form import Term, joined_gaussian
-from bondic.core.rounding import U
 from bondic.engines.power import EXP_ULP
 
 FloatArray = npt.NDArray[np.float64]

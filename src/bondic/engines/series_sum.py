@@ -15,9 +15,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import Enclosure, U, inflate
 from bondic.core.sums.engine import Arrays, Partial, Share, Survey, Traveling, enclose
 from bondic.engines import moments, pairs
 from bondic.engines.bands import Bands, band_root

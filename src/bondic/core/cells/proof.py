@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Between, Enclosure, U
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.bound import CellBound
 from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
@@ -32,7 +33,6 @@ from bondic.core.classes.provenance import Provenance
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.registry import register
-from bondic.core.rounding import Between, Enclosure, U
 from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
 from bondic.core.sequential.plan import StartBets
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of

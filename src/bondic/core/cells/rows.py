@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U, certified_dot
 from bondic.core.cells.forecasts import Forecasts, ForecastTally, forecast_tally
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.tails import StartMean
 from bondic.core.cells.tally import CellRows, CellShape
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.registry import kind, register
-from bondic.core.rounding import U, certified_dot
 from bondic.core.terms import largest_width, range_at_all_times
 from bondic.rows import Cloud, Rows
 

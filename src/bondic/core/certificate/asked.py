@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.certificate.limits import MOST_DRAWS, refuse
 from bondic.core.errors import VerificationError
-from bondic.core.rounding import U
 from bondic.core.terms import Terms, make_terms
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log

@@ -24,6 +24,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import LEAST, SMALL, TINY, U, gamma, inflate, norm
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
 from bondic.core.classes.box import Box
@@ -31,8 +32,6 @@ from bondic.core.classes.shared import LeftTogether, product_accuracy, products
 from bondic.core.classes.value_class import ValueClass
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.matrices import LEAST, SMALL, gamma, norm
-from bondic.core.rounding import TINY, U, inflate
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure, Source
 from bondic.core.sums.rowwise import RowMeasures

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.instruments import Instruments
 from bondic.core.classes.value_class import SupportAt, ValueClass
@@ -22,7 +23,6 @@ from bondic.core.functions import Function
 from bondic.core.identity.residual import mean_over_starts, values_at_starts
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts
-from bondic.core.rounding import Enclosure, U, inflate
 from bondic.core.start import sampled_start
 from bondic.core.sums.engine import Progress
 from bondic.core.sums.forms import STANDARD, Sums

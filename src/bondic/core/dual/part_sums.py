@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot
 from bondic.core.functions import Function, values_together
 from bondic.core.identity.measure import rows_measure
 from bondic.core.identity.residual import values_at_rows
 from bondic.core.identity.value import weighted_residuals
-from bondic.core.rounding import Enclosure, U, certified_dot
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure
 from bondic.core.terms import row_widths

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.core.certificate.limits import refuse
@@ -26,7 +27,6 @@ from bondic.core.kernels.normal_form import operations
 from bondic.core.noise.bound import NoiseBound
 from bondic.core.noise.outside import check_noise_bound
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.data.log import Log
 from bondic.rows import Rows

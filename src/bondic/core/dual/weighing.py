@@ -11,13 +11,13 @@ from functools import partial
 
 import numpy as np
 
+from bondic.core.bounded import TINY, Enclosure, U
 from bondic.core.classes.value_class import SupportAt, Uncertainty
 from bondic.core.dual.elsewhere import parts_from_others
 from bondic.core.dual.part_sums import PartSums, Weigher
 from bondic.core.errors import NumericalError
 from bondic.core.functions import Function
 from bondic.core.identity.measure import start_measure
-from bondic.core.rounding import TINY, Enclosure, U
 from bondic.core.sums.account import Added, Order
 from bondic.core.sums.engine import Progress
 from bondic.core.sums.forms import STANDARD, Sums

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
-from bondic.core.rounding import Enclosure, U
 from bondic.core.sums.engine import Progress
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure

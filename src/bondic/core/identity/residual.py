@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.functions import Function
-from bondic.core.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.rows import Batch, Cloud, Rows
 

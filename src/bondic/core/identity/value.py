@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, certified_dot, inflate, upper_sum
 from bondic.core.identity.residual import FunctionValues, bellman_residual, initial_value, residual_error
-from bondic.core.rounding import Enclosure, certified_dot, inflate, upper_sum
 from bondic.rows import Batch
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.errors import NumericalError
 from bondic.core.kernels.base import NUMPY_ULP, TANH_ULP
-from bondic.core.rounding import U
 
 
 @cache

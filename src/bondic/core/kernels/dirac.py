@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.codec import Numbers
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FloatArray, Leaf, PointPart, check_part, listed
 from bondic.core.registry import register
-from bondic.core.rounding import U
 
 
 @register("kernel", "dirac")

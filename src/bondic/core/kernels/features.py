@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.codec import Numbers
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import (
@@ -20,7 +21,6 @@ from bondic.core.kernels.base import (
     scale_vector,
 )
 from bondic.core.registry import register
-from bondic.core.rounding import U
 
 
 @register("kernel", "random-features")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.codec import Numbers
 from bondic.core.kernels.base import (
     NUMPY_ULP,
@@ -18,7 +19,6 @@ from bondic.core.kernels.base import (
     scale_vector,
 )
 from bondic.core.registry import register
-from bondic.core.rounding import U
 
 
 @register("kernel", "laplace")

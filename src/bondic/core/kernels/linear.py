@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.codec import Extended, Numbers, supplied
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.kernels.base import (
@@ -23,7 +24,6 @@ from bondic.core.kernels.base import (
     scale_vector,
 )
 from bondic.core.registry import register
-from bondic.core.rounding import U
 
 
 def _check_bound(bound: float, largest: float, terms: int, what: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.codec import Numbers
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import (
@@ -20,7 +21,6 @@ from bondic.core.kernels.base import (
     scaled_squares,
 )
 from bondic.core.registry import register
-from bondic.core.rounding import U
 
 # max over rho of |rho f'(rho)|, rounded up: how a relative error of rho moves the kernel value.
 _SENSITIVITY = {0.5: 0.37, 1.5: 0.55, 2.5: 0.61}

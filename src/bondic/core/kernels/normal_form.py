@@ -16,12 +16,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FloatArray, Kernel, Leaf, Product, Scaled, Sum, per_dimension
 from bondic.core.kernels.constant import Constant
 from bondic.core.kernels.dirac import ActionEmbedding, Dirac
 from bondic.core.kernels.gaussian import Gaussian
-from bondic.core.rounding import U
 
 IntArray = npt.NDArray[np.int64]
 

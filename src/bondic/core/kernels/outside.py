@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from bondic.core.bounded import U
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FloatArray, Kernel, Leaf, check_part, leaves
 from bondic.core.registry import from_outside
-from bondic.core.rounding import U
 
 
 def check_kernel(kernel: Kernel) -> None:

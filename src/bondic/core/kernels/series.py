@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
+from bondic.core.bounded import TINY, U
 from bondic.core.codec import Numbers
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import (
@@ -31,7 +32,6 @@ from bondic.core.kernels.base import (
     scale_vector,
 )
 from bondic.core.registry import register
-from bondic.core.rounding import TINY, U
 
 IntArray = npt.NDArray[np.int64]
 

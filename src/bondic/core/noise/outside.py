@@ -7,6 +7,7 @@ from typing import get_args
 
 import numpy as np
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
@@ -16,7 +17,6 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts
 from bondic.core.registry import from_outside
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import Terms
 
 _ROWS = 100

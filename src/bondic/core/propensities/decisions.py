@@ -11,11 +11,11 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.ratios import Ratios, logged_ratios
 from bondic.core.propensities.strata import Strata
-from bondic.core.rounding import U
 from bondic.core.terms import Terms, ValueRange, range_of
 from bondic.data.blocks import RowRange
 from bondic.data.transitions import Transitions

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Between, Enclosure, U, inflate
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import one_hot
 from bondic.core.classes.landmarks import Coordinates, Embedding
@@ -18,7 +19,6 @@ from bondic.core.classes.value_class import ValueClass, constant_value
 from bondic.core.errors import InvalidInput
 from bondic.core.identity.measure import rows_measure, start_measure
 from bondic.core.identity.residual import mean_over_starts, values_at_rows, values_at_starts
-from bondic.core.rounding import Between, Enclosure, U, inflate
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure, Source, Stream
 from bondic.core.sums.rowwise import RowMeasures

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.core.certificate.limits import refuse
@@ -24,7 +25,6 @@ from bondic.core.classes.provenance import Provenance
 from bondic.core.classes.value_class import ValueClass
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import embed, embed_start
 from bondic.core.sequential.ends import Evaluation

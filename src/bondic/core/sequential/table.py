@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.basis import positions
 from bondic.core.classes.box import Box
@@ -22,7 +23,6 @@ from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.identity.residual import mean_over_starts, values_at_rows, values_at_starts
 from bondic.core.noise.betting import LARGEST_BET, loss, tail_term
 from bondic.core.noise.deviations import clipped_deviation
-from bondic.core.rounding import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.sequential.embedded import balance, limits_at
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, tail_claim
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of

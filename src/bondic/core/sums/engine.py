@@ -14,9 +14,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, Enclosure, U, certified_sum, inflate
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import TINY, Enclosure, U, certified_sum, inflate
 from bondic.core.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U
 from bondic.core.sums.engine import Crossed, Progress, Share, Survey
 from bondic.core.sums.executor import Executor
 from bondic.core.sums.spool import Direct

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, U
 from bondic.core.errors import NumericalError
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import TINY, U
 from bondic.core.sums.executor import Executor
 from bondic.core.sums.measure import check_finite
 

@@ -18,8 +18,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, U, certified_dot, certified_sum
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import TINY, U, certified_dot, certified_sum
 from bondic.core.sums.engine import Collected, Engine, Partial, Progress, Share, Survey
 from bondic.core.sums.executor import Executor
 from bondic.executors.remote import Remote

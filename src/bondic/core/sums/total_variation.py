@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, Enclosure, certified_sum, inflate, upper_sum
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import TINY, Enclosure, certified_sum, inflate, upper_sum
 from bondic.core.sums.measure import Source, check_finite
 from bondic.core.sums.merge import merge_points
 
