@@ -23,7 +23,7 @@ import numpy.typing as npt
 from machine import describe
 
 from bondic.core.bounded import Enclosure, certified_sum
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import Gaussian
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.engine import Survey, enclose
 from bondic.core.sums.forms import Sums

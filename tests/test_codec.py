@@ -511,7 +511,7 @@ def test_names_are_given_once_and_to_the_right_kind():
     assert not from_outside(bondic.Gaussian(1.0))
     frozen = dataclass(frozen=True)
     for kind, name, cls, words in (
-        ("kernel", "gaussian", Unregistered, "taken by bondic.core.kernels.gaussian.Gaussian"),
+        ("kernel", "gaussian", Unregistered, "taken by bondic.core.kernels.leaves.Gaussian"),
         ("color", "red", Unregistered, "no kind 'color'; there are cells, class, control, function, kernel"),
         ("noise", "test-new", Unregistered, "is no NoiseBound"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),

@@ -99,10 +99,6 @@ import sys
 for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
     sys.modules[name] = None
 import bondic
-from bondic.engines.cuda import Cuda
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.linear import Constants, Features
-from bondic.core.sums.reference import Reference
 from builders import synthetic
 (mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
 problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)

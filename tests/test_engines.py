@@ -192,8 +192,6 @@ def test_executors_keep_the_order_and_obey_an_interrupt(executor):
 _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
-from bondic.core.sums.forms import Sums
-from bondic.core.certificate.io import load_certificate
 from bondic.core.verify import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=Sums.reference())

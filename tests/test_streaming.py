@@ -603,7 +603,6 @@ SCRIPT = """
 import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
-from bondic.core.sums import forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)

@@ -22,8 +22,9 @@ from bondic.core.functions import (
     term_features,
 )
 from bondic.core.kernels.base import FeatureLeaf, Kernel
-from bondic.core.kernels.normal_form import Layout, Term, joined_gaussian, normal_form
+from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.kernels.pivots import pivots
+from bondic.engines.recipes import joined_gaussian
 from bondic.rows import Rows
 from bondic.search.actions import Cap, action_groups, shared_columns
 

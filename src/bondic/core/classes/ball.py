@@ -13,8 +13,8 @@ from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.checks import check_kernel
 from bondic.core.kernels.normal_form import Layout, normal_form, operations
-from bondic.core.kernels.outside import check_kernel
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Source

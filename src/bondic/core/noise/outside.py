@@ -12,7 +12,7 @@ from bondic.core.claims import Guarantee
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction
-from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts

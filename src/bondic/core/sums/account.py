@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bondic.core.bounded import TINY, Enclosure, U, inflate, upper_sum
 from bondic.core.errors import InvalidInput
-from bondic.core.kernels.accuracy import check_elementary_functions
+from bondic.core.kernels.checks import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.engine import Arrays, Engine, Partial, Traveling, enclose
 from bondic.core.sums.measure import Measure

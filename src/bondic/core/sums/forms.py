@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from bondic.core.bounded import TINY, Enclosure, U, inflate
 from bondic.core.errors import InvalidInput
-from bondic.core.kernels.accuracy import check_elementary_functions
 from bondic.core.kernels.base import FeatureLeaf
+from bondic.core.kernels.checks import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums import rowwise, total_variation
 from bondic.core.sums.account import Account, Added, Order, embedded, masses
