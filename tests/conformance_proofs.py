@@ -130,7 +130,7 @@ class ProofCase:
     @pytest.mark.parametrize("engine", ["pairs", "series", "reference"])
     def test_every_engine_verifies_it(self, answer, engine):
         """Engines round differently, and each answers with its own interval."""
-        checked = bondic.verify(answer.certificate, answer.log, answer.policy, sums=Sums.named(engine))
+        checked = bondic.verify(answer.certificate, answer.log, answer.policy, sums=EngineSums.named(engine))
         answer.compare(checked)
 
     def test_from_result_to_file_and_back(self, answer, tmp_path):

@@ -145,7 +145,7 @@ def test_discrepancy(case, start, size, engine):
     omega = np.random.default_rng(2).normal(size=len(case.problem)) * size
     measure = naive.signed_measure(omega, case.logged, case.nexts, case.initial if start else [], case.gamma)
     exact = mp.sqrt(naive.norm_squared(twin, measure))
-    enclosure = discrepancy(case.problem.whole(), kernel, omega, start=start, sums=Sums.named(engine))
+    enclosure = discrepancy(case.problem.whole(), kernel, omega, start=start, sums=EngineSums.named(engine))
     assert inside(enclosure, exact)
     assert enclosure.rad <= 1e-10 * (1 + np.abs(omega).mean())
     assert start or size or enclosure.upper < 1e-100

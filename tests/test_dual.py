@@ -113,7 +113,7 @@ def test_end_points(example):
     low, high = naive.dual_bounds(estimate, example.radius, size, noise, example.initial_term() + allowance)
     scale = abs(estimate) + (high - low)
     for engine in ("auto", "reference"):
-        lower, upper = dual_bound(replace(example.setting, sums=Sums.named(engine)), example.omega)
+        lower, upper = dual_bound(replace(example.setting, sums=EngineSums.named(engine)), example.omega)
         assert (lower.end, upper.end) == ("lower", "upper")
         assert mpf(upper.bound) >= high
         assert mpf(lower.bound) <= low

@@ -107,7 +107,7 @@ def test_weights_and_their_norm(reference):
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_discrepancy(reference, engine):
     rows, _ = weights_at_rows(reference.problem.whole(), reference.omega)
-    size = discrepancy(reference.problem.whole(), reference.kernel_q, rows, sums=Sums.named(engine))
+    size = discrepancy(reference.problem.whole(), reference.kernel_q, rows, sums=EngineSums.named(engine))
     assert close(size.mid**2, reference.expected["mu_norm_squared"])
 
 

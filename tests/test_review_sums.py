@@ -55,7 +55,7 @@ def streamed_squares(terms, source):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_forms, "MOST_HELD", 0)
-        return Sums().squares(terms, source)
+        return EngineSums().squares(terms, source)
 
 
 def far_stream(far):

@@ -345,7 +345,7 @@ def test_it_is_shorter_and_verified_by_the_reference(kernel):
     ours = b.estimate_interval(problem, method=replace(method, gauge="self-normalized"))
     assert ours.high - ours.low < 0.85 * (half.high - half.low)
     assert half.low < ours.low < ours.high < half.high
-    found = b.verify(ours.certificate, log, policy, sums=Sums.reference())
+    found = b.verify(ours.certificate, log, policy, sums=REFERENCE)
     assert found.low == pytest.approx(ours.low, abs=1e-7)
     assert found.high == pytest.approx(ours.high, abs=1e-7)
 

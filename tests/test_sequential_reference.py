@@ -25,7 +25,7 @@ from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import Columns
-from bondic.core.sums.forms import STANDARD
+from bondic.engines.sums import STANDARD
 from bondic.core.terms import ValueRange
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows

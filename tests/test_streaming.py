@@ -361,7 +361,7 @@ def streamed_squares(terms, source, engine="auto"):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_forms, "MOST_HELD", 0)
-        return Sums.named(engine).squares(terms, source)
+        return EngineSums.named(engine).squares(terms, source)
 
 
 def far_off(points):

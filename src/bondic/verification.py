@@ -9,9 +9,10 @@ from typing import Any
 from bondic.core.certificate.certificate import Certificate, UserFunctions
 from bondic.core.certificate.io import load_certificate
 from bondic.core.errors import InvalidInput
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replay, Verification, said_plainly, verify_certificate
 from bondic.data.initial import InitialStates
+from bondic.engines.sums import STANDARD
 from bondic.rows.inputs import take_log, take_policy
 
 
@@ -36,7 +37,7 @@ def verify(
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
     the interval of that plan; without it, when the plan was made is the certificate's own statement.
-    `sums=Sums.reference()` (`bondic.core.sums.forms`) does without compiled code: slower, by definition.
+    `sums=REFERENCE` (`bondic.core.sums.reference`) does without compiled code: slower, by definition.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     found, source = _certificate(certificate), take_log(log)

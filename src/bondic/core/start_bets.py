@@ -32,8 +32,9 @@ from bondic.core.classes.value_class import ValueClass
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.betting import loss, tail_term
 from bondic.core.sequential.plan import FULL_BET, StartBets
-from bondic.core.sums.forms import STANDARD, Sums
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import RowMeasures
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange
 from bondic.data.initial import InitialStates
 from bondic.rows import Cloud, Rows
@@ -200,7 +201,7 @@ def _closer(wide: Between, other: Between) -> Between:
     return Between(np.where(crossed, wide.low, low), np.where(crossed, wide.high, high))
 
 
-def learned(ball: ValueClass, found: Coordinates, sets: Sequence[Ellipsoid], sums: Sums = STANDARD) -> Deviations:
+def learned(ball: ValueClass, found: Coordinates, sets: Sequence[Ellipsoid], sums: Sums = REFERENCE) -> Deviations:
     """V(x_j) - R over what the rows leave of Q, in all sets at once."""
 
     def deviations(terms: StartTerms, bets: StartBets) -> Between:

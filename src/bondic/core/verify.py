@@ -21,7 +21,8 @@ from bondic.core.certificate.proof import Proof, check_same_plan
 from bondic.core.certificate.review import Review, check_origin, check_rows, check_start, describe_start
 from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
 from bondic.core.errors import BondicError, VerificationError
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
@@ -75,7 +76,7 @@ def verify_certificate(
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     replay: Replay | None = None,
-    sums: Sums = STANDARD,
+    sums: Sums = REFERENCE,
 ) -> Verification:
     """Recompute the interval from the proof and the log; raise VerificationError where the certificate claims more.
 

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
-from bondic.core.sums.engine import Arrays, Engine, Partial, Survey, Traveling
 from bondic.engines import moments, pairs
 from bondic.engines.bands import Bands, band_root
+from bondic.engines.engine import Arrays, Engine, Partial, Survey, Traveling
 from bondic.engines.recipes import joined_gaussian
 from bondic.engines.series_sum import SeriesSum, Split
-from bondic.executors.threads import Serial
+from bondic.engines.threads import Serial
 
 FloatArray = npt.NDArray[np.float64]
 

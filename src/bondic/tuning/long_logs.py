@@ -16,7 +16,7 @@ from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.leaves import Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.kernels.series import GaussianSeries, feature_count, squared_norms
-from bondic.core.sums.forms import STANDARD
+from bondic.engines.sums import STANDARD
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -10,8 +10,9 @@ from bondic.core.functions import Function
 from bondic.core.identity.residual import bellman_residual, function_values, residual_error
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
+from bondic.engines.sums import STANDARD
 from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]

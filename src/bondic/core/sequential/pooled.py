@@ -22,7 +22,7 @@ from bondic.core.classes.landmarks import Coordinates
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.sequential.embedded import Embedded
 from bondic.core.sequential.plan import Columns
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.measure import RowMeasures
 
 FloatArray = npt.NDArray[np.float64]
 
