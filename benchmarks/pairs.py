@@ -28,12 +28,8 @@ import numpy as np
 from machine import describe
 
 from bondic.core.kernels.base import Leaf
-from bondic.core.kernels.dirac import Dirac
-from bondic.core.kernels.gaussian import Gaussian
-from bondic.core.kernels.laplace import Laplace
-from bondic.core.kernels.linear import Linear
-from bondic.core.kernels.masked import TimeMask
-from bondic.core.kernels.matern import Matern
+from bondic.core.kernels.features import Linear
+from bondic.core.kernels.leaves import Dirac, Gaussian, Laplace, Matern, TimeMask
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums import reference
 from bondic.core.sums.forms import Sums as KernelSums
@@ -190,7 +186,6 @@ def product_table(count: int, repetitions: int) -> None:
 _FIRST = """
 import time, numpy as np
 start = time.perf_counter()
-from bondic.engines import pairs
 seconds = [time.perf_counter() - start]
 for scale in (500.0, 1.0):
     start = time.perf_counter()

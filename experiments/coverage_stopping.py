@@ -13,10 +13,10 @@ import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
 
 import bondic as b
+from bondic.core.bounded import Enclosure
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.facts import noise_facts
 from bondic.core.noise.start import initial_error
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import Terms
 
 PLANNED, LONGEST = 100, 1000

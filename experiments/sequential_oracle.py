@@ -15,12 +15,12 @@ from experiments.coverage_checks import FloatArray
 from experiments.sequential_known import Known
 from experiments.sequential_tails import g
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import End, ends_of
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import Embedded
 from bondic.core.sequential.localize import Localizer
-from bondic.core.sequential.plan import Block, Predictable, Plan, columns
+from bondic.core.sequential.plan import Block, Plan, Predictable, columns
 from bondic.core.sequential.pooled import pool
 from bondic.core.sequential.proof import SequentialProof
 from bondic.rows import Rows

@@ -16,13 +16,13 @@ from mpmath import mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U, upper_sum
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U, upper_sum
-from bondic.core.sums.engine import Engine, Survey, Traveling, enclose
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
 from bondic.core.sums.reference import Reference
-from bondic.executors.threads import Serial, Threads
+from bondic.engines.engine import Engine, Survey, Traveling
+from bondic.engines.threads import Serial, Threads
 
 FREQUENCIES = np.random.default_rng(1).normal(size=(3, 2))
 ONE = np.ones((1, 1))
@@ -231,7 +231,7 @@ class EngineCase:
         """All weights too large by one share: through `Sums`, with this engine alone."""
         rng = np.random.default_rng(11)
         points, weights, share = _points(rng, 1500), np.abs(rng.normal(size=(1, 1500, 1))), 1e-6
-        sums = Sums((self.engine,), Serial())
+        sums = EngineSums((self.engine,), Serial())
         for names in self.can():
             term, _ = make_term(names)
             survey = self.survey(points, weights[0], groups=1)

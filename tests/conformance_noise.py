@@ -16,6 +16,7 @@ import pytest
 from scipy.stats import binom
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.codec import Encoder, decode
 from bondic.core.functions import FeatureMap
@@ -23,7 +24,6 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import noise_facts
 from bondic.core.registry import registered
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import Terms
 from builders import synthetic
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate.certificate import Certificate
 from bondic.core.certificate.proof import Claims, Proof
 from bondic.core.claims import Claim, ErrorBudget, Part, conclude
@@ -22,8 +23,6 @@ from bondic.core.codec import Encoder, decode, same
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import last_digit
 from bondic.core.registry import lookup, registered
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
 
 
@@ -130,7 +129,7 @@ class ProofCase:
     @pytest.mark.parametrize("engine", ["pairs", "series", "reference"])
     def test_every_engine_verifies_it(self, answer, engine):
         """Engines round differently, and each answers with its own interval."""
-        checked = bondic.verify(answer.certificate, answer.log, answer.policy, sums=Sums.named(engine))
+        checked = bondic.verify(answer.certificate, answer.log, answer.policy, sums=EngineSums.named(engine))
         answer.compare(checked)
 
     def test_from_result_to_file_and_back(self, answer, tmp_path):

@@ -9,11 +9,13 @@ from fractions import Fraction
 import clarabel
 import numpy as np
 import pytest
+from bondic.core.sums.total_variation import total_variations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
+from bondic.core.bounded import Enclosure
 from bondic.core.classes.box import Box
 from bondic.core.classes.instruments import Instruments
 from bondic.core.classes.value_class import constant_function, constant_value
@@ -21,10 +23,8 @@ from bondic.core.dual.bound import dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import Enclosure
 from bondic.core.sums import total_variation
 from bondic.core.sums.measure import Measure, Stream
-from bondic.core.sums.total_variation import total_variations
 from bondic.core.terms import ValueRange, range_at_all_times
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.printed import last_digit
-from bondic.core.rounding import Enclosure
 from builders import continuous, synthetic
 
 

@@ -11,11 +11,11 @@ from scipy.stats import binom
 import bondic
 import core_cases
 import naive
+from bondic.core.bounded import U
 from bondic.core.claims import ErrorBudget, check_alpha
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.noise.facts import diagonal, noise_facts
 from bondic.core.noise.start import initial_error
-from bondic.core.rounding import U
 from bondic.core.terms import discounted_steps, row_widths, value_range
 from bondic.methods.setting import _mean_square_width
 from bondic.rows import Terms

@@ -11,18 +11,18 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.core.bounded import upper_sum
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import upper_sum
-from bondic.core.sums.engine import Survey, enclose
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
 from bondic.core.sums.reference import Reference
-from bondic.core.sums.standard import named_engines
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
-from bondic.executors.threads import Serial
+from bondic.engines.engine import Survey
+from bondic.engines.linear import Constants, Features
+from bondic.engines.standard import named_engines
+from bondic.engines.threads import Serial
 from builders import Here, synthetic
 from conformance import EngineCase
 
@@ -99,12 +99,8 @@ import sys
 for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
     sys.modules[name] = None
 import bondic
-from bondic.engines.cuda import Cuda
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.linear import Constants, Features
-from bondic.core.sums.reference import Reference
 from builders import synthetic
-(mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+(mdp, log, policy, start), sums = synthetic(120), EngineSums((Constants(), Features(), Cuda(device="cpu"), Reference()))
 problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
 result = bondic.estimate_interval(problem, method=bondic.Dual(engine=sums, gauge="plug-in", radius=5.0))
 assert bondic.verify(result.certificate, log, sums=sums).low == result.low
@@ -140,10 +136,10 @@ def test_single_precision_leaves_what_it_cannot_do():
     rng = np.random.default_rng(0)
     points, columns = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
     measure = Measure(points, columns.T[:, :, None])
-    sums = Sums((Constants(), Features(), Cuda("float32", "cpu"), Reference()))
+    sums = EngineSums((Constants(), Features(), Cuda("float32", "cpu"), Reference()))
     kernel = bondic.Matern(1.0) + bondic.Gaussian(1e-7)
     (found,) = sums.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
-    (exact,) = Sums.reference().squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
+    (exact,) = REFERENCE.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
     assert abs(found.mid - exact.mid) <= found.rad + exact.rad
     assert found.rad < 1e-9  # neither of the two was done in float32
 
@@ -154,12 +150,15 @@ def test_without_a_gpu(name, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InvalidInput, match="needs an NVIDIA GPU"):
-        Sums.named(name)
+        EngineSums.named(name)
 
 
 def test_a_whole_interval_and_its_certificate():
     """The same log by the compiled engines and by this one: the same ends, and a certificate that both can check."""
-    (mdp, log, policy, start), sums = synthetic(300), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+    (mdp, log, policy, start), sums = (
+        synthetic(300),
+        EngineSums((Constants(), Features(), Cuda(device="cpu"), Reference())),
+    )
     problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     plain, device = (
         bondic.estimate_interval(problem, method=bondic.Dual(engine=engine, gauge="plug-in", radius=5.0))
@@ -167,7 +166,7 @@ def test_a_whole_interval_and_its_certificate():
     )
     assert plain.status is bondic.Status.INTERVAL
     assert (device.low, device.high) == pytest.approx((plain.low, plain.high), rel=1e-9)
-    for check in (sums, Sums.reference()):
+    for check in (sums, REFERENCE):
         found = bondic.verify(device.certificate, log, sums=check)
         assert (found.low, found.high) == pytest.approx((device.low, device.high), rel=1e-9)
 
@@ -178,7 +177,7 @@ def test_the_engine_of_workers_is_that_of_their_device(name, monkeypatch):
     monkeypatch.setattr(Cuda.__init__, "__defaults__", ("float64", "cpu"))
     monkeypatch.setattr(Cuda, "block", 64)
     named_engines.cache_clear()
-    (mdp, log, policy, start), sums = synthetic(300), Sums.named(name)
+    (mdp, log, policy, start), sums = synthetic(300), EngineSums.named(name)
     question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     done = []
 

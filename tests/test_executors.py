@@ -12,20 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bondic.executors import named, remote
 
 import bondic as b
+from bondic.core.bounded import upper_sum
 from bondic.core.dual import elsewhere
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import upper_sum
 from bondic.core.sums import elsewhere as sums_elsewhere
-from bondic.core.sums.engine import enclose
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.forms import enclose
 from bondic.core.sums.reference import Reference
-from bondic.core.sums.spool import Direct, sum_blocks
 from bondic.engines.products import Pairs
-from bondic.executors import named, remote
-from bondic.executors.threads import Serial, Threads
+from bondic.engines.spool import Direct, sum_blocks
+from bondic.engines.threads import Serial, Threads
 from bondic.policies.adapters import imported
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
@@ -89,7 +88,7 @@ def ask(place, *, policy="soft", log="log", **statements):
 
 
 def answer(question, name="gaussian", executor=None, engines=None):
-    return b.estimate_interval(question, method=replace(method(name, "half"), engine=Sums(engines, executor)))
+    return b.estimate_interval(question, method=replace(method(name, "half"), engine=EngineSums(engines, executor)))
 
 
 def bits(result):
@@ -117,7 +116,7 @@ def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, mon
         *(answer(one, name, Here()) for one in asked[1:]),
     ]
     assert all(bits(other) == bits(found[0]) for other in found)
-    again = b.verify(found[2].certificate, logs[1], policy, sums=Sums(executor=Here()))
+    again = b.verify(found[2].certificate, logs[1], policy, sums=EngineSums(executor=Here()))
     assert (again.low, again.high) == (found[0].low, found[0].high)
 
 
@@ -132,7 +131,7 @@ def test_draws_of_a_continuous_policy_are_those_of_their_rows(tmp_path):
 @pytest.mark.parametrize("engine", ["series", "pairs", "reference"])
 def test_engines_travel(engine, place, monkeypatch):
     monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
-    question, engines = ask(place), Sums.named(engine).engines
+    question, engines = ask(place), named_engines(engine)
     assert bits(answer(question, engines=engines, executor=Serial())) == bits(
         answer(question, engines=engines, executor=Here())
     )
@@ -317,7 +316,7 @@ def test_dask_is_asked_for_by_its_extra(monkeypatch):
 @pytest.mark.parametrize("engine", ["pairs", "reference"])
 def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatch):
     """Many blocks: one pair of them is one task, and the bits are those of one process; the exact sum lies inside."""
-    whole = answer(ask(place), engines=Sums.named(engine).engines, executor=Serial())
+    whole = answer(ask(place), engines=named_engines(engine), executor=Serial())
     monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", most)
     monkeypatch.setattr(Direct, "block", 64)
     done = []
@@ -327,7 +326,7 @@ def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatc
             done.append(given[-1])
             return super().submit(task, *given)
 
-    question, engines = ask(place), Sums.named(engine).engines
+    question, engines = ask(place), named_engines(engine)
     here = answer(question, engines=engines, executor=Serial())
     assert not done
     assert bits(here) == bits(answer(question, engines=engines, executor=Counting()))

@@ -8,12 +8,12 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.functions import FeatureMap, term_feature_bounds, term_features
-from bondic.core.kernels import accuracy
+from bondic.core.kernels import checks
 from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import U
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from conformance_kernels import EMBEDDING, FREQUENCIES, dot_twin, linear_twin, series_twin, waves
 
@@ -86,7 +86,7 @@ def test_feature_error_grows_with_the_angle():
 
 def test_elementary_functions_are_as_good_as_trusted(rng):
     """numpy's exp, cos and sin against 50 digits, in the units in which the error bounds charge them."""
-    accuracy.check_elementary_functions()
+    checks.check_elementary_functions()
     x = -np.concatenate([rng.uniform(0, 745, 1500), np.exp(rng.uniform(-30, 5, 1000))])
     exact = [mp.exp(mpf(float(v))) for v in x]
     worst = max(
@@ -105,14 +105,14 @@ def test_elementary_functions_are_as_good_as_trusted(rng):
 def test_an_inaccurate_function_stops_everything(monkeypatch, name):
     """The start-up check must see an error of 5 units of 2^-53."""
     good = getattr(np, name)
-    monkeypatch.setattr(accuracy.np, name, lambda x: good(x) * (1 + 6 * U))
+    monkeypatch.setattr(checks.np, name, lambda x: good(x) * (1 + 6 * U))
     with pytest.raises(NumericalError, match=name):
-        accuracy.check_elementary_functions.__wrapped__()
+        checks.check_elementary_functions.__wrapped__()
 
 
 def test_numpy_s_accuracy_is_checked_once_per_process():
-    accuracy.check_elementary_functions()
-    assert accuracy.check_elementary_functions.cache_info().currsize == 1
+    checks.check_elementary_functions()
+    assert checks.check_elementary_functions.cache_info().currsize == 1
 
 
 # --------------------------------------------------------------------------------------- sums and products

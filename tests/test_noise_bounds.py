@@ -8,10 +8,10 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.core.bounded import certified_dot
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureMap
 from bondic.core.noise.bound import NoiseBound
-from bondic.core.rounding import certified_dot
 from bondic.methods.setting import make_setting
 from conformance_noise import LAYOUT, ROWS, WAVES, NoiseCase, facts_about, points, weights_of
 

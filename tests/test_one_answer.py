@@ -13,8 +13,7 @@ from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.sums.forms import Sums
-from bondic.executors.threads import Threads
+from bondic.engines.threads import Threads
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
@@ -106,7 +105,7 @@ def test_an_interval_has_the_same_bits_however_the_log_is_read(place, case):
 @pytest.mark.parametrize("name", ["gaussian", "linear", "matern"])
 def test_the_number_of_threads_leaves_no_trace(name):
     asked = questions(name, True, None)[0]
-    workers = [Sums(executor=Threads(count)) for count in (1, 2, 3)]
+    workers = [EngineSums(executor=Threads(count)) for count in (1, 2, 3)]
     found = [b.estimate_interval(asked, method=replace(method(name, "half"), engine=sums)) for sums in workers]
     assert len({(result.low, result.high, *(claim.bound for claim in result.claims)) for result in found}) == 1
 

@@ -20,10 +20,10 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.core.kernels.dirac import Dirac
-from bondic.core.kernels.linear import ExplicitFeatures, Linear
+from bondic.core.bounded import U
+from bondic.core.kernels.features import ExplicitFeatures, Linear
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U
 from bondic.engines import pairs, power, products, recipes
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat
@@ -413,7 +413,6 @@ def test_far_points_and_small_sums_take_the_long_route(rng):
 
 _TWICE = """
 import numpy as np
-from bondic.engines import pairs
 pairs.block_sums(np.arange(400.0)[:, None], np.array([500.0]), np.ones((400, 2)))
 pairs.block_sums(np.arange(400.0)[:, None], np.array([1.0]), np.ones((400, 2)))
 for compiled in (pairs._near_sums, pairs.product_sums):
@@ -433,7 +432,6 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 _ONCE = """
 import numpy as np
-from bondic.engines import pairs
 print(float(pairs.block_sums(np.zeros((4, 1)), np.array([1.0]), np.ones((4, 1))).sum()))
 """
 

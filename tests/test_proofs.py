@@ -15,11 +15,11 @@ import pytest
 
 import bondic
 import bondic_lab
+from bondic.core.bounded import Enclosure, certified_dot, log_enclosure
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.proof import Claims, Proof
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Part, Side
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import Enclosure, certified_dot, log_enclosure
 from bondic.rows.asked import asked_of
 from builders import synthetic
 from conformance_proofs import ProofCase

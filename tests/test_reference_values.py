@@ -17,7 +17,6 @@ from bondic.core.dual.rejection import evaluate_witness
 from bondic.core.identity.measure import discrepancy
 from bondic.core.identity.residual import bellman_residual, function_values, initial_value, residual_error
 from bondic.core.identity.value import doubly_robust_value
-from bondic.core.sums.forms import Sums
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
@@ -107,7 +106,7 @@ def test_weights_and_their_norm(reference):
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_discrepancy(reference, engine):
     rows, _ = weights_at_rows(reference.problem.whole(), reference.omega)
-    size = discrepancy(reference.problem.whole(), reference.kernel_q, rows, sums=Sums.named(engine))
+    size = discrepancy(reference.problem.whole(), reference.kernel_q, rows, sums=EngineSums.named(engine))
     assert close(size.mid**2, reference.expected["mu_norm_squared"])
 
 

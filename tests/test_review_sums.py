@@ -19,7 +19,6 @@ from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.sums import forms as sums_forms
 from bondic.core.sums import spool
-from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import range_of
 from bondic.data.stream import ArrayStream
@@ -56,7 +55,7 @@ def streamed_squares(terms, source):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_forms, "MOST_HELD", 0)
-        return Sums().squares(terms, source)
+        return EngineSums().squares(terms, source)
 
 
 def far_stream(far):

@@ -14,6 +14,7 @@ import bondic as b
 import builders
 import core_cases
 import naive
+from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
@@ -22,8 +23,6 @@ from bondic.core.noise import coordinates, information
 from bondic.core.noise.bound import Weights
 from bondic.core.noise.facts import noise_facts
 from bondic.core.noise.information import Information
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.forms import Sums
 from bondic.core.terms import row_widths
 from bondic.search.search import KernelSearch
 from bondic.search.searches import make_search
@@ -345,7 +344,7 @@ def test_it_is_shorter_and_verified_by_the_reference(kernel):
     ours = b.estimate_interval(problem, method=replace(method, gauge="self-normalized"))
     assert ours.high - ours.low < 0.85 * (half.high - half.low)
     assert half.low < ours.low < ours.high < half.high
-    found = b.verify(ours.certificate, log, policy, sums=Sums.reference())
+    found = b.verify(ours.certificate, log, policy, sums=REFERENCE)
     assert found.low == pytest.approx(ours.low, abs=1e-7)
     assert found.high == pytest.approx(ours.high, abs=1e-7)
 

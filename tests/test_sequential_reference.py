@@ -15,18 +15,18 @@ import pytest
 from mpmath import mp
 
 import bondic
+from bondic.core.bounded import Between, Enclosure, upper_sum
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding, coordinates
 from bondic.core.noise.betting import loss, tail_term, vector_term
 from bondic.core.noise.deviations import clipped_deviation
-from bondic.core.rounding import Between, Enclosure, upper_sum
 from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import Predictable
-from bondic.core.sums.forms import STANDARD
 from bondic.core.terms import ValueRange
+from bondic.engines.sums import STANDARD
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from sequential_cases import watching

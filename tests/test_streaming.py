@@ -21,7 +21,6 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums import forms as sums_forms
 from bondic.core.sums import spool
-from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
@@ -361,7 +360,7 @@ def streamed_squares(terms, source, engine="auto"):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_forms, "MOST_HELD", 0)
-        return Sums.named(engine).squares(terms, source)
+        return EngineSums.named(engine).squares(terms, source)
 
 
 def far_off(points):
@@ -603,7 +602,6 @@ SCRIPT = """
 import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
-from bondic.core.sums import forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)

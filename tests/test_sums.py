@@ -12,17 +12,15 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import U
 from bondic.core.sums import reference
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.measure import Measure
-from bondic.core.sums.merge import merge_points
+from bondic.core.sums.measure import Measure, merge_points
 from bondic.engines import moments, pairs
 from bondic.engines.power import EXP_ULP
-from bondic.executors.threads import Serial, Threads
+from bondic.engines.threads import Serial, Threads
 from forms import evaluate, quadratic_form, series_form
 
 ENGINES = ("auto", "pairs", "reference")
@@ -476,7 +474,7 @@ def test_the_number_of_threads_leaves_no_trace(kernel):
     terms = normal_form(kernel, LINE)
     answers = []
     for executor in (Serial(), Threads(1), Threads(2), Threads(5), Threads()):
-        sums = Sums(executor=executor)
+        sums = EngineSums(executor=executor)
         values, error = sums.values(terms, points[:300], points, weights)
         answers.append((sums.squares(terms, Measure(points, weights[None])), values.tobytes(), error))
     assert all(answer == answers[0] for answer in answers)

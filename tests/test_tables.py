@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import ErrorBudget
 from bondic.core.classes.basis import positions
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evaluation
 from bondic.core.sequential.plan import FULL_BET
 from bondic.core.sequential.proof import SequentialProof, claims_of

@@ -13,10 +13,11 @@ from bondic.core.certificate.certificate import Certificate, UserFunctions
 from bondic.core.certificate.io import load_certificate
 from bondic.core.certificate.limits import refuse
 from bondic.core.errors import InvalidInput
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed, Verification, as_verification_error, opened, verify_columns
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
+from bondic.engines.sums import STANDARD
 from bondic.rows.asked import check_policy, check_start, rebuild
 from bondic.rows.inputs import take_log, take_policy
 
@@ -45,7 +46,7 @@ def verify(
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
     the interval of that plan; without it, when the plan was made is the certificate's own statement.
-    `sums=Sums.reference()` (`bondic.core.sums.forms`) does without compiled code: slower, by definition.
+    `sums=REFERENCE` (`bondic.core.sums.reference`) does without compiled code: slower, by definition.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     found, source = _certificate(certificate), take_log(log)

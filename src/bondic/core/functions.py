@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, Enclosure, U, certified_dot, inflate
 from bondic.core.codec import supplied
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel, fingerprint
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.registry import kind, register
-from bondic.core.rounding import TINY, Enclosure, U, certified_dot, inflate
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
+from bondic.core.sums.reference import REFERENCE
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -45,16 +46,16 @@ class Function(ABC):
     layout: Layout
 
     @abstractmethod
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         """(N, D) -> values for every slot (N, slots) and a bound of their error."""
 
-    def at(self, points: FloatArray, slots: IntArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def at(self, points: FloatArray, slots: IntArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         """Values at one slot of each point (N,), and a bound of their error."""
         values, error = self.values(points, sums)
         return np.take_along_axis(values, slots[:, None], axis=1)[:, 0], error
 
     @abstractmethod
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         """An enclosure of a number that is at least the norm of f in the space of its kernel."""
 
     @property
@@ -94,10 +95,10 @@ class KernelFunction(Function):
     def is_zero(self) -> bool:
         return not np.any(self.weights)
 
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         return sums.values(normal_form(self.kernel, self.layout), points, self.centers, self.weights)
 
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         measure = Measure(self.centers, self.weights[None])
         return sums.squares(normal_form(self.kernel, self.layout), measure)[0].sqrt()
 
@@ -136,14 +137,14 @@ class FeatureFunction(Function):
     def is_zero(self) -> bool:
         return not np.any(self.coordinates)
 
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         del sums
         return certified_dot(self.coordinates, self.coordinates).sqrt()
 
     def __repr__(self) -> str:
         return _in_words(self.kernel, f"{self.coordinates.size} features", self.coordinates)
 
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         return _feature_values([self], points, sums)[0]
 
 
@@ -167,7 +168,7 @@ def _feature_values(functions: list[FeatureFunction], points: FloatArray, sums: 
 
 
 def values_together(
-    functions: list[Function], points: FloatArray, sums: Sums = STANDARD
+    functions: list[Function], points: FloatArray, sums: Sums = REFERENCE
 ) -> list[tuple[FloatArray, float]]:
     """`values` of every function, the same numbers; functions that share one kernel object share its features."""
     out: dict[int, tuple[FloatArray, float]] = {}
@@ -242,7 +243,7 @@ def _feature_count(term: Term, probe: FloatArray) -> int:
     return math.prod(counts)
 
 
-def term_features(term: Term, points: FloatArray, sums: Sums = STANDARD) -> FloatArray:
+def term_features(term: Term, points: FloatArray, sums: Sums = REFERENCE) -> FloatArray:
     """sqrt(c) times the row-wise tensor product of the leaves' features; (N, D) -> (N, m)."""
     total = np.full((points.shape[0], 1), math.sqrt(term.coefficient))
     for leaf, columns in term.factors:
@@ -305,7 +306,7 @@ class ExpansionFunction(Function):
     def is_zero(self) -> bool:
         return not any(np.any(part.weights) for part in self.parts)
 
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         out, error = np.zeros((points.shape[0], self.layout.slots)), 0.0
         for term, part in self._pairs():
             columns, extra = sums.values((_bare(term),), points, part.centers, part.weights)
@@ -315,7 +316,7 @@ class ExpansionFunction(Function):
             error += largest * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
         return out, inflate(1.01 * error)
 
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         total = Enclosure(0.0)
         for term, part in self._pairs():
             total = total + sums.squares((_bare(term),), Measure(part.centers, part.weights[None]))[0]

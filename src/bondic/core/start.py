@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure
 from bondic.core.columns import Columns
 from bondic.core.noise.start import initial_error
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import range_of
 
 INITIAL_SHARE = 0.2

@@ -23,7 +23,8 @@ from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, S
 from bondic.core.columns import Columns
 from bondic.core.errors import BondicError, VerificationError
 from bondic.core.printed import interval_text, last_digit
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 
 _ONE_SUM = 1e-12
@@ -96,7 +97,7 @@ def verify_columns(
     start: Review,
     functions: UserFunctions | None = None,
     replay: Callable[[Proof], Replayed] | None = None,
-    sums: Sums = STANDARD,
+    sums: Sums = REFERENCE,
 ) -> Verification:
     """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.
 

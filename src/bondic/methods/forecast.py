@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.value_class import ValueClass
 from bondic.core.errors import InvalidInput
-from bondic.executors.threads import cores
+from bondic.engines.threads import cores
 from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.search.sequential.plan import MOST_LANDMARKS

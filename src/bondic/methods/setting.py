@@ -32,6 +32,7 @@ from bondic.core.start import INITIAL_SHARE, sampled_start
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import largest_width, range_at_all_times, range_of
 from bondic.data.initial import InitialStates
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.rows import Rows, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -180,7 +181,7 @@ def make_setting(
     budget = ErrorBudget.split(alpha, _shares(sampled_start(certified, sides) is not None))
     gauge = _choose_noise_bound(method, certified, instruments, ball, budget["noise"], notes)
     initial = budget.get("initial")
-    sums = Sums.named(method.engine)
+    sums = EngineSums.named(method.engine)
     return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, sums), budget, notes
 
 
@@ -356,7 +357,7 @@ def _plug_in_constant(method: Options, problem: Rows, instruments: Instruments, 
     theta = u @ (-sigma * (right @ model.gradient) / (sigma**2 + ridge))
     shift, total = values.function(theta), 0.0
     for part in problem.batches():
-        fitted = values_at_rows(part, shift)
-        residual = bellman_residual(part, values_at_rows(part, ball.center))
+        fitted = values_at_rows(part, shift, STANDARD)
+        residual = bellman_residual(part, values_at_rows(part, ball.center, STANDARD))
         total += float(np.sum((residual + fitted.logged - part.gamma * fitted.next) ** 2))
     return float(instruments.kernel.sup_diag * total / len(problem))

@@ -11,7 +11,7 @@ import numpy as np
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.box import Box
 from bondic.core.dual.bound import Setting
-from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.search.search import Search, kernel_search
 from bondic.search.table import table_search, table_share
 

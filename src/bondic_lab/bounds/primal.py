@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.dual.bound import Setting
 from bondic.core.functions import Function
 from bondic.core.identity.residual import (
@@ -19,7 +20,6 @@ from bondic.core.identity.residual import (
     initial_value,
     residual_error,
 )
-from bondic.core.rounding import Enclosure, U, inflate
 from bondic.rows.rows import rows_of
 from bondic_lab.identity.loss import residual_loss
 

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import Guarantee
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.bound import SMALLEST, Uniform, log_over
 from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure, U
 
 
 @register("noise", "v-statistic")

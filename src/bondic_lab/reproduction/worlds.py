@@ -21,10 +21,8 @@ from bondic.core.classes.ball import Ball
 from bondic.core.classes.instruments import Instruments
 from bondic.core.errors import InvalidInput, did_you_mean
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.constant import Constant
-from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.rows import Rows

@@ -22,6 +22,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function, KernelFunction
 from bondic.core.identity.residual import bellman_residual, function_values
 from bondic.core.kernels.normal_form import normal_form
+from bondic.engines.sums import STANDARD
 from bondic.rows.rows import rows_of
 from bondic.search.model import SearchModel
 
@@ -112,10 +113,10 @@ class RowSums:
         if not isinstance(ball, Ball):
             raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
         self.problem, self.centers, self.ball, self.epsilon = problem, centers, ball, setting.epsilon().upper
-        self.residual = bellman_residual(problem, function_values(problem, ball.center))
+        self.residual = bellman_residual(problem, function_values(problem, ball.center, STANDARD))
         cloud = problem.initial
         weights = cloud.weights * problem.initial_states.weights[cloud.rows, None]
-        origin = function_values(problem, KernelFunction(ball.kernel, problem.layout, cloud.points, weights))
+        origin = function_values(problem, KernelFunction(ball.kernel, problem.layout, cloud.points, weights), STANDARD)
         self.start = problem.gamma * origin.next - origin.logged
         self.start_square = max(0.0, float(problem.initial_states.weights @ origin.initial))
         self._order = np.argsort(problem.next.rows, kind="stable")

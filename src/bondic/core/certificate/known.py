@@ -6,7 +6,7 @@ from bondic.core import functions
 from bondic.core.cells import proof as cells
 from bondic.core.classes import ball, box
 from bondic.core.dual import proof as dual
-from bondic.core.kernels import constant, dirac, features, gaussian, laplace, linear, masked, matern, series
+from bondic.core.kernels import features, leaves, series
 from bondic.core.noise import finite_class, fixed_lambda, pinelis, plug_in, self_normalized
 from bondic.core.propensities import control
 from bondic.core.propensities import proof as propensities
@@ -14,6 +14,6 @@ from bondic.core.sequential import plan
 from bondic.core.sequential import proof as sequential
 
 HOMES = (
-    dual, sequential, propensities, cells, plan, control, ball, box, functions, constant, dirac, features, gaussian, laplace,
-    linear, masked, matern, series, finite_class, fixed_lambda, pinelis, plug_in, self_normalized,
+    dual, sequential, propensities, cells, plan, control, ball, box, functions, features, leaves, series,
+    finite_class, fixed_lambda, pinelis, plug_in, self_normalized,
 )  # fmt: skip

@@ -18,7 +18,8 @@ from bondic.core.codec import first_difference
 from bondic.core.columns import Columns
 from bondic.core.propensities.decisions import Target
 from bondic.core.registry import kind
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 
 _SAME_PLAN = 1e-4
 """Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
@@ -58,14 +59,14 @@ class Proof(ABC):
         return ()
 
     @abstractmethod
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
         """All that the proof shows on these rows, with outward rounding."""
 
     @abstractmethod
     def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
         del rows, claims, sums
         return ()

@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass, field, replace
 from numbers import Real
 
+from bondic.core.bounded import Enclosure
 from bondic.core.classes.provenance import Provenance
 from bondic.core.classes.value_class import Progress, ValueClass
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.checks import check_kernel
 from bondic.core.kernels.normal_form import Layout, normal_form, operations
-from bondic.core.kernels.outside import check_kernel
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Source
 

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from bondic.core.bounded import Enclosure
 from bondic.core.classes.provenance import Provenance
 from bondic.core.classes.value_class import Progress, ValueClass, constant_function, constant_value
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Source
 from bondic.core.terms import ValueRange

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bondic.core.classes.provenance import Provenance
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.outside import check_kernel
+from bondic.core.kernels.checks import check_kernel
 
 
 @dataclass(frozen=True, eq=False)

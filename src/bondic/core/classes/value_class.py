@@ -9,12 +9,12 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from bondic.core.bounded import Enclosure
 from bondic.core.classes.provenance import Provenance
 from bondic.core.functions import FeatureFunction, Function
-from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.registry import kind
-from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Source
 from bondic.core.terms import ValueRange

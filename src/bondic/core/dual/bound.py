@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.instruments import Instruments
 from bondic.core.classes.value_class import SupportAt, ValueClass
@@ -23,10 +24,9 @@ from bondic.core.functions import Function
 from bondic.core.identity.residual import mean_over_starts, values_at_starts
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts
-from bondic.core.rounding import Enclosure, U, inflate
 from bondic.core.start import sampled_start
-from bondic.core.sums.engine import Progress
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Progress, Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,7 +50,7 @@ class Setting:
     noise_probability: float
     initial_probability: float | None
     sides: int  # 2 for an interval, 1 for a one-sided bound
-    sums: Sums = STANDARD  # what evaluates functions and norms; every choice encloses the same numbers
+    sums: Sums = REFERENCE  # what evaluates functions and norms; every choice encloses the same numbers
 
     def facts(self) -> NoiseFacts:
         """What the noise bound may know about the certified rows."""

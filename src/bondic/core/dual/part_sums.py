@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot
 from bondic.core.columns import Batch
 from bondic.core.functions import Function, values_together
 from bondic.core.identity.measure import rows_measure
 from bondic.core.identity.residual import values_at_rows
 from bondic.core.identity.value import weighted_residuals
-from bondic.core.rounding import Enclosure, U, certified_dot
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import row_widths
 
 FloatArray = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 _AT_ONCE = 16
 """Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
 
 
-def weights_at_rows(problem: Batch, omega: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+def weights_at_rows(problem: Batch, omega: Function | None, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
     """ω(x_i) as floats, and a bound of their distance to the function's exact values."""
     return all_weights_at_rows(problem, [omega], sums)[0]
 
 
 def all_weights_at_rows(
-    problem: Batch, omegas: list[Function | None], sums: Sums = STANDARD
+    problem: Batch, omegas: list[Function | None], sums: Sums = REFERENCE
 ) -> list[tuple[FloatArray, float]]:
     """The same for several ω."""
     out = [(np.zeros(len(problem)), 0.0) for _ in omegas]
@@ -73,15 +77,15 @@ class PartSums:
 
 @dataclass(frozen=True, eq=False)
 class Weigher:
-    """Makes the measures μ_ω of some ω, part by part; wherever the parts are."""
+    """Makes the measures μ_ω of some ω, part by part; it can be sent to where the parts are."""
 
     omegas: tuple[Function | None, ...]
     center: Function | None
     count: int  # rows in all
     sums: Sums
 
-    def weigh(self, part: Batch, *, fresh: bool) -> tuple[Measure, PartSums | None]:
-        """The measures of a part, and what its rows add unless that is known."""
+    def weigh(self, part: Batch, task: Callable[[Measure], T], *, fresh: bool) -> tuple[T, PartSums | None]:
+        """task(the measures of a part), and what its rows add unless that is known."""
         weights = all_weights_at_rows(part, list(self.omegas), self.sums)
         found = PartSums.of(part, self.center, weights, self.sums) if fresh else None
-        return rows_measure(part, [rows for rows, _ in weights], self.count), found
+        return task(rows_measure(part, [rows for rows, _ in weights], self.count)), found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.core.certificate.limits import refuse
@@ -27,8 +28,8 @@ from bondic.core.kernels.normal_form import operations
 from bondic.core.noise.bound import NoiseBound
 from bondic.core.noise.outside import check_noise_bound
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 
 
 @register("proof", "dual")
@@ -64,13 +65,13 @@ class DualProof(Proof):
         used = (*self.omegas.values(), *self.witnesses)
         return ("instruments",) if any(function is not None for function in used) else ()
 
-    def setting(self, rows: Columns, sums: Sums = STANDARD) -> Setting:
+    def setting(self, rows: Columns, sums: Sums = REFERENCE) -> Setting:
         """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
 
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
         """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         candidates = [Candidate(omega) for omega in self.omegas.values()]
@@ -116,7 +117,7 @@ class DualProof(Proof):
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
         return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows)
 

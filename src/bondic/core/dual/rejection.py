@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from bondic.core.bounded import U
 from bondic.core.claims import Rejection
 from bondic.core.dual.bound import Setting, check_weight_space, misspecification_allowance, noise_term
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
 from bondic.core.functions import Function
-from bondic.core.rounding import U
 
 
 def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weighing | None = None) -> Rejection:

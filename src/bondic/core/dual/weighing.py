@@ -8,24 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
+from bondic.core.bounded import TINY, Enclosure, U
 from bondic.core.classes.value_class import SupportAt, Uncertainty
 from bondic.core.columns import Columns
-from bondic.core.dual.elsewhere import parts_from_others
 from bondic.core.dual.part_sums import PartSums, Weigher
 from bondic.core.errors import NumericalError
 from bondic.core.functions import Function
 from bondic.core.identity.measure import start_measure
-from bondic.core.rounding import TINY, Enclosure, U
-from bondic.core.sums.account import Added, Order
-from bondic.core.sums.engine import Progress
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.measure import Measure, Stream
-from bondic.executors.remote import Remote
-from bondic.executors.threads import in_order
-from bondic.rows.rows import rows_of
+from bondic.core.sums.reference import REFERENCE
+
+T = TypeVar("T")
 
 _SAMPLED_ROWS = 20_000
 
@@ -55,7 +53,7 @@ def weigh(
     ball: Uncertainty,
     candidates: list[Candidate],
     *,
-    sums: Sums = STANDARD,
+    sums: Sums = REFERENCE,
     progress: Progress | None = None,
 ) -> list[Weighing]:
     """All candidates in one pass over the rows (a long log may be read again where a plan has to be improved).
@@ -71,13 +69,12 @@ def weigh(
         some = others[top : top + together]
         rows = _RowSums(question, ball, [candidates[k] for k in some], sums)
         source = Stream(
-            rows.measures,
+            rows.each,
             lambda: question.some_points(_SAMPLED_ROWS),
             count,
             len(some),
             layout.slots,
             layout.dimension,
-            rows.away(),
         )
         out |= zip(some, rows.finish(ball.support(source, layout, sums, progress)), strict=True)
     return [out[k] for k in range(len(candidates))]
@@ -113,28 +110,14 @@ class _RowSums:
         self._moments = np.zeros((len(candidates), 3))
         self._fresh, self._rows = True, 0
 
-    def measures(self) -> Iterator[Measure]:
-        """μ_ω of every candidate, part by part, the initial distribution last."""
+    def each(self, task: Callable[[Measure], T]) -> Iterator[T]:
+        """task(μ_ω of every candidate), part by part, the initial distribution last."""
         fresh, self._fresh = self._fresh, False
-        weighed = partial(self._weigher.weigh, fresh=fresh)
-        for measure, found in in_order(weighed, self._question.batches(), self._sums.workers):
+        weigh = partial(self._weigher.weigh, task=task, fresh=fresh)
+        for result, found in self._sums.over_rows(weigh, self._question):
             self._take(found)
-            yield measure
-        yield _starts(self._question, self._candidates)
-
-    def away(self) -> Callable[[Order | None], Iterator[Measure | Added]] | None:
-        """The same from other processes, where the executor has some and the rows are read from files."""
-        executor = self._sums.executor
-        return self._from_others if isinstance(executor, Remote) and rows_of(self._question).kept is None else None
-
-    def _from_others(self, order: Order | None) -> Iterator[Measure | Added]:
-        executor, fresh = self._sums.executor, self._fresh
-        assert isinstance(executor, Remote)
-        self._fresh = False
-        for piece, found in parts_from_others(executor, self._question, self._weigher, order, fresh=fresh):
-            self._take(found)
-            yield piece
-        yield _starts(self._question, self._candidates)
+            yield result
+        yield task(_starts(self._question, self._candidates))
 
     def _take(self, found: PartSums | None) -> None:
         if found is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U
 from bondic.core.columns import Batch, Columns
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
-from bondic.core.rounding import Enclosure, U
-from bondic.core.sums.engine import Progress
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.measure import Measure
+from bondic.core.sums.reference import REFERENCE
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -53,7 +53,7 @@ def discrepancy(
     omega: FloatArray,
     *,
     start: bool = True,
-    sums: Sums = STANDARD,
+    sums: Sums = REFERENCE,
     progress: Progress | None = None,
 ) -> Enclosure:
     """|μ_ω| in the RKHS of `kernel`; times the radius of Q it bounds the bias."""

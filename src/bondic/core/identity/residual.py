@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.columns import Batch, Cloud, Columns
 from bondic.core.functions import Function
-from bondic.core.rounding import Enclosure, U, certified_dot, inflate, upper_sum
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,14 +26,14 @@ class FunctionValues:
     error: float
 
 
-def function_values(problem: Batch, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
+def function_values(problem: Batch, function: Function | None, sums: Sums = REFERENCE) -> FunctionValues:
     """Evaluate q(x_i), the mean of q(x'_i) over the policy, and q at the initial states."""
     rows = values_at_rows(problem, function, sums)
     initial, error = values_at_starts(problem, function, sums)
     return FunctionValues(rows.logged, rows.next, initial, max(rows.error, error))
 
 
-def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
+def values_at_rows(problem: Batch, function: Function | None, sums: Sums = REFERENCE) -> FunctionValues:
     """The same without the initial states, which a part of a log has no business with."""
     n = len(problem)
     nobody = np.zeros(0)
@@ -44,7 +45,7 @@ def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STAND
 
 
 def values_at_starts(
-    question: Columns | Batch, function: Function | None, sums: Sums = STANDARD
+    question: Columns | Batch, function: Function | None, sums: Sums = REFERENCE
 ) -> tuple[FloatArray, float]:
     """The mean of q over the policy at each initial state, and a bound of the error."""
     n0 = len(question.initial_states)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, certified_dot, inflate, upper_sum
 from bondic.core.columns import Batch
 from bondic.core.identity.residual import FunctionValues, bellman_residual, initial_value, residual_error
-from bondic.core.rounding import Enclosure, certified_dot, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 

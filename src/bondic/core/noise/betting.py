@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, Enclosure, U, log_enclosure
 from bondic.core.errors import NumericalError
-from bondic.core.rounding import TINY, Enclosure, U, log_enclosure
 
 FloatArray = npt.NDArray[np.float64]
 

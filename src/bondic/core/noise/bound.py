@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, log_enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.functions import Function
 from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import kind
-from bondic.core.rounding import Enclosure, U, log_enclosure
 
 FloatArray = npt.NDArray[np.float64]
 SMALLEST = 5e-324

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.rounding import Between, U
+from bondic.core.bounded import Between, U
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot, upper_sum
 from bondic.core.functions import FeatureMap, term_feature_bounds, term_features
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.noise.information import Information, Weighted, read_information
-from bondic.core.rounding import Enclosure, U, certified_dot, upper_sum
 from bondic.core.terms import Terms, discounted_steps, largest_width, row_widths
 
 FloatArray = npt.NDArray[np.float64]

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot
 from bondic.core.claims import Guarantee
 from bondic.core.codec import Numbers
 from bondic.core.errors import InvalidInput
@@ -18,7 +19,6 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.bound import NoiseBound, Weights, log_over, tail
 from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure, U, certified_dot
 
 FloatArray = npt.NDArray[np.float64]
 

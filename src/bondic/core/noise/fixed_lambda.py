@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.bound import Uniform, log_over, tail
 from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 
 
 @register("noise", "fixed-lambda")

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky
 
+from bondic.core.bounded import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.noise.coordinates import POOL, TermCoordinates, coordinates_of, embedded, has_features
-from bondic.core.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

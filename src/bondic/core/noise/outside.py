@@ -7,16 +7,16 @@ from typing import get_args
 
 import numpy as np
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction
-from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts
 from bondic.core.registry import from_outside
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import Terms
 
 _ROWS = 100

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import Guarantee
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.bound import Uniform, log_over, tail
 from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure, U
 
 ConstantName = Literal["half", "range", "paper"]
 _CONSTANTS = ("half", "range", "paper")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.facts import NoiseFacts
 from bondic.core.noise.pinelis import Root
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 
 
 @register("noise", "plug-in")

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.bound import NoiseBound, Weights, log_over, tail
 from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 
 SHARE = 0.05
 """rho of `planned`, as a share of what the squares of ω can add up to: measured on the theory page; any other is valid."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.rounding import Enclosure, certified_dot, log_enclosure
+from bondic.core.bounded import Enclosure, certified_dot, log_enclosure
 
 FloatArray = npt.NDArray[np.float64]
 

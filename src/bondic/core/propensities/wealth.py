@@ -28,9 +28,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
+from bondic.core.bounded import Enclosure, U, certified_sum, next_down
 from bondic.core.errors import NumericalError
 from bondic.core.noise.betting import tail_term
-from bondic.core.rounding import Enclosure, U, certified_sum, next_down
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.core.certificate.limits import refuse
@@ -25,7 +26,6 @@ from bondic.core.classes.value_class import ValueClass
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import embed, embed_start
 from bondic.core.sequential.ends import Evaluation
@@ -34,7 +34,8 @@ from bondic.core.sequential.table import evaluate_table
 from bondic.core.sequential.table_plan import TablePlan
 from bondic.core.start import SampledStart, sampled_start
 from bondic.core.start_bets import learned, start_error, used_starts
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 
 VECTOR = "vector"
@@ -80,7 +81,7 @@ class SequentialProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
-    def evidence(self, rows: Columns, sums: Sums = STANDARD) -> Evidence:
+    def evidence(self, rows: Columns, sums: Sums = REFERENCE) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         plan = self.plan
         if plan is None:
@@ -106,7 +107,7 @@ class SequentialProof(Proof):
         assert self.plan is not None
         return evaluate(evidence, self.plan, ends_of(self.side))
 
-    def evaluate_all(self, rows: Columns, sums: Sums = STANDARD) -> Evaluation:
+    def evaluate_all(self, rows: Columns, sums: Sums = REFERENCE) -> Evaluation:
         """What the plan says about these rows."""
         if self.table is None:
             return self.evaluate(self.evidence(rows, sums))
@@ -138,7 +139,7 @@ class SequentialProof(Proof):
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
 
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
         return claims_of(self.evaluate_all(rows, sums), self.budget)
 
     @property
@@ -175,7 +176,7 @@ class SequentialProof(Proof):
         sets = rounds * (2 * len(plan.taus) + 2)
         return 2 * total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
         del claims, sums
         for what, provenance in (("The plan was begun", self._begun), ("Q was chosen", self.ball.provenance)):
             if provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):

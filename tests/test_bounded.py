@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from bondic.core.errors import NumericalError
-from bondic.core.rounding import (
+from bondic.core.bounded import (
     Enclosure,
     U,
     certified_dot,
@@ -25,6 +24,7 @@ from bondic.core.rounding import (
     power_enclosure,
     upper_sum,
 )
+from bondic.core.errors import NumericalError
 
 mp.dps = 50
 
