@@ -1,0 +1,78 @@
+"""A question is linear: sum_k c_k J(pi_k; d_k) on the rows of one log.
+
+One policy is the case of one part, c = 1. A difference J(pi_1) - J(pi_2) has two parts. Policies share rows, rewards and
+statements; what differs is what they do at next states and starts, and where they start. By (13), for predictable v^k_i,
+
+    Λ sum_k c_k J_k  =  sum_k c_k { Λ E_{d_k pi_k}[q̂_k] - sum_i v^k_i R̂_k q̂_k + <e_k, μ_k> } + sum_i sum_k c_k v^k_i Z^k_i,
+
+and the last sum is a martingale: one betting process bounds it, however many parts there are (section 15).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bondic.core.bounded import Enclosure
+from bondic.core.columns import Batch, Columns
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import ValueRange, range_of
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """c J(pi; d)."""
+
+    coefficient: float
+    columns: Columns  # the rows of the log with the answers of pi, and the starts of d
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """sum_k c_k J(pi_k; d_k)."""
+
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts or not all(math.isfinite(part.coefficient) for part in self.parts):
+            raise InvalidInput("A question has at least one part, and finite coefficients.")
+        first = self.parts[0].columns
+        for part in self.parts[1:]:
+            other = part.columns
+            same = (other.log_hash, other.rows, other.terms) == (first.log_hash, first.rows, first.terms)
+            if not (same and other.layout == first.layout):
+                raise InvalidInput("The parts of a question are about the same rows, with the same statements.")
+
+    @staticmethod
+    def value(columns: Columns) -> Question:
+        """J(pi; d)."""
+        return Question((Part(1.0, columns),))
+
+    @staticmethod
+    def difference(first: Columns, second: Columns) -> Question:
+        """J(pi_1; d_1) - J(pi_2; d_2)."""
+        return Question((Part(1.0, first), Part(-1.0, second)))
+
+    @property
+    def columns(self) -> Columns:
+        """Of the one policy that is asked about; a proof for one policy cannot answer more."""
+        if len(self.parts) != 1 or self.parts[0].coefficient != 1.0:
+            raise InvalidInput("This proof answers about the value of one policy.")
+        return self.parts[0].columns
+
+    @property
+    def limits(self) -> ValueRange:
+        """sum_k c_k [v_lo, v_hi], rounded outward."""
+        low, high = Enclosure(0.0), Enclosure(0.0)
+        for part in self.parts:
+            values = range_of(part.columns.terms)
+            ends = sorted((values.low, values.high), reverse=part.coefficient < 0)
+            low, high = low + Enclosure(ends[0]) * part.coefficient, high + Enclosure(ends[1]) * part.coefficient
+        if len(self.parts) == 1 and self.parts[0].coefficient == 1.0:
+            return range_of(self.columns.terms)
+        return ValueRange(low.lower, high.upper)
+
+    def batches(self) -> Iterator[tuple[Batch, ...]]:
+        """The same rows of every part, in order."""
+        yield from zip(*(part.columns.batches() for part in self.parts), strict=True)
