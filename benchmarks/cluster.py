@@ -19,15 +19,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from bondic.core.dual.elsewhere import weigh_block
 from machine import describe
 from streaming import model, write
 
 import bondic
-from bondic.core.dual.elsewhere import weigh_block
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
-from bondic.core.sums import forms
-from bondic.core.sums.forms import Sums
+from bondic.engines import sums as forms
 from bondic.engines.remote import Remote
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 from bondic.methods.setting import make_setting
 from bondic.search.search import kernel_search
@@ -68,7 +68,9 @@ class Pass:
     def run(self, executor: Any, progress: Callable[[float], None] | None = None) -> tuple[list[Weighing], float]:
         begun = time.perf_counter()
         setting = self.setting
-        found = weigh(setting.problem, setting.ball, self.candidates, sums=EngineSums(executor=executor), progress=progress)
+        found = weigh(
+            setting.problem, setting.ball, self.candidates, sums=EngineSums(executor=executor), progress=progress
+        )
         return found, time.perf_counter() - begun
 
 

@@ -25,10 +25,11 @@ from machine import describe
 from bondic.core.bounded import Enclosure, certified_sum
 from bondic.core.kernels.leaves import Gaussian
 from bondic.core.kernels.normal_form import Term
-from bondic.core.sums.forms import (Sums, enclose)
-from bondic.engines.engine import Survey
+from bondic.core.sums.forms import enclose
 from bondic.engines import pairs
+from bondic.engines.engine import Survey
 from bondic.engines.series import Series
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Threads
 
 FloatArray = npt.NDArray[np.float64]

@@ -22,8 +22,8 @@ from bondic.core.claims import Claim, ErrorBudget, Part, conclude
 from bondic.core.codec import Encoder, decode, same
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.registry import lookup, registered
-from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
+from bondic.engines.sums import EngineSums
 from bondic.rendering import last_digit
 
 

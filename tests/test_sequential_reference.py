@@ -25,8 +25,8 @@ from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import Columns
-from bondic.engines.sums import STANDARD
 from bondic.core.terms import ValueRange
+from bondic.engines.sums import STANDARD
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from sequential_cases import watching

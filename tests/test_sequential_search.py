@@ -21,8 +21,8 @@ from bondic.core.noise.betting import loss
 from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof, probabilities
 from bondic.core.start import sampled_start
-from bondic.engines.sums import STANDARD
 from bondic.core.terms import range_at_all_times
+from bondic.engines.sums import STANDARD
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
