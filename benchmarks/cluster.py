@@ -25,8 +25,9 @@ from streaming import model, write
 
 import bondic
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
-from bondic.core.sums import forms
+from bondic.engines import sums as forms
 from bondic.engines.remote import Remote
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 from bondic.methods.setting import make_setting
 from bondic.search.search import kernel_search

@@ -29,6 +29,7 @@ from bondic.core.sums.forms import enclose
 from bondic.engines import pairs
 from bondic.engines.engine import Survey
 from bondic.engines.series import Series
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Threads
 
 FloatArray = npt.NDArray[np.float64]

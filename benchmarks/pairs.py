@@ -186,6 +186,7 @@ def product_table(count: int, repetitions: int) -> None:
 _FIRST = """
 import time, numpy as np
 start = time.perf_counter()
+from bondic.engines import pairs
 seconds = [time.perf_counter() - start]
 for scale in (500.0, 1.0):
     start = time.perf_counter()

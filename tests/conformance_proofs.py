@@ -24,6 +24,7 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import last_digit
 from bondic.core.registry import lookup, registered
 from bondic.core.terms import range_of
+from bondic.engines.sums import EngineSums
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
 from bondic.engines import moments
 from bondic.engines.bands import Bands
+from bondic.engines.sums import EngineSums
 
 
 def quadratic_forms(terms, points, groups, *, error=0.0, engine="auto", progress=None):

@@ -30,6 +30,7 @@ from bondic.core.identity.residual import (
 )
 from bondic.core.identity.value import doubly_robust_value
 from bondic.core.kernels.normal_form import Layout
+from bondic.engines.sums import EngineSums
 from bondic_lab.identity.loss import residual_loss
 from core_cases import inside, kernel_function, make_case
 

@@ -28,6 +28,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.bound import NoiseBound, Uniform
 from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.registry import from_outside, lookup, names, register, registered
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms
 from bondic.engines.sums import STANDARD
 from conformance_kernels import Example, LeafCase

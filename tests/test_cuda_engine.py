@@ -16,12 +16,14 @@ from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
-from bondic.core.sums.reference import Reference
+from bondic.core.sums.reference import REFERENCE
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
 from bondic.engines.engine import Survey
 from bondic.engines.linear import Constants, Features
+from bondic.engines.spool import NumpyPairs
 from bondic.engines.standard import named_engines
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 from builders import Here, synthetic
 from conformance import EngineCase
@@ -57,7 +59,7 @@ def test_single_precision_is_enclosed_and_charged_what_it_costs(dimension, far):
     (term,) = normal_form(bondic.Gaussian(1.5 * far**0.5), Layout(dimension, False, 0, 1))
     masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(2)]
     single = enclose([Cuda("float32", "cpu").own(term, points, columns, Serial())], 2, masses)
-    exact = enclose([Reference().own(term, points, columns, Serial())], 2, masses)
+    exact = enclose([NumpyPairs().own(term, points, columns, Serial())], 2, masses)
     for one, other, mass in zip(single, exact, masses, strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert 5 * U32 * mass <= one.rad <= 1e-4 * far * mass
@@ -99,8 +101,12 @@ import sys
 for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
     sys.modules[name] = None
 import bondic
+from bondic.engines.cuda import Cuda
+from bondic.engines.linear import Constants, Features
+from bondic.engines.spool import NumpyPairs
+from bondic.engines.sums import EngineSums
 from builders import synthetic
-(mdp, log, policy, start), sums = synthetic(120), EngineSums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+(mdp, log, policy, start), sums = synthetic(120), EngineSums((Constants(), Features(), Cuda(device="cpu"), NumpyPairs()))
 problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
 result = bondic.estimate_interval(problem, method=bondic.Dual(engine=sums, gauge="plug-in", radius=5.0))
 assert bondic.verify(result.certificate, log, sums=sums).low == result.low
@@ -136,7 +142,7 @@ def test_single_precision_leaves_what_it_cannot_do():
     rng = np.random.default_rng(0)
     points, columns = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
     measure = Measure(points, columns.T[:, :, None])
-    sums = EngineSums((Constants(), Features(), Cuda("float32", "cpu"), Reference()))
+    sums = EngineSums((Constants(), Features(), Cuda("float32", "cpu"), NumpyPairs()))
     kernel = bondic.Matern(1.0) + bondic.Gaussian(1e-7)
     (found,) = sums.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
     (exact,) = REFERENCE.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
@@ -157,7 +163,7 @@ def test_a_whole_interval_and_its_certificate():
     """The same log by the compiled engines and by this one: the same ends, and a certificate that both can check."""
     (mdp, log, policy, start), sums = (
         synthetic(300),
-        EngineSums((Constants(), Features(), Cuda(device="cpu"), Reference())),
+        EngineSums((Constants(), Features(), Cuda(device="cpu"), NumpyPairs())),
     )
     problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     plain, device = (

@@ -18,6 +18,7 @@ from bondic.core.dual.rejection import evaluate_witness
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
+from bondic.engines.sums import EngineSums
 from builders import setting_of
 from core_cases import Given, inside, kernel_function, make_case
 

@@ -13,14 +13,15 @@ from bondic.core.bounded import U
 from bondic.core.certificate.io import save_certificate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums import forms
-from bondic.core.sums.forms import Crossed, Share, Sums
+from bondic.core.sums.forms import Crossed, Share
 from bondic.core.sums.measure import Measure, Stream
-from bondic.core.sums.reference import Reference
+from bondic.engines import sums as forms
 from bondic.engines.engine import Collected, Engine
 from bondic.engines.linear import Constants, Features
 from bondic.engines.products import Pairs
 from bondic.engines.series import Series
+from bondic.engines.spool import NumpyPairs
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads, in_order
 from builders import synthetic
 from conformance import EngineCase
@@ -29,7 +30,7 @@ LAYOUT = Layout(2, False, 0, 2)
 
 
 class TestReference(EngineCase):
-    engine = Reference()
+    engine = NumpyPairs()
 
 
 class TestPairs(EngineCase):
@@ -134,9 +135,9 @@ def test_how_a_measure_is_stored_leaves_no_trace(name, most, rng, monkeypatch):
     points[4000:] = points[:1000]
     terms, cuts = normal_form(KERNELS[name], LAYOUT), np.array_split(np.arange(5000), 5)
     batches = [Measure(points[cut], groups[:, cut], 1e-15) for cut in cuts]
-    kept = Stream(lambda: iter(batches), lambda: points[::7], 5000, 2, 2, 2)
+    kept = Stream(lambda task: map(task, batches), lambda: points[::7], 5000, 2, 2, 2)
     made = Stream(
-        lambda: (Measure(points[cut].copy(), groups[:, cut].copy(), 1e-15) for cut in cuts),
+        lambda task: (task(Measure(points[cut].copy(), groups[:, cut].copy(), 1e-15)) for cut in cuts),
         lambda: points[::7].copy(), 5000, 2, 2, 2,
     )  # fmt: skip
     found = EngineSums().squares(terms, kept)
@@ -152,8 +153,8 @@ def test_how_a_measure_is_stored_leaves_no_trace(name, most, rng, monkeypatch):
 def test_the_number_of_numbers_decides_who_holds(rng, monkeypatch):
     points, groups = rng.normal(size=(60, 2)), rng.normal(size=(1, 60, 2))
     seen = []
-    monkeypatch.setattr(Sums, "_streamed", lambda *_: seen.append("streamed"))
-    monkeypatch.setattr(Sums, "_held", lambda *_: seen.append("held"))
+    monkeypatch.setattr(EngineSums, "_streamed", lambda *_: seen.append("streamed"))
+    monkeypatch.setattr(EngineSums, "_held", lambda *_: seen.append("held"))
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
     for most in (60 * 4, 60 * 4 - 1):
         monkeypatch.setattr(forms, "MOST_HELD", most)
@@ -192,6 +193,8 @@ def test_executors_keep_the_order_and_obey_an_interrupt(executor):
 _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
+from bondic.core.certificate.io import load_certificate
+from bondic.core.sums.reference import REFERENCE
 from bondic.verification import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=REFERENCE)

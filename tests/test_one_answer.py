@@ -13,6 +13,7 @@ from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Threads
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
@@ -112,7 +113,7 @@ def test_the_number_of_threads_leaves_no_trace(name):
 
 @pytest.mark.parametrize("name", ["gaussian", "matern"])
 def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
-    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
     found = [b.estimate_interval(p, method=method(name, "half")) for p in questions(name, True, None)[:3]]
     assert len({(result.low, result.high, result.claims[0].bound) for result in found}) == 1
 

@@ -413,6 +413,7 @@ def test_far_points_and_small_sums_take_the_long_route(rng):
 
 _TWICE = """
 import numpy as np
+from bondic.engines import pairs
 pairs.block_sums(np.arange(400.0)[:, None], np.array([500.0]), np.ones((400, 2)))
 pairs.block_sums(np.arange(400.0)[:, None], np.array([1.0]), np.ones((400, 2)))
 for compiled in (pairs._near_sums, pairs.product_sums):
@@ -432,6 +433,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 _ONCE = """
 import numpy as np
+from bondic.engines import pairs
 print(float(pairs.block_sums(np.zeros((4, 1)), np.array([1.0]), np.ones((4, 1))).sum()))
 """
 

@@ -25,6 +25,8 @@ from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.engines.products import Pairs
 from bondic.engines.remote import Remote
 from bondic.engines.spool import sum_blocks
+from bondic.engines.standard import named_engines
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 
 ROWS, LENGTH, ACTIONS, BLOCKS = 24_000, 50, 100, 6
@@ -72,7 +74,7 @@ def place(tmp_path_factory):
 @pytest.fixture
 def far(place, monkeypatch):
     """The place, where no log is short enough to be held: sums are added up by the workers."""
-    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
     return place
 
 

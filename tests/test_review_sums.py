@@ -17,12 +17,12 @@ from bondic.core.dual.bound import Setting
 from bondic.core.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.noise.fixed_lambda import FixedLambda
-from bondic.core.sums import forms as sums_forms
-from bondic.core.sums import spool
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import range_of
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_sum
+from bondic.engines import series_sum, spool
+from bondic.engines import sums as sums_forms
+from bondic.engines.sums import EngineSums
 from bondic.rows.asked import rebuild
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
@@ -70,7 +70,7 @@ def far_stream(far):
         assert next(passes) < 10, "the log is read for ever"
         return iter([Measure(points[part], weights[:, part]) for part in parts])
 
-    return points, weights, Stream(batches, lambda: points[:100], 400 + far, 1, 1, 1)
+    return points, weights, Stream(lambda task: map(task, batches()), lambda: points[:100], 400 + far, 1, 1, 1)
 
 
 def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
@@ -102,7 +102,9 @@ def counted_passes(points, groups):
         parts = np.array_split(np.arange(len(points)), 5)
         return iter([Measure(points[part], groups[:, part]) for part in parts])
 
-    return Stream(batches, lambda: points[:100], len(points), groups.shape[0], groups.shape[2], 1), passes
+    return Stream(
+        lambda task: map(task, batches()), lambda: points[:100], len(points), groups.shape[0], groups.shape[2], 1
+    ), passes
 
 
 def test_a_log_without_any_weight_sums_to_nothing():
@@ -131,7 +133,9 @@ def test_passes_over_different_points_are_not_put_together():
         points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + rng.standard_normal((30, 1))])
         return iter([Measure(points, weights)])
 
-    stream = Stream(batches, lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1)
+    stream = Stream(
+        lambda task: map(task, batches()), lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1
+    )
     with pytest.raises(InvalidInput, match="asked again"):
         streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 

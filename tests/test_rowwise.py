@@ -8,8 +8,10 @@ import bondic
 import naive
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums import rowwise
+from bondic.core.sums import forms
 from bondic.core.sums.measure import RowMeasures
+from bondic.core.sums.reference import REFERENCE
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
 
 LAYOUT = Layout(2, False, 0, 2)
@@ -49,7 +51,7 @@ def exact_square(twin, given, row):
 @pytest.mark.parametrize("chunk", [1, 3, 256])
 @pytest.mark.parametrize("name", KERNELS)
 def test_norms_are_upper_bounds_and_sharp(name, chunk, rng, monkeypatch):
-    monkeypatch.setattr(rowwise, "_CHUNK", chunk)
+    monkeypatch.setattr(forms, "_CHUNK", chunk)
     kernel, twin = KERNELS[name]
     given = measures(rng)
     found = REFERENCE.row_norms(normal_form(kernel, LAYOUT), given)
@@ -78,7 +80,7 @@ def test_threads_and_chunks_leave_no_trace(rng):
 
 def test_a_row_with_more_points_than_a_chunk(rng, monkeypatch):
     """Against the sum over all points, which knows nothing of rows."""
-    monkeypatch.setattr(rowwise, "_CHUNK", 32)
+    monkeypatch.setattr(forms, "_CHUNK", 32)
     rows = np.sort(np.concatenate([np.full(100, 3), np.arange(10)]))
     given = RowMeasures(rng.normal(size=(110, 2)), rng.normal(size=(110, 2)), rows, 10)
     kernel = KERNELS["per action"][0]

@@ -23,6 +23,7 @@ from bondic.core.noise import coordinates, information
 from bondic.core.noise.bound import Weights
 from bondic.core.noise.facts import noise_facts
 from bondic.core.noise.information import Information
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import row_widths
 from bondic.search.search import KernelSearch
 from bondic.search.searches import make_search

@@ -19,12 +19,12 @@ from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums import forms as sums_forms
-from bondic.core.sums import spool
 from bondic.core.sums.measure import Measure, Stream
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_sum
+from bondic.engines import series_sum, spool
+from bondic.engines import sums as sums_forms
+from bondic.engines.sums import EngineSums
 from bondic.rows import Rows
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -353,7 +353,7 @@ def stream_of(points, groups, batch, error=1e-15, sample=None):
             yield Measure(points[top : top + batch], groups[:, top : top + batch], error)
 
     some = points[:200] if sample is None else sample
-    return Stream(batches, lambda: some, points.shape[0], groups.shape[0], 2, 2)
+    return Stream(lambda task: map(task, batches()), lambda: some, points.shape[0], groups.shape[0], 2, 2)
 
 
 def streamed_squares(terms, source, engine="auto"):
@@ -602,6 +602,7 @@ SCRIPT = """
 import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
+from bondic.engines import sums as forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)

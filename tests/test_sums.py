@@ -20,6 +20,7 @@ from bondic.core.sums import reference
 from bondic.core.sums.measure import Measure, merge_points
 from bondic.engines import moments, pairs
 from bondic.engines.power import EXP_ULP
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
 from forms import evaluate, quadratic_form, series_form
 
@@ -482,7 +483,7 @@ def test_the_number_of_threads_leaves_no_trace(kernel):
 
 def test_rows_with_equal_hashes_are_told_apart(monkeypatch):
     """Hashes that are all the same: content decides."""
-    monkeypatch.setattr("bondic.core.sums.merge._ODD", np.uint64(0))
+    monkeypatch.setattr("bondic.core.sums.measure._ODD", np.uint64(0))
     z = np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [1.0]])
     points, weights, _ = merge_points(z, np.arange(6.0)[:, None])
     assert points.ravel().tolist() == [1.0, 2.0, 3.0]

@@ -13,6 +13,7 @@ from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.base import NUMPY_ULP
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Layout
+from bondic.core.sums.reference import REFERENCE
 from bondic.engines.sums import STANDARD
 from bondic.engines.waves import LARGEST, WAVE_ULP, _fill, wave_features
 
