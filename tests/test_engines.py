@@ -195,7 +195,7 @@ import sys
 import numpy as np, bondic
 from bondic.core.certificate.io import load_certificate
 from bondic.core.sums.reference import REFERENCE
-from bondic.verification import verify_certificate as verify
+from bondic.rows.asked import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=REFERENCE)
 print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))

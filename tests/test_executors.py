@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bondic.executors import named, remote
 
 import bondic as b
 from bondic.cli import executors as named

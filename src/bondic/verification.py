@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from typing import Any
 
 from bondic.core.certificate.certificate import Certificate, UserFunctions
 from bondic.core.certificate.io import load_certificate
-from bondic.core.certificate.limits import refuse
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
-from bondic.core.verify import Replayed, Verification, as_verification_error, opened, verify_columns
+from bondic.core.verify import Verification, as_verification_error
 from bondic.data.initial import InitialStates
-from bondic.data.log import Log
 from bondic.engines.sums import STANDARD
-from bondic.rows.asked import check_policy, check_start, rebuild
+from bondic.rows.asked import Replay, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
-
-Replay = Callable[..., Replayed]
-"""Makes a plan again with what the certificate says about its planner; VerificationError where that cannot be done."""
 
 
 def verify(
@@ -58,36 +50,6 @@ def verify(
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again}
     return verify_certificate(found, source.log, asked, sums=sums, **given)
-
-
-def verify_certificate(
-    certificate: Certificate,
-    log: Log,
-    policy: Any = None,
-    *,
-    functions: UserFunctions | None = None,
-    initial: InitialStates | None = None,
-    replay: Replay | None = None,
-    sums: Sums = STANDARD,
-) -> Verification:
-    """The columns of the question from log and policy, which are compared with the certificate; the core does the rest."""
-    with as_verification_error():
-        asked = opened(certificate)
-        refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
-        rows = rebuild(asked, log, policy, initial)
-        stored = certificate.proof(rows.layout, functions)
-        question = rows if policy is None else replace(rows, policy=policy)
-        again = None if replay is None else partial(replay, certificate, rows=question, functions=functions, sums=sums)
-        return verify_columns(
-            certificate,
-            rows,
-            len(log),
-            policy=check_policy(stored, rows, log, policy),
-            start=check_start(rows.initial_states, log, initial),
-            functions=functions,
-            replay=again,
-            sums=sums,
-        )
 
 
 def _certificate(given: Any) -> Certificate:

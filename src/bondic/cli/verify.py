@@ -26,8 +26,8 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.policies.adapters.imported import import_module
 from bondic.rendering import STATE_WORDS
+from bondic.rows.asked import verify_certificate
 from bondic.rows.inputs import GivenLog, action_names, take_policy
-from bondic.verification import verify_certificate
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:

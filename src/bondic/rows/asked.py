@@ -5,7 +5,9 @@ Answers that were not stored are asked for again; initial states that were withh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,15 @@ import numpy.typing as npt
 
 from bondic.core.bounded import U
 from bondic.core.certificate.asked import Answers, Asked, StoredStart
+from bondic.core.certificate.certificate import Certificate, UserFunctions
 from bondic.core.certificate.limits import refuse
 from bondic.core.certificate.proof import Proof
 from bondic.core.certificate.review import Review, describe_start
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
+from bondic.core.verify import Replayed, Verification, as_verification_error, opened, verify_columns
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.policies.answers import StoredAnswers
@@ -188,3 +194,37 @@ def _is_from_log(states: InitialStates, log: Log) -> bool:
         return False
     wanted = starts[: len(states)] if states.count_fixed else starts
     return np.array_equal(wanted, states.observations)
+
+
+Replay = Callable[..., Replayed]
+"""Makes a plan again with what the certificate says about its planner; VerificationError where that cannot be done."""
+
+
+def verify_certificate(
+    certificate: Certificate,
+    log: Log,
+    policy: Any = None,
+    *,
+    functions: UserFunctions | None = None,
+    initial: InitialStates | None = None,
+    replay: Replay | None = None,
+    sums: Sums = REFERENCE,
+) -> Verification:
+    """The columns of the question from log and policy, which are compared with the certificate; the core does the rest."""
+    with as_verification_error():
+        asked = opened(certificate)
+        refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
+        rows = rebuild(asked, log, policy, initial)
+        stored = certificate.proof(rows.layout, functions)
+        question = rows if policy is None else replace(rows, policy=policy)
+        again = None if replay is None else partial(replay, certificate, rows=question, functions=functions, sums=sums)
+        return verify_columns(
+            certificate,
+            rows,
+            len(log),
+            policy=check_policy(stored, rows, log, policy),
+            start=check_start(rows.initial_states, log, initial),
+            functions=functions,
+            replay=again,
+            sums=sums,
+        )
