@@ -19,6 +19,7 @@ from bondic.report.table import result_table
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
+from bondic.verification import verify
 
 
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:
