@@ -123,7 +123,7 @@ def _refuse_other_bets(before: PropensityProof, now: PropensityProof) -> None:
     ):
         raise InvalidInput(
             "Doubly robust values were bet on, and cannot be any more: episodes have to follow one another, and all rows have to "
-            "fit into memory. Begin another monitor without largest_ratio= and least_behavior_prob=."
+            "fit into memory. Begin another monitor without max_ratio= and min_propensity=."
         )
     if before.target is not None and now.target is not None:
         known = before.target.probs

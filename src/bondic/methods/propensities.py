@@ -64,12 +64,12 @@ class Propensities:
         the certified rows, wherever they come from (single decisions only).
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
-    off_by : float, default 1
+    gamma_sensitivity : float, default 1
         Γ: no action was drawn with more than Γ times the probability that the log states.
-    largest_ratio : float, default None
+    max_ratio : float, default None
         No ratio π/b exceeds it, at any state and action. With it, or with the next one, rows are weighed doubly robustly too
         (episodes if a horizon bounds their products); without, the interval needs no bound at all.
-    least_behavior_prob : float, default None
+    min_propensity : float, default None
         The behavior takes no action with a smaller probability.
     model : "linear", None or a regressor, default "linear"
         The control variate: ridge regression, which a replay fits again; none; or any object with `fit(X, y)` and
@@ -84,9 +84,9 @@ class Propensities:
 
     value: Value = "population"
     side: Side = "both"
-    off_by: float = 1.0
-    largest_ratio: float | None = None
-    least_behavior_prob: float | None = None
+    gamma_sensitivity: float = 1.0
+    max_ratio: float | None = None
+    min_propensity: float | None = None
     model: Literal["linear"] | Regressor | None = "linear"
     pilot: float | int = PILOT
     planned: int | None = None
@@ -102,7 +102,7 @@ class Propensities:
 
     @property
     def stated(self) -> Stated:
-        return Stated(float(self.off_by), self.largest_ratio, self.least_behavior_prob)
+        return Stated(float(self.gamma_sensitivity), self.max_ratio, self.min_propensity)
 
     def _used(self) -> Stated:
         """Without a control variate no bound of the ratios is used."""
@@ -319,9 +319,9 @@ class Propensities:
             found["control variate"] = (
                 f"fitted on the rows before each of the blocks that begin at {proof.control.borders}"
             )
-        elif bounded and self.off_by == 1.0 and self.stated.cap() is None:
+        elif bounded and self.gamma_sensitivity == 1.0 and self.stated.cap() is None:
             found["control variate"] = (
-                "none, as no bound of the ratios was stated: largest_ratio= or least_behavior_prob= may shorten the interval"
+                "none, as no bound of the ratios was stated: max_ratio= or min_propensity= may shorten the interval"
             )
         elif self._cap() is not None:
             found["control variate"] = "none: too few decisions, or nothing bounds the products of ratios in an episode"
