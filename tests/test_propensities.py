@@ -642,7 +642,7 @@ class TestDoublyRobust(_Case):
 
     def test_another_strategy_is_evaluated_and_said(self, answer):
         """Its numbers are data: the interval holds for any of them that were fixed beforehand, which a replay denies here."""
-        strategy = Strategy(((0.5, 0.3), (1.0, 0.6), (3.0, 0.99)), reserve=0.1, even=1.0, prior_weight=5.0)
+        strategy = Strategy(((0.5, 0.3), (1.0, 0.6), (3.0, 0.99)), reserve=0.1, prior_weight=5.0)
         forged = resealed(answer, replace(answer.proof, strategy=strategy))
         found = bondic.verify(forged, answer.log)
         assert found.low < VALUE < found.high
@@ -689,7 +689,9 @@ class TestRobustReturns(ProofCase):
         (("proof", "strategy", "bets"), [[1.0, 1.0]]),
         (("proof", "strategy", "bets"), []),
         (("proof", "strategy", "reserve"), -0.5),
-        (("proof", "strategy", "even"), 1.5),
+        (("proof", "shares"), {}),
+        (("proof", "shares", "lower"), [0.5, 0.6]),
+        (("proof", "shares", "lower"), [1.0]),
         (("proof", "control", "expected"), [0.5, 0.0]),
     ],
 )

@@ -19,14 +19,14 @@ from bondic.core.propensities.betting import Strategy, moderate
 from bondic.core.propensities.bound import one_start, refuse_other_starts
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decisions import Decisions, Estimator, weight_sum
-from bondic.core.propensities.proof import PropensityProof, Value
+from bondic.core.propensities.proof import PerEnd, PropensityProof, Value
 from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.plan.controls import Regressor, linear_control, regressor_control
+from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
@@ -129,8 +129,8 @@ class Propensities:
         clock.done("fit")
         clock.stage("bets")
         empty = PropensityProof(
-            asked_of(problem), self._budget(alpha), self.side, "population", self._used(), Strategy(), 1, target, None, None,
-            Provenance(),
+            asked_of(problem), self._budget(alpha), self.side, "population", self._used(), Strategy(), 1, False, target,
+            None, {}, {}, Provenance(),
         )  # fmt: skip
         proof, first = self._plan(empty, problem, columns, borders, control, columns)
         certified = problem.select(first) if first > problem.rows.start else problem
@@ -168,13 +168,10 @@ class Propensities:
         known: Decisions,
     ) -> tuple[PropensityProof, int]:
         """The proof with everything that is chosen, and its first certified row; rates come from `known` rows."""
-        value, budget, rates, first = (
-            self._value(problem, columns),
-            self._budget(proof.budget.alpha),
-            None,
-            problem.rows.start,
-        )
-        planned, provenance = self._planned(columns), Provenance()
+        value, planned, cap = self._value(problem, columns), self._planned(columns), self._cap()
+        budget, first, provenance = self._budget(proof.budget.alpha), problem.rows.start, Provenance()
+        rates: PerEnd = {}
+        shares: PerEnd = {}
         if value == "contexts":
             if not borders:
                 raise InvalidInput(
@@ -182,9 +179,13 @@ class Propensities:
                 )
             rates = self._rates(known, control, borders[0], planned, budget)
             provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]
+        if value == "population" and control is not None and cap is not None:
+            pilot = known.part(slice(0, int(np.searchsorted(known.rows, borders[0]))))
+            for end in ends_of(self.side):
+                shares[end] = wealth_shares(pilot.seen_from(end), control, Strategy(), cap, planned, budget[end])
         made = replace(
             proof, budget=budget, value=value, stated=self._used(), strategy=Strategy(), planned=planned, control=control,
-            rates=rates, provenance=provenance, beforehand=self.planned is not None,
+            shares=shares, rates=rates, provenance=provenance, beforehand=self.planned is not None,
         )  # fmt: skip
         return made, first
 
@@ -288,10 +289,10 @@ class Propensities:
 
     def _rates(
         self, columns: Decisions, control: Control | None, border: int, planned: int, budget: ErrorBudget
-    ) -> dict[End, tuple[float, ...]]:
+    ) -> PerEnd:
         """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot; less where caps would cut most bets."""
         before, cap = int(np.searchsorted(columns.rows, border)), self._cap()
-        found: dict[End, tuple[float, ...]] = {}
+        found: PerEnd = {}
         for end in ends_of(self.side):
             pilot = columns.part(slice(0, before)).seen_from(end)
             price = 2 * math.log(1 / budget[end]) / max(planned - before, 1)

@@ -8,6 +8,7 @@ predictions are stored row by row.
 from __future__ import annotations
 
 import copy
+import math
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
-from bondic.core.propensities.betting import moderate
-from bondic.core.propensities.control import LinearControl, StoredControl, linear_design
+from bondic.core.propensities.betting import Strategy, moderate
+from bondic.core.propensities.control import Control, LinearControl, StoredControl, linear_design
 from bondic.core.propensities.decisions import Decisions
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,6 +34,8 @@ _TAILS = (0.01, 0.99)
 """Predictions are cut where those for the rows before the first block end, but for a hundredth on either side."""
 _MAX_WEIGHT = 100.0
 """Of one step in a fit: larger ratios would leave nothing to the others."""
+_EVEN = 0.1
+"""Share of the wealth that is divided evenly among estimators, as a pilot may mislead."""
 _IN_SAMPLE = 1.5
 """Residuals of the rows that a fit has seen are smaller than those of other rows."""
 
@@ -202,3 +205,26 @@ def _inputs(columns: Decisions, part: slice, slots: IntArray) -> FloatArray:
     if columns.probs is None:
         return states
     return np.column_stack([states, np.eye(columns.probs.shape[1])[slots]])
+
+
+def wealth_shares(
+    pilot: Decisions, control: Control, strategy: Strategy, cap: float, planned: int, probability: float
+) -> tuple[float, ...]:
+    """Of the wealth at the first block, from the units before it: as 1 / length^2, the lengths that their values predict.
+
+    With the rate v a bet of N values costs log(1/delta) / (N v) + v variance / 2.
+    """
+    count, price, weight = max(planned - pilot.units, 1), math.log(1.0 / probability), strategy.prior_weight
+    expected = []
+    for free in pilot.free_estimators(1.0):
+        values, total = moderate(free.values), weight + pilot.units
+        mean = float(weight * free.prior[0] + values.sum()) / total
+        expected.append((mean, float(weight * free.prior[1] + np.sum((values - mean) ** 2)) / total, free.floor))
+    expected.append((pilot.sign * control.expected[0], control.expected[1], pilot.least_robust(control, cap)))
+    lengths = []
+    for mean, variance, floor in expected:
+        rate = min(math.sqrt(2.0 * price / (count * variance)), strategy.largest_risk / max(mean - floor, 1e-300))
+        lengths.append(price / (count * rate) + 0.5 * rate * variance)
+    weights = (min(lengths) / np.array(lengths)) ** 2
+    shares = _EVEN / len(lengths) + (1.0 - _EVEN) * weights / weights.sum()
+    return tuple((shares * (1 - 1e-15)).tolist())

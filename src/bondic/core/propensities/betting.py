@@ -57,13 +57,12 @@ class Strategy:
         (2.0, 0.95),
     )  # multiple of the plug-in rate, largest share at risk
     reserve: float = 0.5  # of the wealth, not bet before doubly robust values begin
-    even: float = 0.1  # of the wealth there, divided evenly among estimators; the rest by predicted lengths
     prior_weight: float = 1.0  # of what is expected of weighted rewards, in observations
     control_weight: float = 50.0  # of what is expected of doubly robust values
 
     def __post_init__(self) -> None:
         fine = bool(self.bets) and all(0 < multiple < math.inf and 0 < risk <= MAX_RISK for multiple, risk in self.bets)
-        fine = fine and 0 <= self.reserve < 1 and 0 <= self.even <= 1
+        fine = fine and 0 <= self.reserve < 1
         if not (fine and 0 < self.prior_weight < math.inf and 0 < self.control_weight < math.inf):
             raise InvalidInput("The numbers of a betting strategy are out of range.")
 

@@ -6,7 +6,6 @@ rate. Value over stated starts: (21a), from the units that start there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -46,40 +45,37 @@ class LowerEnd:
     columns: Decisions
     estimators: tuple[Estimator, ...]  # free ones first, one that is doubly robust last
     strategy: Strategy
-    robust_later: (
-        bool  # whether doubly robust values are there, or would be if the log had not stopped before their first block
-    )
+    robust_later: bool  # whether there are doubly robust values, or would be if the log had not stopped before
     planned: int  # units
     probability: float
 
-    def population(self) -> Claim:
+    def population(self, shares: Sequence[float]) -> Claim:
         """E_{d_0}[value] is at least where the mixture's wealth once reached 1/delta.
 
         Doubly robust values are bet on from the first block on: up to it the reserve is kept, and there all of the wealth is
-        divided anew among all estimators. Where the log stopped before, the reserve is kept as well: anything else would be a
-        second chance.
+        divided anew by `shares`, one for every estimator. Where the log stopped before, the reserve is kept as well: anything
+        else would be a second chance.
         """
         last, strategy, limits = self.estimators[-1], self.strategy, self.columns.limits
+        if last.robust and len(shares) != len(self.estimators):
+            raise InvalidInput("The wealth is divided among other estimators than there are.")
         free, first = (
             [one for one in self.estimators if not one.robust],
-            last.first if last.robust else self.columns.units,
+            last.first if last.robust else last.values.size,
         )
         reserve = strategy.reserve if self.robust_later else 0.0
         before = self._processes(free, [(1.0 - reserve) / len(free)] * len(free), slice(0, first))
         if reserve:
             idle = np.zeros(first)
             before.append(BettingProcess(free[0].values[:first], free[0].floor, idle, strategy.largest_risk, reserve))
-        after = self._processes(self.estimators, self._shares(first), slice(first, None)) if last.robust else []
+        after = self._processes(self.estimators, shares, slice(first, None)) if last.robust else []
         return self._claim(lower_end([before, after], limits.low, limits.high, self.probability))
 
     def contexts(self, rates: Sequence[float]) -> Claim:
         """The mean of E[value | s_i] over these rows, (21), with one rate for every estimator."""
         count = len(self.columns.rows)
-        if (
-            count > self.columns.units
-            or any(one.first for one in self.estimators)
-            or len(rates) != len(self.estimators)
-        ):
+        single = self.columns.unit == "decision" and not any(one.first for one in self.estimators)
+        if not (single and len(rates) == len(self.estimators)):
             raise InvalidInput(
                 "The value over these contexts needs one rate for every estimator, and single decisions."
             )
@@ -131,25 +127,6 @@ class LowerEnd:
                 for multiple, risk in bets
             ]
         return found
-
-    def _shares(self, first: int) -> list[float]:
-        """Of the wealth at the first block: as 1 / length^2, the lengths that the values before it predict.
-
-        With the rate v a bet of N values costs log(1/delta) / (N v) + v variance / 2. The even part is there as a pilot may
-        mislead.
-        """
-        count, price, lengths = max(self.planned - first, 1), math.log(1.0 / self.probability), []
-        for estimator in self.estimators:
-            mean, variance = estimator.prior
-            if not estimator.robust:
-                seen, weight = moderate(estimator.values[:first]), self._weight(estimator)
-                mean = float(weight * mean + seen.sum()) / (weight + first)
-                variance = float(weight * variance + np.sum((seen - mean) ** 2)) / (weight + first)
-            largest = self.strategy.largest_risk / max(mean - estimator.floor, 1e-300)
-            rate = min(math.sqrt(2.0 * price / (count * variance)), largest)
-            lengths.append(price / (count * rate) + 0.5 * rate * variance)
-        weights, even = (min(lengths) / np.array(lengths)) ** 2, self.strategy.even
-        return [even / len(lengths) + (1.0 - even) * one * (1 - 8 * U) for one in (weights / weights.sum()).tolist()]
 
     def _centers(self, estimator: Estimator, means: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Centers, and losses that hold what is rounded before the value is drawn."""

@@ -1,8 +1,8 @@
 """The proof from propensities: what was stated about them, how the wealth is bet, and the control variate.
 
 Rates of the bets on the population value, and on stated starts, are computed here from earlier rows by the numbers of the
-strategy. That a control variate, rates for the value over these contexts, and a strategy other than the library's own were chosen
-without the rows they are used on cannot be seen in them: a replay makes them again.
+strategy. That a control variate with its shares of the wealth, rates for the value over these contexts, and a strategy other than
+the library's own were chosen without the rows they are used on cannot be seen in them: a replay makes them again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import in_full
 
 Value = Literal["population", "contexts", "stated starts"]
+PerEnd = dict[End, tuple[float, ...]]
 
 
 @register("proof", "propensities")
@@ -46,22 +47,24 @@ class PropensityProof(Proof):
     stated: Stated
     strategy: Strategy
     planned: int  # units that rates are made for
+    beforehand: bool  # whether `planned` was stated; else it is the log's own number
     target: Target | None  # π at the logged states; None: columns of the log, or to be asked for again
     control: Control | None  # q̂; None: rewards are weighed as they are
-    rates: dict[End, tuple[float, ...]] | None  # for "contexts": one for every estimator
+    shares: PerEnd  # of the wealth where bets on q̂ begin, one for every estimator; empty without q̂, or for other values
+    rates: PerEnd  # for "contexts", one for every estimator; else empty
     provenance: Provenance  # of the rates
-    beforehand: bool = False  # whether `planned` was stated; else it is the log's own number
 
     def __post_init__(self) -> None:
-        ends, rates = ends_of(self.side), self.rates or {}
+        ends, contexts = ends_of(self.side), self.value == "contexts"
         refuse(any(not (self.budget.get(end) or 0.0) > 0 for end in ends), "An end has no part of alpha.")
         refuse(self.planned < 1, "No rows were planned.")
-        refuse(
-            (self.rates is None) == (self.value == "contexts"), "Rates are stored for the value over contexts alone."
-        )
-        refuse(self.rates is not None and not set(ends) <= set(rates), "An end has no rates.")
-        known = [rate for some in rates.values() for rate in some]
-        refuse(not all(np.isfinite(rate) and rate > 0 for rate in known), "A rate is not positive.")
+        robust = self.value == "population" and self.control is not None
+        for name, stored, needed in (("shares", self.shares, robust), ("rates", self.rates, contexts)):
+            refuse(
+                set(stored) != (set(ends) if needed else set()), f"An end has no {name}, or has some that are not used."
+            )
+            fine = all(0 < number < np.inf for numbers in stored.values() for number in numbers)
+            refuse(not fine, f"A number among the {name} is not positive.")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -69,7 +72,7 @@ class PropensityProof(Proof):
 
     @property
     def needs_replay(self) -> tuple[str, ...]:
-        chosen = {"control": self.control is not None, "start": self.rates is not None, "bets": self._own_strategy}
+        chosen = {"control": self.control is not None, "start": bool(self.rates), "bets": self._own_strategy}
         return tuple(name for name, there in chosen.items() if there)
 
     @property
@@ -107,16 +110,16 @@ class PropensityProof(Proof):
         cap, estimators = self.stated.robust_cap(), columns.estimators(self.control, self.stated)
         later = cap is not None and columns.bounds_weights(cap)
         end = LowerEnd(columns, estimators, self.strategy, later, self.planned, self.budget[columns.end])
-        if self.rates is not None:
+        if self.rates:
             return end.contexts(self.rates[columns.end])
-        return end.population() if strata is None else end.starts(strata)
+        return end.population(self.shares.get(columns.end, ())) if strata is None else end.starts(strata)
 
     def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         joint: State = "rejected" if rejected else "stated"
         return (
             Assumption("data", _DATA, joint),
-            Assumption("propensities", self._propensities_text(), joint),
-            *self._caps(joint),
+            Assumption("propensities", self._propensities(), joint),
+            *self._ratios(joint),
             words.reward_assumption(rows, joint),
             *words.range_assumption(rows.terms, joint),
             Assumption("values", "Nothing is assumed about q*: no class of functions is used.", "checked"),
@@ -125,9 +128,9 @@ class PropensityProof(Proof):
             self._start(rows),
             Assumption("length", self._length(rows), "stated"),
             words.process_assumption(rows),
-        )  # fmt: skip
+        )
 
-    def _propensities_text(self) -> str:
+    def _propensities(self) -> str:
         text = (
             "The propensities are right: given everything before a row and its state, the logged action was drawn with "
         )
@@ -138,7 +141,7 @@ class PropensityProof(Proof):
             + f"a probability (density) of at most {in_full(self.stated.gamma_sensitivity)} times what the log states."
         )
 
-    def _caps(self, state: State) -> tuple[Assumption, ...]:
+    def _ratios(self, state: State) -> tuple[Assumption, ...]:
         cap, least = self.stated.robust_cap(), self.stated.min_propensity
         if cap is None or self.control is None:
             return ()
@@ -151,7 +154,7 @@ class PropensityProof(Proof):
         """Of these a replay shows that no later row was used."""
         found = []
         if self.control is not None:
-            text = "Predictions for a block of rows come from rows before it."
+            text = "Predictions for a block of rows, and the shares of the wealth that are bet on them, come from rows before it."
             found.append(Assumption("control", text, "stated" if self.control.holds_rows else "checked"))
         if self._own_strategy:
             found.append(Assumption("bets", "The numbers of the betting strategy were fixed before the log.", "stated"))
@@ -164,23 +167,25 @@ class PropensityProof(Proof):
                 "come from. Rates were fixed without them"
             )
             return words.fixed_before("start", text, self.provenance, rows)
-        single = self._single(rows)
-        text = _DRAWN if single else "Given all earlier episodes, every episode starts from the initial distribution."
+        units, more = self._units(rows), "" if self._single(rows) else _EPISODES
+        text = f"Given all earlier {units}, the start of one is a draw from the initial distribution, whatever was done before."
         if self.value == "stated starts":
-            counted = (
-                f"All {_units(single)} that start at its states count: nothing is assumed about how often they came."
-            )
+            counted = f"All {units} that start at its states count: nothing is assumed about how often they came."
             text = f"{words.start_assumption(rows).text} {counted}"
-        return Assumption("start", text if single else f"{text} {_EPISODES}", "stated")
+        return Assumption("start", text + more, "stated")
 
     def _single(self, rows: Columns) -> bool:
         return rows.single_rows(drawn=self.value == "population")
 
+    def _units(self, rows: Columns) -> str:
+        return "decisions" if self._single(rows) else "episodes"
+
     def _length(self, rows: Columns) -> str:
         """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
-        units = _units(self._single(rows))
-        text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
-        if not self.beforehand:
+        units, text = self._units(rows), ""
+        if self.beforehand:
+            text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
+        else:
             text = (
                 f"The number of {units}, {self.planned}, was fixed beforehand: it is the log's own length, and the log did not "
                 "end because of what it showed (planned= states another number)."
@@ -212,7 +217,7 @@ class PropensityProof(Proof):
         del claims, sums
         if self.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
-        bets = "no bet can lose everything" + ("; its rate comes from earlier rows" if self.rates is None else "")
+        bets = "no bet can lose everything" + ("" if self.rates else "; its rate comes from earlier rows")
         blocks = "" if self.control is None else "and the rows where blocks of predictions begin, "
         believed = (
             "the propensities: whether actions were drawn with the probabilities that the log states",
@@ -227,12 +232,7 @@ _DATA = (
 )
 _LOGGED = "The target policy takes the logged actions with the probabilities that the log's own columns state."
 _ANSWERED = "The target policy takes the logged actions with the probabilities that it states."
-_DRAWN = "Given everything before it, the state of a decision is a draw from the initial distribution, whatever was done before."
 _EPISODES = (
-    "Episodes did not influence one another while running, but the behavior may change between them. None was left out, and none "
-    "was cut because of what would have followed."
+    " Episodes did not influence one another while running, but the behavior may change between them. None was left out, and "
+    "none was cut because of what would have followed."
 )
-
-
-def _units(single: bool) -> str:
-    return "decisions" if single else "episodes"
