@@ -131,20 +131,17 @@ def test_doubly_robust_values_have_the_same_mean_whatever_is_predicted(end, by_a
     assert np.all(found.values >= found.predicted[0] - found.predicted[1] - 1e-12)
 
 
-@pytest.mark.parametrize("end", ["lower", "upper"])
-def test_per_decision_values_of_complete_episodes_have_the_mean_of_the_policy(end):
-    paths, weights = zip(*all_walks(), strict=True)
-    problem = question(walk_log(paths), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8, horizon=STEPS)
-    columns = columns_of(problem).seen_from(end)
-    values, floor = columns.per_decision(1.0)
-    assert np.all(values >= floor)
-    assert columns.sign * float(np.array(weights) @ values) == pytest.approx(walk_value(STEPS), rel=1e-12)
-
-
 @pytest.mark.parametrize("rewards", [(-0.5, 2.0), (-4.0, 9.0)])
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_episodes_that_were_cut_stay_on_the_safe_side(end, rewards):
     """Cut after three steps, or where state 1 is reached: what is missing is left out of a sum of terms >= 0."""
+    whole = columns_of(
+        question(
+            walk_log([path for path, _ in all_walks()]), TwoStates(), reward_range=rewards, gamma=0.8, horizon=STEPS
+        )
+    )
+    mean = whole.seen_from(end).per_decision(1.0)[0] @ np.array([weight for _, weight in all_walks()])
+    assert whole.seen_from(end).sign * mean == pytest.approx(walk_value(STEPS), rel=1e-12)  # complete up to a horizon
     for cut in (None, lambda path: path[-1][3] == 1):
         paths, weights = zip(*all_walks(cut=cut), strict=True)
         problem = question(walk_log(paths), TwoStates(), reward_range=rewards, gamma=0.8)
@@ -303,18 +300,6 @@ def test_ridge_is_the_solution_of_its_normal_equations():
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_control_variate_sees_no_row_of_its_block():
-    log = decisions(900)
-    columns = columns_of(question(log), every_action=True)
-    borders = (100, 200, 400)
-    before = linear_control(columns, borders)
-    rewards = columns.rewards.copy()
-    rewards[400:] = 1.0 - rewards[400:]
-    after = linear_control(replace(columns, rewards=rewards), borders)
-    assert np.array_equal(before.coefficients, after.coefficients)
-    assert (before.clip, before.expected) == (after.clip, after.expected)
-
-
 # --- intervals ------------------------------------------------------------------------------------------
 
 
@@ -322,9 +307,7 @@ def test_a_control_variate_sees_no_row_of_its_block():
     "method",
     [
         Propensities(),
-        CAPPED,
         Propensities(min_propensity=0.2),
-        Propensities(value="contexts"),
         Propensities(value="contexts", max_ratio=LARGEST),
         Propensities(gamma_sensitivity=1.1),
         Propensities(max_ratio=LARGEST, model=None),
@@ -374,13 +357,6 @@ def test_smaller_alpha_and_larger_factors_give_longer_intervals():
         assert outer.high >= inner.high
 
 
-def test_one_side_has_all_of_alpha():
-    log = decisions(1500)
-    both, lower = interval(log, Propensities(), alpha=0.1), interval(log, Propensities(side="lower"), alpha=0.05)
-    assert lower.low == pytest.approx(both.low, abs=1e-9)
-    assert lower.high == pytest.approx(1.0)
-
-
 def test_columns_of_the_log_say_the_same_as_the_policy():
     log = decisions(1200)
     places = np.searchsorted(STATES[:, 0], log.observations[:, 0])
@@ -394,18 +370,6 @@ def test_columns_of_the_log_say_the_same_as_the_policy():
     assert not found.headline
     with pytest.raises(VerificationError, match="leave the policy out"):
         bondic.verify(by_log.certificate, told, ThreeStates())
-
-
-@pytest.mark.parametrize("method", [Propensities(), CAPPED])
-def test_certificates_without_rows_ask_the_policy_again(method):
-    log = decisions(1200)
-    problem = question(log)
-    result = bondic.estimate_interval(problem, method=method).without_rows(problem)
-    long = [name for name, array in result.certificate.arrays.items() if len(log) in array.shape]
-    assert long == ["asked.start.weights"]  # all equal: they say how many there were
-    with pytest.raises(VerificationError, match="Pass the policy"):
-        bondic.verify(result.certificate, log)
-    assert bondic.verify(result.certificate, log, ThreeStates()).low == pytest.approx(result.low, rel=1e-9)
 
 
 def test_episodes_hold_the_value_and_verify():
@@ -551,30 +515,6 @@ def test_what_the_log_refutes_or_lacks_is_refused():
         )
 
 
-def test_impossible_propensities_are_rejected_and_said():
-    """Every action is written down as rare: weighed rewards exceed the reward range, and the ends cross."""
-    log = decisions(3000, stated=np.full((3, 2), 0.05))
-    result = interval(log, Propensities())
-    assert result.status is bondic.Status.REJECTED
-    assert "the propensities" in result.summary()
-    assert "q* in Q" not in result.summary()
-    assert {a.state for a in result.assumptions if a.name == "propensities"} == {"rejected"}
-
-
-@pytest.mark.parametrize("method", [Propensities(), Propensities(max_ratio=1e101)])
-def test_a_weight_beyond_all_measure_is_a_contradiction_not_nothing(method):
-    """Three ratios of 1e100 among thirty: both ends leave the range, which rounding must not hide."""
-    ratios = np.ones(30)
-    ratios[[2, 9, 20]] = 1e100
-    log = one_step(
-        np.zeros((30, 1)), np.zeros(30, dtype=int), np.linspace(0, 1, 30), behavior_log_probs=np.full(30, -690.0),
-        target_log_probs=np.log(ratios) - 690.0,
-    )  # fmt: skip
-    result = interval(log, method, policy=bondic.LoggedTarget())
-    assert result.status is bondic.Status.REJECTED
-    assert bondic.verify(result.certificate, log).status == "REJECTED"
-
-
 def short_episodes(n, seed=0, weight=1.0):
     """Episodes of two steps with a reward of 0 or 1 at the end; `weight` multiplies all ratios of last steps."""
     rng = np.random.default_rng(seed)
@@ -588,13 +528,30 @@ def short_episodes(n, seed=0, weight=1.0):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("gamma", "side"), [(0.9, "both"), (0.999, "upper")])
-def test_weights_that_leave_no_value_of_the_range_reject(gamma, side):
-    """Weights of episodes are 1.5 on average: more than all of the probability ends with rewards of at most 1."""
-    log = short_episodes(400, weight=1.5)
-    result = interval(log, Propensities(side=side), policy=bondic.LoggedTarget(), gamma=gamma)
+def rare_and_heavy():
+    """Three ratios of 1e100 among thirty."""
+    ratios = np.ones(30)
+    ratios[[2, 9, 20]] = 1e100
+    logs = {"behavior_log_probs": np.full(30, -690.0), "target_log_probs": np.log(ratios) - 690.0}
+    return one_step(np.zeros((30, 1)), np.zeros(30, dtype=int), np.linspace(0, 1, 30), **logs)
+
+
+@pytest.mark.parametrize(
+    ("log", "method", "stated"),
+    [
+        (decisions(3000, stated=np.full((3, 2), 0.05)), Propensities(), {"policy": ThreeStates()}),
+        (rare_and_heavy(), Propensities(max_ratio=1e101), {}),
+        (short_episodes(400, weight=1.5), Propensities(), {"gamma": 0.9}),
+        (short_episodes(400, weight=1.5), Propensities(side="upper"), {"gamma": 0.999}),
+    ],
+    ids=["every action rare", "beyond all measure", "weights of 1.5 on average", "one side"],
+)
+def test_propensities_that_leave_no_value_of_the_range_are_rejected(log, method, stated):
+    """More than all of the probability earns rewards: both ends leave the range, which rounding must not hide."""
+    result = interval(log, method, **({"policy": bondic.LoggedTarget()} | stated))
     assert result.status is bondic.Status.REJECTED
-    assert "no interval is given" in result.summary()
+    assert "the propensities" in result.summary()
+    assert "rejected" in {one.state for one in result.assumptions if one.name == "propensities"}
     assert bondic.verify(result.certificate, log).status == "REJECTED"
 
 

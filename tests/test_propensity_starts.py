@@ -15,7 +15,6 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import MeansProcess, Strategy, means_end
 from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import BalancedRates, Strata
-from bondic.methods import with_propensities
 from bondic.rows.decisions import read_decisions
 from propensity_cases import (
     BEHAVIOR,
@@ -319,18 +318,6 @@ def test_ends_are_those_of_a_slow_loop_in_fifty_digits(weights, planned):
     assert high - 1e-11 <= result.high <= high + 1e-9
 
 
-def test_values_that_hardly_vary_are_not_spoiled_by_uneven_counts():
-    """Caps, not noise, limit the rates then; a V that no state can reach would leave all of them short."""
-    rng = np.random.default_rng(0)
-    places = rng.integers(0, 3, 600)
-    rewards = 0.5 + 0.02 * rng.normal(size=600).clip(-3, 3)
-    log = one_step(STATES[places], np.zeros(600, np.int64), rewards, behavior_action_probs=np.ones(600))
-    only = bondic.CallablePolicy(lambda states: np.ones((len(states), 1)))
-    result = asked(log, InitialStates.exact(STATES), Propensities(), only)
-    assert result.low <= 0.5 <= result.high
-    assert result.high - result.low < 0.03
-
-
 def test_rates_see_nothing_later():
     rng = np.random.default_rng(0)
     values, places = rng.random(300), rng.integers(-1, 3, 300)
@@ -380,15 +367,3 @@ def test_the_mean_in_the_place_of_the_maximum_fails(monkeypatch):
     monkeypatch.setattr(Strata, "total", lambda _, rates: float(rates.sum()))
     found = [ends_of(seed, (0.5, 0.0, 0.5), (1.0, 0.0, 0.0), 0.1, Propensities(), n=1500) for seed in range(10)]
     assert sum(not low <= truth <= high for low, high, truth in found) >= 9
-
-
-def test_the_default_rule_knows_where_propensities_answer():
-    def applies(log, start):
-        return with_propensities.applies(
-            bondic.make_problem(log, EVEN, start, gamma=0.0, reward_range=(0, 1), accept=None)
-        )
-
-    assert applies(two_contexts(), None)
-    assert applies(two_contexts(), InitialStates.exact([[0.0]]))
-    assert not applies(two_contexts(), InitialStates.sample([[0.0]]))
-    assert not applies(long_episodes(), None)
