@@ -35,6 +35,7 @@ from bondic.core.rounding import Enclosure, U, certified_sum, next_down
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Place = tuple[float, float]
 
 MAX_RISK = 0.99
 """No bet may risk more than this share of the wealth."""
@@ -209,25 +210,27 @@ def _largest(lead: Callable[[float], float], certain: Callable[[float], bool], l
     return least
 
 
-def _crossing(
-    lead: Callable[[float], float], below: tuple[float, float], over: tuple[float, float], width: float
-) -> float:
-    """The positive side of a bracket of this width around the sign change: Illinois steps, every third one a bisection."""
-    (low, at_low), (high, at_high), side, step = below, over, 0, 0
-    while high - low > width:
-        step += 1
-        middle = low + (high - low) * (0.5 if step % 3 == 0 else at_low / (at_low - at_high))
-        middle = min(max(middle, low + 0.25 * width), high - 0.25 * width)
-        if not low < middle < high:
-            break  # no float between them
-        found = lead(middle)
-        if found >= 0.0:
-            at_high *= 0.5 if side > 0 else 1.0
-            low, at_low, side = middle, found, 1
+def _crossing(lead: Callable[[float], float], below: Place, over: Place, width: float) -> float:
+    """The positive side of a bracket of this width around the sign change, from (x, lead(x)) on both sides.
+
+    Chandrupatla's method: inverse quadratic interpolation through x_1, x_2, x_3 where that is safe, else bisection.
+    """
+    (x1, f1), (x2, f2), step = over, below, 0.5
+    while True:
+        x = x1 + step * (x2 - x1)
+        found = lead(x)
+        if (found >= 0.0) == (f1 >= 0.0):
+            x3, f3 = x1, f1
         else:
-            at_low *= 0.5 if side < 0 else 1.0
-            high, at_high, side = middle, found, -1
-    return low
+            x3, f3, x2, f2 = x2, f2, x1, f1
+        x1, f1 = x, found
+        least = 0.5 * width / abs(x2 - x1)
+        if least > 0.5 or f1 == 0.0:
+            return x1 if f1 >= 0.0 else x2
+        xi, phi, step = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2), 0.5
+        if phi**2 < xi and (1.0 - phi) ** 2 < 1.0 - xi:
+            step = f1 / (f2 - f1) * f3 / (f2 - f3) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
+        step = min(max(step, least), 1.0 - least)
 
 
 @dataclass(frozen=True, eq=False)
