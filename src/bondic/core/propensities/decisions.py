@@ -45,9 +45,7 @@ class Estimator:
     floor: float  # no value can be below it
     prior: tuple[float, float]  # mean and variance > 0 that rates begin with: guesses
     first: int = 0
-    predicted: tuple[FloatArray, FloatArray] | None = (
-        None  # doubly robust: c_i = E_π[q̂(s_i, .)], and losses, X_i >= c_i - loss_i
-    )
+    predicted: tuple[FloatArray, FloatArray] | None = None  # E_π[q̂(s_i, .)], and how far below it a value can be
 
     @property
     def robust(self) -> bool:
