@@ -106,7 +106,7 @@ def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
     """The interval from propensities; None where starts were stated that are not the log's, or it has too little to tell."""
     if not (with_propensities.applies(problem) and own_starts(problem)):
         return None
-    length = with_propensities.foreseen_length(Propensities(), problem, alpha)
+    length = with_propensities.predicted_length(Propensities(), problem, alpha)
     if length is None:
         return None
     rows, width = len(problem.rows), range_of(problem.terms).width

@@ -73,7 +73,7 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
         return Applicable(
             rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
         )
-    share = foreseen_share(method, looked, len(rest.rows) / len(looked.rows), alpha)
+    share = predicted_share(method, looked, len(rest.rows) / len(looked.rows), alpha)
     if share is None or share >= _PROMISING:
         return None
     return Applicable(
@@ -106,7 +106,7 @@ def _borders(problem: Rows, stop: int) -> tuple[int | None, int | None]:
     return before, None
 
 
-def foreseen_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
+def predicted_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
     """About how long the interval will be, as a share of the value range, from the values of the pilot's episodes."""
     try:
         columns = read_decisions(pilot, None, every_action=False)
@@ -133,10 +133,10 @@ def expected_spread(variance: float, width: float, units: float, probability: fl
     return math.sqrt(2 * price * max(variance, 1e-300) / units) + price * width / units
 
 
-def foreseen_length(method: Propensities, problem: Rows, alpha: float) -> Callable[[float], float] | None:
+def predicted_length(method: Propensities, problem: Rows, alpha: float) -> Callable[[float], float] | None:
     """About how long the interval of so many times these rows would be, from how much their values vary.
 
-    Of single decisions it leaves out how far apart the means seen from both ends happen to be, unlike `foreseen_share`. None:
+    Of single decisions it leaves out how far apart the means seen from both ends happen to be, unlike `predicted_share`. None:
     too few episodes, or none that can be used.
     """
     try:

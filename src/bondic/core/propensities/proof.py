@@ -218,10 +218,10 @@ class PropensityProof(Proof):
         if self.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
         bets = "no bet can lose everything" + ("" if self.rates else "; its rate comes from earlier rows")
-        blocks = "" if self.control is None else "and the rows where blocks of predictions begin, "
+        fixed = "was" if self.control is None else "and the rows where blocks of predictions begin were"
         believed = (
             "the propensities: whether actions were drawn with the probabilities that the log states",
-            f"whether the planned number, {self.planned}, {blocks}was fixed before looking at the log",
+            f"whether the planned number, {self.planned}, {fixed} fixed before looking at the log",
         )
         return (Review((bets,), believed),)
 
