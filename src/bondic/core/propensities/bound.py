@@ -59,10 +59,8 @@ class LowerEnd:
         last, strategy, limits = self.estimators[-1], self.strategy, self.columns.limits
         if last.robust and len(shares) != len(self.estimators):
             raise InvalidInput("The wealth is divided among other estimators than there are.")
-        free, first = (
-            [one for one in self.estimators if not one.robust],
-            last.first if last.robust else last.values.size,
-        )
+        free = [one for one in self.estimators if not one.robust]
+        first = last.first if last.robust else last.values.size
         reserve = strategy.reserve if self.robust_later else 0.0
         before = self._processes(free, [(1.0 - reserve) / len(free)] * len(free), slice(0, first))
         if reserve:
@@ -76,9 +74,7 @@ class LowerEnd:
         count = len(self.columns.rows)
         single = self.columns.unit == "decision" and not any(one.first for one in self.estimators)
         if not (single and len(rates) == len(self.estimators)):
-            raise InvalidInput(
-                "The value over these contexts needs one rate for every estimator, and single decisions."
-            )
+            raise InvalidInput("The value over contexts needs single decisions, and one rate for every estimator.")
         processes = []
         for estimator, rate in zip(self.estimators, rates, strict=True):
             centers, losses = self._centers(estimator, running_means(estimator.values, estimator.prior[0]))
