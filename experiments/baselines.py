@@ -52,7 +52,7 @@ def make_method(name: str, case: Case) -> Any:
     if name == "dual":
         return bondic.Dual()
     if "hoeffding" in name or name == "dr-betting":
-        return make_baseline(name, largest_ratio=case.largest_ratio)
+        return make_baseline(name, max_ratio=case.max_ratio)
     if name == "lipschitz":
         return make_baseline(name, constant=case.slope)
     if name in ("dm", "model", "is-percentile", "is-bca"):

@@ -40,7 +40,7 @@ class Case:
         return self.mdp.value if self.horizon is None else self.mdp.finite_value(self.horizon)
 
     @property
-    def largest_ratio(self) -> float:
+    def max_ratio(self) -> float:
         """max pi / beta over the whole table: knowledge of the experimenter, not a sample maximum."""
         slots = self.mdp.target.shape[1]
         rates = (0.1, 0.9) if self.behavior == "adaptive" else (0.0,)

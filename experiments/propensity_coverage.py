@@ -29,9 +29,9 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed,
 
 import bondic
 from bondic import Propensities
-from bondic.core.propensities.bets import BETS
-from bondic.core.propensities.wealth import Gambler, lower_end, plug_in_rates
+from bondic.core.propensities.betting import BettingProcess, Strategy, lower_end, plug_in_rates
 
+BETS = Strategy().bets
 ROWS = 400
 ACTIONS = 3
 MEANS = np.array([[0.1, 0.5, 0.8], [0.7, 0.3, 0.2]])  # of rewards 0 or 1 in two situations
@@ -106,15 +106,15 @@ def single(rng: np.random.Generator) -> list[Check]:
     factor = float((BEHAVIOR / wrong).max())
     return [
         judged("weighted rewards", log, Propensities()),
-        judged("doubly robust", log, Propensities(largest_ratio=LARGEST)),
+        judged("doubly robust", log, Propensities(max_ratio=LARGEST)),
         judged("over these contexts", log, Propensities(value="contexts"), over_contexts),
         judged(
             "over these contexts, doubly robust",
             log,
-            Propensities(value="contexts", largest_ratio=LARGEST),
+            Propensities(value="contexts", max_ratio=LARGEST),
             over_contexts,
         ),
-        judged("propensities off by Γ, which is stated", misstated, Propensities(off_by=factor)),
+        judged("propensities off by Γ, which is stated", misstated, Propensities(gamma_sensitivity=factor)),
         judged("propensities off by Γ, not stated, lower end", misstated, Propensities(side="lower"), role="control"),
     ]
 
@@ -135,7 +135,7 @@ def adaptive(rng: np.random.Generator) -> list[Check]:
     log = decisions(*zip(*rows, strict=True))
     return [
         judged("weighted rewards", log, Propensities()),
-        judged("doubly robust", log, Propensities(least_behavior_prob=0.1 / ACTIONS)),
+        judged("doubly robust", log, Propensities(min_propensity=0.1 / ACTIONS)),
     ]
 
 
@@ -151,13 +151,11 @@ def rare(rng: np.random.Generator) -> list[Check]:
     seen = 0.5 / float(np.asarray(log.behavior_action_probs).min())
     return [
         judged("weighted rewards", log, Propensities(), 0.5, policy=policy),
-        judged(
-            "doubly robust, true bound of the ratios", log, Propensities(largest_ratio=0.5 / RARE), 0.5, policy=policy
-        ),
+        judged("doubly robust, true bound of the ratios", log, Propensities(max_ratio=0.5 / RARE), 0.5, policy=policy),
         judged(
             "doubly robust, largest ratio of the log",
             log,
-            Propensities(largest_ratio=seen),
+            Propensities(max_ratio=seen),
             0.5,
             "control",
             policy=policy,
@@ -179,7 +177,7 @@ def clicks(rng: np.random.Generator) -> list[Check]:
     value, policy = float((target * means).sum(axis=1).mean()), Fixed(target)
     return [
         judged("weighted rewards", log, Propensities(), value, policy=policy),
-        judged("doubly robust", log, Propensities(least_behavior_prob=1 / OFFERS), value, policy=policy),
+        judged("doubly robust", log, Propensities(min_propensity=1 / OFFERS), value, policy=policy),
     ]
 
 
@@ -213,8 +211,8 @@ def episodes(rng: np.random.Generator) -> list[Check]:
     return [
         judged("cut after four steps", log, Propensities(), value, **stated),
         judged("two steps", log, Propensities(), early, horizon=2, **stated),
-        judged("two steps, doubly robust", log, Propensities(least_behavior_prob=0.4), early, horizon=2, **stated),
-        judged("propensities off by 1.2, which is stated", log, Propensities(off_by=1.2), value, **stated),
+        judged("two steps, doubly robust", log, Propensities(min_propensity=0.4), early, horizon=2, **stated),
+        judged("propensities off by 1.2, which is stated", log, Propensities(gamma_sensitivity=1.2), value, **stated),
     ]
 
 
@@ -227,8 +225,8 @@ def fair_coins(rng: np.random.Generator) -> list[Check]:
     start = (0.5, 0.25, 1.0)
 
     def misses(probability: float, rates: FloatArray) -> bool:
-        gamblers = [Gambler(values, 0.0, multiple * rates, most, 1 / len(BETS)) for multiple, most in BETS]
-        return lower_end(gamblers, 0.0, 1.0, probability) > 0.5
+        processes = [BettingProcess(values, 0.0, multiple * rates, risk, 1 / len(BETS)) for multiple, risk in BETS]
+        return lower_end([processes], 0.0, 1.0, probability) > 0.5
 
     rates = plug_in_rates(values, values.size, TAIL, start)
     return [

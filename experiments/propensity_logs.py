@@ -93,16 +93,16 @@ _EVERY, _FIXED = "at every number of rows", "at one number of rows, for independ
 METHODS = {
     "bets": Method("`Propensities()`", "nothing", _EVERY, lambda data: interval_of(data, Propensities())),
     "bets, least": Method(
-        "`Propensities(least_behavior_prob=…)`", "least b", _EVERY,
-        lambda data: interval_of(data, Propensities(least_behavior_prob=data.least)),
+        "`Propensities(min_propensity=…)`", "least b", _EVERY,
+        lambda data: interval_of(data, Propensities(min_propensity=data.least)),
     ),
     "bets, ratio": Method(
-        "`Propensities(largest_ratio=…)`", "largest π/b", _EVERY,
-        lambda data: interval_of(data, Propensities(largest_ratio=data.largest)),
+        "`Propensities(max_ratio=…)`", "largest π/b", _EVERY,
+        lambda data: interval_of(data, Propensities(max_ratio=data.largest)),
     ),
     "bets, contexts": Method(
-        '`Propensities(value="contexts", largest_ratio=…)`', "largest π/b", f"{_EVERY}, over these contexts",
-        lambda data: interval_of(data, Propensities(value="contexts", largest_ratio=data.largest)),
+        '`Propensities(value="contexts", max_ratio=…)`', "largest π/b", f"{_EVERY}, over these contexts",
+        lambda data: interval_of(data, Propensities(value="contexts", max_ratio=data.largest)),
         value="contexts",
     ),
     "hcope": Method(

@@ -52,7 +52,7 @@ def shop(name: str, rng: np.random.Generator) -> Trial:
     data = campaign(name)
     log = one_step_log(data.contexts, data.items, data.clicks, data.propensities)
     least = (1 - 1e-9) / len(data.rates)
-    method = bondic.Propensities(least_behavior_prob=least, largest_ratio=float(data.shares.max()) / least)
+    method = bondic.Propensities(min_propensity=least, max_ratio=float(data.shares.max()) / least)
     policy = shares_policy(data.shares)
     return Trial(log, policy, 0.0, (0.0, 1.0), data.bts_mean, data.bts_error, statements={"method": method})
 
@@ -150,7 +150,7 @@ PAGE = """# Real logs
 
 Data that come with published packages and were not made for bondic. Each line is one log, evaluated with default settings at
 α = 0.1, with the true value before the interval. For the shop two more statements were made: every item was shown with the
-same probability (`least_behavior_prob`), and what the new policy does most, relative to it (`largest_ratio`). In the
+same probability (`min_propensity`), and what the new policy does most, relative to it (`max_ratio`). In the
 shop's log items were drawn at random. Labels were drawn uniformly half of the time, and otherwise from a softmax of a
 random linear score. In games, half of the logged actions were the best ones and half were random. How often the defaults miss
 on many such logs is counted on the page

@@ -364,9 +364,9 @@ def test_a_bound_of_the_ratios_is_suggested_beside_short_intervals_and_shortens_
     problem, result = question(case), bondic.estimate_interval(question(case), method=bondic.Propensities())
     assert result.length < 0.25 * result.value_range.width
     (step,) = next_steps(result, problem)
-    assert "least_behavior_prob=p" in step.text
-    assert "largest_ratio=R" in step.text
+    assert "min_propensity=p" in step.text
+    assert "max_ratio=R" in step.text
     assert not any(character.isdigit() for character in step.text)  # no promise is read off the log
-    stated = bondic.estimate_interval(problem, method=bondic.Propensities(largest_ratio=20.0))
+    stated = bondic.estimate_interval(problem, method=bondic.Propensities(max_ratio=20.0))
     assert next_steps(stated, problem) == ()
     assert stated.length <= result.length

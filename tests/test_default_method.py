@@ -341,8 +341,8 @@ class TestPropensities:
 
     def test_statements_reach_the_method(self):
         problem = asked(episodes(1), gamma=0.0)
-        stated = b.Default(propensities=b.Propensities(least_behavior_prob=0.5), side="lower")
-        assert stated.choose(problem)[0] == b.Propensities(least_behavior_prob=0.5, side="lower")
+        stated = b.Default(propensities=b.Propensities(min_propensity=0.5), side="lower")
+        assert stated.choose(problem)[0] == b.Propensities(min_propensity=0.5, side="lower")
         with pytest.raises(InvalidInput, match="has no use for it"):
             replace(stated, side="both").choose(question())
 

@@ -33,7 +33,7 @@ def test_counted_propensities_are_doubted(by_state, logarithms, digits):
     counted = frequencies(log, by_state=by_state).astype(digits).astype(float)
     estimated = with_propensities(log, counted, logarithms=logarithms)
     assert kinds(estimated) == ["estimated-propensities"]
-    with pytest.warns(ValidityWarning, match=r"off_by=\.\.\."):
+    with pytest.warns(ValidityWarning, match=r"gamma_sensitivity=\.\.\."):
         result = bondic.evaluate_policy(estimated, ThreeStates(), gamma=0.0, reward_range=(0, 1))
     assert any("estimated from this log" in one for one in result.warnings)
     accepted = bondic.evaluate_policy(

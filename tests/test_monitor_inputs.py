@@ -234,14 +234,14 @@ def episode_monitor(n, **more):
 def test_decisions_with_propensities_are_bets_that_every_update_continues():
     """The interval of an update is that of the method on all rows so far, with the planned number; it needs no Q and no pilot."""
     log = bandit(2, 900)
-    for stated in (None, Propensities(least_behavior_prob=0.3)):
+    for stated in (None, Propensities(min_propensity=0.3)):
         monitor = bondic.SequentialMonitor(
             takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=900, propensities=stated
         )
         for stop in (50, 300, 900):
             result = monitor.update(part(log, slice(len(monitor), stop)))
             problem = bondic.make_problem(part(log, slice(stop)), takes_one, gamma=0.0, reward_range=(0, 1))
-            alone = Propensities(planned=900, least_behavior_prob=None if stated is None else 0.3)
+            alone = Propensities(planned=900, min_propensity=None if stated is None else 0.3)
             wanted = bondic.estimate_interval(problem, method=alone)
             assert (result.low, result.high, result.method) == (wanted.low, wanted.high, "propensities")
         assert monitor.used_method == "propensities"
@@ -412,7 +412,7 @@ def test_what_is_stated_about_propensities_is_kept(tmp_path):
     first = write_shop(tmp_path / "first.csv", 300, 1, propensities=True)
     second = write_shop(tmp_path / "second.csv", 300, 2, first=300, propensities=True)
     lengths = {}
-    for name, more in (("exact", []), ("doubted", ["--with", "off_by=1.2"])):
+    for name, more in (("exact", []), ("doubted", ["--with", "gamma_sensitivity=1.2"])):
         stated = shop(tmp_path, "push", "--columns", "behavior_action_probs=propensity", *more)
         assert call(tmp_path / name, "--log", first, *stated).exit_code == 0
         told = json.loads(call(tmp_path / name, "--log", second, "--json").stdout)

@@ -26,7 +26,7 @@ def worst_decisions(n, ratio, seed=0):
 @pytest.mark.parametrize(("ratio", "rows"), [(2.0, 500), (2.0, 5000), (10.0, 5000)])
 def test_single_decisions_come_out_as_planned(ratio, rows):
     """The median of five logs: at most a third longer than planned, and not half as long."""
-    planned = bondic.LogDesign("one-step", (0.0, 1.0), largest_ratio=ratio).length(rows)
+    planned = bondic.LogDesign("one-step", (0.0, 1.0), max_ratio=ratio).length(rows)
     policy = bondic.CallablePolicy(lambda s: np.tile([1.0, 0.0], (len(s), 1)))
     lengths = []
     for seed in range(5):
@@ -52,13 +52,13 @@ def test_rows_and_lengths_are_inverse_and_monotone(kind):
     assert lengths[0] == design.limits.width
     for share in (0.5, 0.1):
         assert design.length(design.rows_for(share * design.limits.width)) == pytest.approx(share * design.limits.width)
-    assert bondic.LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4, largest_ratio=8.0).length(1e4) > lengths[2]
+    assert bondic.LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4, max_ratio=8.0).length(1e4) > lengths[2]
     assert bondic.LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4, alpha=0.01).length(1e4) > lengths[2]
 
 
 def test_statements_that_make_no_sense_are_refused():
     for wrong in (
-        {"largest_ratio": 0.5},
+        {"max_ratio": 0.5},
         {"noise": 0.6},
         {"n_states": 0},
         {"alpha": 1.0},

@@ -12,7 +12,6 @@ import pytest
 import bondic as b
 import bondic_lab
 from bondic.cli import main as cli
-from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.propensities import PROPENSITIES
 
 N = 40
@@ -67,12 +66,8 @@ def test_values_are_kept_frozen_and_cut_with_the_rows(given):
     ("name", "bad", "needles"),
     [
         ("behavior_log_probs", -np.inf, ("not finite at row 3",)),
-        ("behavior_log_probs", np.nan, ("not finite at row 3",)),
         ("behavior_log_probs", 0.1, ("0.1 at row 3", "at most 0")),
         ("behavior_action_probs", 0.0, ("0.0 at row 3", "positive")),
-        ("target_log_probs", np.inf, ("not finite at row 3",)),
-        ("target_log_probs", np.nan, ("not finite at row 3",)),
-        ("target_log_probs", 1e-9, ("at row 3", "at most 0")),
         ("target_action_probs", -1e-9, ("at row 3", "0 or more")),
         ("target_action_probs", 1.1, ("1.1 at row 3", "at most 1")),
         ("target_action_probs", np.nan, ("not finite at row 3",)),
@@ -85,13 +80,6 @@ def test_values_out_of_range_name_their_row(name, bad, needles):
         b.Transitions(**columns(**{name: values}))
     for needle in (name, *needles):
         assert needle in str(caught.value)
-
-
-def test_densities_of_continuous_actions_may_exceed_1():
-    more = {"behavior_log_probs": np.full(N, 2.5), "target_action_probs": np.full(N, 7.0)}
-    log = b.Transitions(**columns(actions=np.zeros((N, 1)), **more))
-    assert log.behavior_log_probs[0] == 2.5
-    assert log.target_action_probs[0] == 7.0
 
 
 @pytest.mark.parametrize("who", ["behavior", "target"])
@@ -167,8 +155,7 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("given", [with_logs(), with_probs()], ids=["logs", "probabilities"])
+@pytest.mark.parametrize(("name", "given"), [*zip(WRITERS, (with_logs(), with_probs(), with_logs()), strict=True)])
 def test_every_format_gives_the_same_log(name, given, tmp_path):
     WRITERS[name](given, tmp_path / name)
     assert b.read_log(tmp_path / name).transitions.content_hash == b.Transitions(**given).content_hash
@@ -190,12 +177,7 @@ def test_streams_hold_them(given, tmp_path):
 @pytest.mark.parametrize(
     ("given", "part"),
     [
-        ("target_prob", "target_action_probs"),
-        ("target_propensity", "target_action_probs"),
-        ("target_probs", "target_action_probs"),
-        ("behavior_logprob", "behavior_log_probs"),
         ("behavior_logprobs", "behavior_log_probs"),
-        ("logprob_behavior", "behavior_log_probs"),
         ("logprobs", "behavior_log_probs"),
         ("target_logprob", "target_log_probs"),
         ("propensity_score", "behavior_action_probs"),
@@ -217,12 +199,6 @@ def test_lists_and_numbered_columns_are_the_policy_at_all_actions():
         loaded = b.read_log(data)
         np.testing.assert_array_equal(loaded.logged_action_probs, rows)
         assert loaded.transitions.has("target_action_probs") == ("target_prob" in data)
-
-
-def test_what_may_be_absent_is_what_the_command_line_takes():
-    assert set(PROPENSITIES) < set(MAY_BE_ABSENT)
-    with pytest.raises(b.InvalidInput, match=r"`terminations`.*alone"):
-        b.read_log(columns(), columns={"rewards": None})
 
 
 # --- the stand-in for a policy -------------------------------------------------------------------------
@@ -254,9 +230,7 @@ def test_methods_that_need_a_policy_refuse_it(method):
         b.estimate_interval(question(log), method=method)
 
 
-@pytest.mark.parametrize(
-    "name", ["lstd", "drl", "dm", "mis", "coindice", "model", "duan-wang", "feng2020", "lipschitz"]
-)
+@pytest.mark.parametrize("name", ["lstd", "model", "lipschitz"])
 def test_baselines_that_need_a_policy_refuse_it(name):
     more = {
         "behavior_log_probs": np.log(probs(400)),
@@ -269,26 +243,9 @@ def test_baselines_that_need_a_policy_refuse_it(name):
         b.estimate_interval(question(log), method=bondic_lab.make_baseline(name, **own))
 
 
-def test_continuous_actions_and_horizons_are_no_obstacle():
-    more = {"timesteps": np.zeros(N, dtype=int), "episode_ids": np.arange(N), "target_action_probs": np.full(N, 2.0)}
-    log = b.Transitions(
-        **columns(actions=np.linspace(-1, 1, N)[:, None], behavior_action_probs=np.full(N, 1.5), **more)
-    )
-    problem = question(log, gamma=1.0, horizon=1)
-    assert len(problem.whole()) == N
-    with pytest.raises(b.InvalidInput, match="LoggedTarget"):
-        b.estimate_interval(problem, method=b.Dual())
-
-
 def test_a_log_without_target_columns_has_no_logged_target():
     with pytest.raises(b.InvalidInput, match="--columns target_action_probs=NAME"):
         question(b.Transitions(**columns(behavior_action_probs=probs())))
-
-
-def test_blocks_of_a_streamed_log_serve_it_too():
-    stream = b.stream_log(with_logs(), batch_rows=9)
-    problem = question(stream)
-    np.testing.assert_array_equal(problem.whole().rewards, with_logs()["rewards"])
 
 
 def run(capsys, monkeypatch, *arguments):
@@ -305,12 +262,3 @@ def test_check_shows_the_new_columns(tmp_path, capsys, monkeypatch):
     assert code == 0
     for word in ("behavior log-prob", "target log-prob", "-inf"):
         assert word in shown
-
-
-def test_the_command_line_knows_the_policy(tmp_path, capsys, monkeypatch):
-    WRITERS["log.parquet"](with_logs(), tmp_path / "log.parquet")
-    asked = ["--policy", "logged", "--gamma", "0", "--reward-range", "0", "1", "--method", "dual"]
-    where = [tmp_path / "log.parquet", "--out", tmp_path / "out"]
-    code, _, said = run(capsys, monkeypatch, "evaluate", *where, *asked)
-    assert code == 2
-    assert "LoggedTarget" in said

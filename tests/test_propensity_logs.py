@@ -1,7 +1,6 @@
 """Published data as logs with propensities, in small: sets of scikit-learn, and a shop with files like those of Open Bandit."""
 
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experim
 
 from experiments import propensity_logs
 from experiments.coverage_checks import tally
-from experiments.defaults_problems_bandits import SETS, campaign, fewer_items, labeled_data, logged_labels
+from experiments.defaults_problems_bandits import SETS, campaign, labeled_data, logged_labels
 from experiments.propensity_logs import BERNSTEIN, BETS, METHODS, checks, failures, measured, weighted_bernstein
 
 ITEMS, SHOWN = 5, 1200
@@ -54,15 +53,6 @@ def test_every_method_says_what_it_holds_for_on_a_shop(shop):
         assert 0 <= low <= shop <= high <= 1, key
     lengths = {key: high - low for key, (low, high) in found.intervals.items()}
     assert max(lengths[key] for key in ("bets, ratio", "bets, contexts")) < min(lengths[key] for key in BERNSTEIN)
-
-
-def test_propensities_are_those_of_the_file(shop):
-    del shop
-    data = campaign("women")
-    assert np.array_equal(data.propensities, np.full(SHOWN, 0.2))
-    few = fewer_items(data, 2)
-    assert np.allclose(few.propensities, 0.5)
-    assert len(few.propensities) == len(few.items)
 
 
 def test_logged_labels_know_the_probabilities_of_their_actions():
@@ -113,16 +103,3 @@ def test_the_script_writes_table_and_page(shop, tmp_path, capsys):
     text = page.read_text()
     assert text.count("| `Propensities()` |") == 3
     assert "not as expected" not in capsys.readouterr().out
-
-
-def test_a_page_of_sets_alone_says_nothing_about_shops(tmp_path, capsys):
-    page = tmp_path / "p.md"
-    assert propensity_logs.main(["--logs", "1", "--only", "wine", "--page", str(page)]) == 0
-    assert "Open Bandit" not in page.read_text()
-    assert capsys.readouterr().out.count("wine") == len(METHODS)
-
-
-def test_make_experiments_writes_the_page_and_fetches_the_logs():
-    makefile = (Path(__file__).resolve().parents[1] / "Makefile").read_text()
-    assert re.search(r"experiments/propensity_logs\.py .*--page docs/propensity-logs\.md", makefile)
-    assert re.search(r"--no-deps obp==\d", makefile)

@@ -39,10 +39,10 @@ def slow_interval(log, method, alpha):
             robust.append(mean + ratio * (reward - mp.mpf(q[log.actions[i]])))
         middle = (0.5 * (floor + floor + 1), 0.25, 1.0)
         first, ways = n if control is None else control.borders[0], [bets_on(free, floor, middle, 0, n, alpha / 2)]
-        kept, shares = (0.0 if method.largest_ratio is None else 0.5), [1.0]
+        kept, shares = (0.0 if method.max_ratio is None else 0.5), [1.0]
         if control is not None:
             low, high = sorted(sign * one for one in control.clip)
-            worst = low - method.largest_ratio * (high - floor)
+            worst = low - method.max_ratio * (high - floor)
             start = (sign * control.expected[0], control.expected[1], 50.0)
             ways.append(bets_on(robust, worst, start, first, n, alpha / 2))
             shares = slow_shares([seen_before(free[:first], middle), start[:2]], [floor, worst], n - first, alpha / 2)
@@ -98,7 +98,7 @@ def slow_end(ways, first, kept, shares, least, most, needed):
 
 
 @pytest.mark.parametrize(
-    "method", [Propensities(), Propensities(largest_ratio=LARGEST), Propensities(largest_ratio=LARGEST, pilot=150)]
+    "method", [Propensities(), Propensities(max_ratio=LARGEST), Propensities(max_ratio=LARGEST, pilot=150)]
 )
 def test_ends_are_those_of_a_slow_loop_in_fifty_digits(method):
     result, (low, high) = slow_interval(decisions(150, seed=8), method, 0.1)

@@ -184,7 +184,7 @@ def test_w_of_the_dual_bound_is_replayed():
 @pytest.mark.parametrize("value", ["population", "contexts"])
 def test_propensities_are_replayed(value):
     log = cases.decisions(800)
-    method = bondic.Propensities(value=value, largest_ratio=cases.LARGEST)
+    method = bondic.Propensities(value=value, max_ratio=cases.LARGEST)
     start = bondic.InitialStates.from_log(log)
     case = Case(log, cases.ThreeStates(), start, method, "propensities", gamma=0.0, reward_range=(0.0, 1.0))
     if value == "contexts":

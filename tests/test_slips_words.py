@@ -157,8 +157,8 @@ def test_the_command_line_lists_options_and_files_that_there_are(place, capsys):
     asked = [*place, "--reward-range", "0", "1"]
     _, _, err = run(capsys, *asked, "--method", "sequential", "--with", "rank=3")
     assert "sequential: pilot, value_bandwidth" in err
-    _, _, err = run(capsys, *asked, "--with", "least_behavior_probs=0.1")
-    assert "Did you mean `least_behavior_prob`" in err
-    assert "largest_ratio" in err
+    _, _, err = run(capsys, *asked, "--with", "min_propensities=0.1")
+    assert "Did you mean `min_propensity`" in err
+    assert "max_ratio" in err
     _, _, err = run(capsys, *[word.replace("log.p", "lgo.p") for word in asked])
     assert "Did you mean `log.parquet`" in err

@@ -77,14 +77,14 @@ def test_baselines_take_their_own_options(capsys):
     hoeffding = ["--method", "tis-hoeffding", "--method", "pdis-hoeffding"]
     code, out, _ = run(capsys, *arguments, *hoeffding)
     assert code == 0
-    assert all("--with largest_ratio" in line["reason"] for line in json.loads(out))
-    code, out, _ = run(capsys, *arguments, *hoeffding, "--with", "least_behavior_prob=0.01", "--with", "steps=3")
+    assert all("--with max_ratio" in line["reason"] for line in json.loads(out))
+    code, out, _ = run(capsys, *arguments, *hoeffding, "--with", "min_propensity=0.01", "--with", "steps=3")
     lines = json.loads(out)
     assert code == 0
     assert [line.get("guarantee") for line in lines] == ["finite-sample"] * 2, lines
     # the same numbers as in Python
     problem = bondic.make_problem(LOG, POLICY, START, gamma=0.2, reward_range=MDP.reward_range, horizon=3)
-    method = bondic_lab.make_baseline("pdis-hoeffding", least_behavior_prob=0.01, steps=3)
+    method = bondic_lab.make_baseline("pdis-hoeffding", min_propensity=0.01, steps=3)
     expected = bondic.estimate_interval(problem, alpha=0.1, method=method)
     assert (lines[1]["low"], lines[1]["high"]) == (expected.low, expected.high)
     # applied where the field exists, by method where it is said
@@ -93,7 +93,7 @@ def test_baselines_take_their_own_options(capsys):
 
 
 BAD_OPTIONS = {
-    "unknown": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "tis: steps, behavior, largest_ratio"),
+    "unknown": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "tis: steps, behavior, max_ratio"),
     "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: unit"),
     "dual alone": (["--method", "dual", "--with", "rank=3"], "dual: pilot, value_bandwidth, gauge"),
     "of the dual method": (["--method", "sequential", "--with", "gauge=half"], "sequential: pilot, value_bandwidth"),

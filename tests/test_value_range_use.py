@@ -85,8 +85,8 @@ def test_a_range_that_contains_the_implied_one_changes_nothing(low, high, with_h
 
 
 NEEDS = {
-    "tis-hoeffding": {"largest_ratio": 1.4},
-    "pdis-hoeffding": {"largest_ratio": 1.4},
+    "tis-hoeffding": {"max_ratio": 1.4},
+    "pdis-hoeffding": {"max_ratio": 1.4},
     "lipschitz": {"constant": 1.0},
     "dm": {"replicates": 50},
     "model": {"replicates": 50},

@@ -23,10 +23,10 @@ def ends(log, method, policy=None, **statements):
 @pytest.mark.parametrize(
     ("name", "options", "own"),
     [
-        ("pdis-betting", {"off_by": 1.1}, {"model": None, "off_by": 1.1}),
+        ("pdis-betting", {"gamma_sensitivity": 1.1}, {"model": None, "gamma_sensitivity": 1.1}),
         ("pdis-betting", {"planned": 3000, "side": "lower"}, {"model": None, "planned": 3000, "side": "lower"}),
-        ("dr-betting", {"largest_ratio": LARGEST}, {"largest_ratio": LARGEST}),
-        ("dr-betting", {"least_behavior_prob": 0.2, "pilot": 300}, {"least_behavior_prob": 0.2, "pilot": 300}),
+        ("dr-betting", {"max_ratio": LARGEST}, {"max_ratio": LARGEST}),
+        ("dr-betting", {"min_propensity": 0.2, "pilot": 300}, {"min_propensity": 0.2, "pilot": 300}),
     ],
 )
 def test_they_are_the_method_itself(name, options, own):
@@ -43,17 +43,17 @@ def test_predictions_shorten_what_bets_on_weighted_rewards_leave():
     log = decisions(2000, low=0.5, high=0.6)  # within [0, 1]: ratios vary, rewards hardly do
     plain, robust = (
         ends(log, bondic_lab.make_baseline(name, **more))
-        for name, more in (("pdis-betting", {}), ("dr-betting", {"largest_ratio": LARGEST}))
+        for name, more in (("pdis-betting", {}), ("dr-betting", {"max_ratio": LARGEST}))
     )
     assert robust[1] - robust[0] < 0.5 * (plain[1] - plain[0])
 
 
 def test_dr_betting_is_not_given_a_name_that_it_does_not_earn():
     log = decisions(600)
-    with pytest.raises(bondic.InvalidInput, match="largest_ratio="):
+    with pytest.raises(bondic.InvalidInput, match="max_ratio="):
         ends(log, bondic_lab.make_baseline("dr-betting"))
     with pytest.raises(bondic.InvalidInput, match="Nothing was weighed doubly robustly"):
-        ends(log, bondic_lab.make_baseline("dr-betting", largest_ratio=LARGEST, pilot=600))
+        ends(log, bondic_lab.make_baseline("dr-betting", max_ratio=LARGEST, pilot=600))
 
 
 @pytest.mark.parametrize("name", ["tis", "pdis", "hcope", "pdis-betting"])
@@ -109,9 +109,7 @@ def test_compare_lists_them_with_their_labels(tmp_path, capsys):
         target_prob=np.full(n, 0.5),
     )
     words = ["compare", str(path), "--policy", "logged", "--gamma", "0", "--reward-range", "0", "1", "--json"]
-    code, out, _ = run(
-        capsys, *words, "--method", "pdis-betting", "--method", "dr-betting", "--with", "largest_ratio=2.5"
-    )
+    code, out, _ = run(capsys, *words, "--method", "pdis-betting", "--method", "dr-betting", "--with", "max_ratio=2.5")
     assert code == 0
     lines = json.loads(out)
     assert [(line["method"], line["guarantee"]) for line in lines] == [

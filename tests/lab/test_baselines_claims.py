@@ -160,12 +160,8 @@ def test_a_least_density_bounds_no_ratio():
         log, peaked, bondic.InitialStates.from_log(log), gamma=0.5, reward_range=(-1, 1), horizon=None
     )
     with pytest.raises(InvalidInput, match="densities"):
-        bondic.estimate_interval(
-            problem, method=ImportanceSampling("tis", "hoeffding", steps=1, least_behavior_prob=1e-3)
-        )
-    result = bondic.estimate_interval(
-        problem, method=ImportanceSampling("tis", "hoeffding", steps=1, largest_ratio=1e9)
-    )
+        bondic.estimate_interval(problem, method=ImportanceSampling("tis", "hoeffding", steps=1, min_propensity=1e-3))
+    result = bondic.estimate_interval(problem, method=ImportanceSampling("tis", "hoeffding", steps=1, max_ratio=1e9))
     assert result.status.name == "TRIVIAL"
 
 

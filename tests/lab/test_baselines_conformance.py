@@ -31,13 +31,13 @@ class TestSnpdis(BaselineCase):
 
 class TestTisHoeffding(BaselineCase):
     name = "tis-hoeffding"
-    options: ClassVar = {"largest_ratio": 2.2}
+    options: ClassVar = {"max_ratio": 2.2}
     episodes = 2000
 
 
 class TestPdisHoeffding(BaselineCase):
     name = "pdis-hoeffding"
-    options: ClassVar = {"largest_ratio": 2.2}
+    options: ClassVar = {"max_ratio": 2.2}
     episodes = 2000
 
     def test_enough_episodes_narrow_the_value_range(self):
@@ -68,7 +68,7 @@ class TestDoublyRobustBetting(BaselineCase):
     """Products of ratios are bounded by a horizon."""
 
     name = "dr-betting"
-    options: ClassVar = {"largest_ratio": 2.2}
+    options: ClassVar = {"max_ratio": 2.2}
     ordered = True
 
     @classmethod

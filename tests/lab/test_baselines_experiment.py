@@ -74,4 +74,4 @@ def test_stated_ratios_bound_the_logged_ones():
         problem = case.problem(np.random.default_rng(0))
         log = problem.log
         target = case.mdp.target[log.observations[:, 0].astype(int), log.actions]
-        assert (target / log.behavior_action_probs).max() <= case.largest_ratio * (1 + 1e-12), name
+        assert (target / log.behavior_action_probs).max() <= case.max_ratio * (1 + 1e-12), name

@@ -15,7 +15,7 @@ TRAJECTORY_METHODS = ("hcope", "tis", "pdis", "sntis", "snpdis", "is-bca", "dr",
 
 
 def method(name, **more):
-    return make_baseline(name, **({"largest_ratio": 2.0} if "hoeffding" in name else {}), **more)
+    return make_baseline(name, **({"max_ratio": 2.0} if "hoeffding" in name else {}), **more)
 
 
 def ask(mdp, log, **more):

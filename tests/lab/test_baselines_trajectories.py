@@ -202,7 +202,7 @@ def test_lengths_that_were_only_seen_bound_nothing():
     log = sample(mdp, 4000, 400)
     assert not log.truncations.any()
     problem = question(mdp, log)
-    refused(problem, "no bound", ImportanceSampling("tis", "hoeffding", largest_ratio=4.0))
+    refused(problem, "no bound", ImportanceSampling("tis", "hoeffding", max_ratio=4.0))
     open_ended, stated = trajectories(problem), trajectories(problem, steps=400)
     assert (open_ended.fixed, stated.fixed) == (False, True)
     assert open_ended.returns.high >= 1 / (1 - mdp.gamma)
@@ -302,8 +302,8 @@ def test_leave_one_out_and_influence_are_what_they_say():
     [
         EmpiricalBernstein("tis"),
         EmpiricalBernstein("pdis"),
-        ImportanceSampling("tis", "hoeffding", largest_ratio=1.7),
-        ImportanceSampling("pdis", "hoeffding", largest_ratio=1.7),
+        ImportanceSampling("tis", "hoeffding", max_ratio=1.7),
+        ImportanceSampling("pdis", "hoeffding", max_ratio=1.7),
     ],
     ids=lambda m: f"{type(m).__name__}-{m.weighting}",
 )
@@ -371,8 +371,8 @@ def test_what_is_missing_is_named():
     mdp = world()
     log = sample(mdp)
     refused(question(mdp, part(log, drop=("behavior_action_probs",))), "behavior='estimated'")
-    refused(question(mdp, log), "largest_ratio", ImportanceSampling("tis", "hoeffding"))
-    refused(question(mdp, log), "above the stated bound", ImportanceSampling("tis", "hoeffding", largest_ratio=1.01))
+    refused(question(mdp, log), "max_ratio", ImportanceSampling("tis", "hoeffding"))
+    refused(question(mdp, log), "above the stated bound", ImportanceSampling("tis", "hoeffding", max_ratio=1.01))
     refused(question(mdp, log), "were cut earlier", ImportanceSampling(steps=9))
     inner = int(np.flatnonzero(log.timesteps == 1)[0])
     refused(question(mdp, log).select(inner), "partly outside")

@@ -106,7 +106,7 @@ def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
     """The interval from propensities; None where starts were stated that are not the log's, or it has too little to tell."""
     if not (with_propensities.applies(problem) and own_starts(problem)):
         return None
-    length = with_propensities.foreseen_length(Propensities(), problem, alpha)
+    length = with_propensities.predicted_length(Propensities(), problem, alpha)
     if length is None:
         return None
     rows, width = len(problem.rows), range_of(problem.terms).width
@@ -177,7 +177,7 @@ class LogDesign:
         Actions to choose from.
     n_states : int, default 10
         States of the table.
-    largest_ratio : float, default 2
+    max_ratio : float, default 2
         With propensities the largest ratio of the two policies' probabilities of an action; without, how many times more often
         the policy visits a pair of state and action than the log does, at most.
     noise : float, default 0.1
@@ -194,7 +194,7 @@ class LogDesign:
     horizon: int | None = None
     n_actions: int = 2
     n_states: int = 10
-    largest_ratio: float = 2.0
+    max_ratio: float = 2.0
     noise: float = 0.1
     mean: float = 0.5
     alpha: float = 0.1
@@ -203,8 +203,8 @@ class LogDesign:
         check_alpha(self.alpha)
         if self.kind not in KINDS:
             raise InvalidInput(f"kind={self.kind!r}: one of {', '.join(KINDS)}.")
-        if not (self.largest_ratio >= 1 and 0 <= self.noise <= 0.5 and 0 <= self.mean <= 1):
-            raise InvalidInput("`largest_ratio` is at least 1, `noise` in [0, 0.5] and `mean` in [0, 1].")
+        if not (self.max_ratio >= 1 and 0 <= self.noise <= 0.5 and 0 <= self.mean <= 1):
+            raise InvalidInput("`max_ratio` is at least 1, `noise` in [0, 0.5] and `mean` in [0, 1].")
         if self.n_actions < 1 or self.n_states < 1:
             raise InvalidInput("`n_actions` and `n_states` are at least 1.")
         if self.kind == "episodes" and self.horizon is None:
@@ -246,7 +246,7 @@ class LogDesign:
     def _with_propensities(self, rows: float) -> float:
         """Ratios are 0 or the largest, rewards the least or the largest: what is worst for their spread."""
         steps = 1 if self.kind == "one-step" or self.horizon is None else self.horizon
-        gamma, ratio = (0.0 if steps == 1 else self.gamma), self.largest_ratio
+        gamma, ratio = (0.0 if steps == 1 else self.gamma), self.max_ratio
         low, high = self.reward_range
         total = 0.0
         for mean in (self.mean, 1.0 - self.mean):
@@ -262,8 +262,8 @@ class LogDesign:
     def _without(self, rows: float) -> float:
         width, steps = self.limits.width, discounted_steps(self.gamma, self.horizon).mid
         pairs = self.n_states * self.n_actions
-        visits, price = steps * self.largest_ratio, math.log(2 / self.alpha)
-        deviation = self.noise * width * steps * math.sqrt(self.largest_ratio)
+        visits, price = steps * self.max_ratio, math.log(2 / self.alpha)
+        deviation = self.noise * width * steps * math.sqrt(self.max_ratio)
         efficiency = 2 * float(norm.isf(self.alpha / 2)) * deviation / math.sqrt(rows)
         unseen = price * visits * width / rows
         learning = (_LEARNING * pairs * steps / rows) ** _LEARNING_RATE if self.noise else 0.0

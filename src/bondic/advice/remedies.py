@@ -69,7 +69,7 @@ def _weakest(result: Result, radius: float) -> str:
     if any(item.name == "propensities" for item in result.assumptions):
         return (
             "Then the propensities: they must be those at the moment of the decision. If you know by which factor they may be "
-            "off, state it (--with off_by=1.5)."
+            "off, state it (--with gamma_sensitivity=1.5)."
         )
     if result.allowance is not None:
         return (
@@ -311,8 +311,8 @@ def bound_of_ratios(situation: Situation) -> Iterator[NextStep]:
     if result.method == PROPENSITIES and "may shorten" in result.choices.get("control variate", ""):
         yield NextStep(
             "method",
-            "If no action could be taken with less than some probability p, by design, state it (--with least_behavior_prob=p); "
-            "or the largest ratio of the two policies' probabilities (--with largest_ratio=R). The interval is then shorter "
+            "If no action could be taken with less than some probability p, by design, state it (--with min_propensity=p); "
+            "or the largest ratio of the two policies' probabilities (--with max_ratio=R). The interval is then shorter "
             "where rewards can be predicted. Take the number from how the log was made, never from what it shows.",
             "yours",
         )

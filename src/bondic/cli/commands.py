@@ -177,7 +177,7 @@ _PLANNED = [
     opt.default("--n-actions", 2, "Number of actions."),
     opt.default("--n-states", 10, "Number of states in a table."),
     opt.default(
-        "--largest-ratio",
+        "--max-ratio",
         2.0,
         "With propensities: the largest ratio of an action's probability under the new policy to that in the log. Otherwise: "
         "at most how many times more often the policy visits a state-action pair than the log does.",

@@ -172,7 +172,7 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
 
 
 _ASKED = ("reward_range", "value_range", "horizon", "accept", "alpha", "planned_rows")
-_STATED = ("off_by", "largest_ratio", "least_behavior_prob", "model")
+_STATED = ("gamma_sensitivity", "max_ratio", "min_propensity", "model")
 """What may be stated about propensities."""
 
 

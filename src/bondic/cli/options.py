@@ -232,7 +232,7 @@ WITH = several(
     "--with",
     "[METHOD.]KEY=VALUE",
     "A setting for experts: of bondic's methods (pilot=0.2, gauge=paper, value_bandwidth=2), of propensities "
-    "(least_behavior_prob=0.05), of a baseline (steps=50), or of the draws from a continuous policy (draws=20, seed=1). "
+    "(min_propensity=0.05), of a baseline (steps=50), or of the draws from a continuous policy (draws=20, seed=1). "
     "May be repeated.",
 )
 METHOD = [

@@ -22,7 +22,8 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
 
 if TYPE_CHECKING:
-    from bondic.core.propensities.decisions import Decisions, Target
+    from bondic.core.propensities.decisions import Decisions
+    from bondic.core.propensities.ratios import Target
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

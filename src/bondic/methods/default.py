@@ -97,7 +97,7 @@ class Default:
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
     propensities : Propensities, default None
-        What was stated about the propensities of the log, if it holds some: `least_behavior_prob`, `off_by` and so on.
+        What was stated about the propensities of the log, if it holds some: `min_propensity`, `gamma_sensitivity` and so on.
     allowance : Allowance, float or (float, float), default None
         How far values may differ inside groups of states, as you state it: selects `Groups`.
     model : callable, default None

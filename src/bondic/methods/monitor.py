@@ -113,7 +113,7 @@ class SequentialMonitor:
     value_range, horizon, may_terminate, time_varying, draws, initial_draws, seed, accept
         As in `make_problem`.
     propensities : Propensities, default None
-        What is stated about the propensities of the log (`off_by`, `largest_ratio`, `least_behavior_prob`, `model`). A log that
+        What is stated about the propensities of the log (`gamma_sensitivity`, `max_ratio`, `min_propensity`, `model`). A log that
         has them, followed from its own starts, is evaluated with them where they promise enough: see the page on monitoring.
     """
 

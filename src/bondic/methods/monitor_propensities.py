@@ -16,7 +16,7 @@ from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.propensities.proof import PropensityProof
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.propensities import Propensities
-from bondic.methods.with_propensities import foreseen_share
+from bondic.methods.with_propensities import predicted_share
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
@@ -80,7 +80,7 @@ def _promise(looked: Rows, method: Propensities, planned_rows: int, alpha: float
     """What speaks for propensities in the rows of the pilot; empty where nothing does."""
     if single_rows(looked):
         return f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
-    share = foreseen_share(method, looked, max(planned_rows / len(looked.rows) - 1.0, 1e-9), alpha)
+    share = predicted_share(method, looked, max(planned_rows / len(looked.rows) - 1.0, 1e-9), alpha)
     if share is None or share >= _PROMISING:
         return ""
     return (
@@ -123,7 +123,7 @@ def _refuse_other_bets(before: PropensityProof, now: PropensityProof) -> None:
     ):
         raise InvalidInput(
             "Doubly robust values were bet on, and cannot be any more: episodes have to follow one another, and all rows have to "
-            "fit into memory. Begin another monitor without largest_ratio= and least_behavior_prob=."
+            "fit into memory. Begin another monitor without max_ratio= and min_propensity=."
         )
     if before.target is not None and now.target is not None:
         known = before.target.probs

@@ -35,7 +35,9 @@ def breakdown_factor(
         raise InvalidInput("factors= begin with 1, propensities that are right, and are 1 or more.")
     options, found = method or Propensities(), None
     for factor in grid:
-        result = replace(options, off_by=factor, side="lower" if below is None else "upper").run(problem, alpha, None)
+        result = replace(options, gamma_sensitivity=factor, side="lower" if below is None else "upper").run(
+            problem, alpha, None
+        )
         holds = result.low > above if above is not None else below is not None and result.high < below
         if result.status is Status.REJECTED or not holds:
             break

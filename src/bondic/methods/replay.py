@@ -35,8 +35,8 @@ METHODS: dict[str, Any] = {
 }  # fmt: skip
 """Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
 _STATED = (
-    "ball", "radius", "side", "misspecification", "planned_rows", "planned", "value", "off_by", "largest_ratio",
-    "least_behavior_prob",
+    "ball", "radius", "side", "misspecification", "planned_rows", "planned", "value", "gamma_sensitivity", "max_ratio",
+    "min_propensity",
 )  # fmt: skip
 """Options that are statements of the user: they stand among the assumptions."""
 _MOST = 10_000

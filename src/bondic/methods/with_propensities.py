@@ -16,12 +16,10 @@ import numpy as np
 
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
-from bondic.core.propensities.bets import ways
+from bondic.core.propensities.betting import moderate
 from bondic.core.propensities.decisions import Decisions
-from bondic.core.propensities.wealth import moderate
 from bondic.core.terms import range_of
 from bondic.methods.propensities import Propensities
-from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
 from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.episodes import own_starts
@@ -56,7 +54,7 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
     """None: it does not apply, or promises too little; so many rows as `pilot` says may be looked at."""
     if not logged(problem):
         return None
-    if isinstance(problem.policy, LoggedTarget):
+    if problem.policy_in_log:
         return Applicable(problem, "the policy is known by its probabilities of the logged actions alone")
     if not (own_starts(problem) and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
         return None
@@ -75,7 +73,7 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
         return Applicable(
             rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
         )
-    share = foreseen_share(method, looked, len(rest.rows) / len(looked.rows), alpha)
+    share = predicted_share(method, looked, len(rest.rows) / len(looked.rows), alpha)
     if share is None or share >= _PROMISING:
         return None
     return Applicable(
@@ -108,7 +106,7 @@ def _borders(problem: Rows, stop: int) -> tuple[int | None, int | None]:
     return before, None
 
 
-def foreseen_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
+def predicted_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
     """About how long the interval will be, as a share of the value range, from the values of the pilot's episodes."""
     try:
         columns = read_decisions(pilot, None, every_action=False)
@@ -125,7 +123,7 @@ def _end(columns: Decisions, method: Propensities, units: float, probability: fl
     """A guess of the lower end, as seen from one end: the mean of the values less what their spread costs."""
     return max(
         float(values.mean()) - expected_spread(float(values.var()), float(np.ptp(values)), units, probability)
-        for values in (moderate(way.values) for way in ways(columns, None, method.stated))
+        for values in (moderate(one.values) for one in columns.estimators(None, method.stated))
     )
 
 
@@ -135,10 +133,10 @@ def expected_spread(variance: float, width: float, units: float, probability: fl
     return math.sqrt(2 * price * max(variance, 1e-300) / units) + price * width / units
 
 
-def foreseen_length(method: Propensities, problem: Rows, alpha: float) -> Callable[[float], float] | None:
+def predicted_length(method: Propensities, problem: Rows, alpha: float) -> Callable[[float], float] | None:
     """About how long the interval of so many times these rows would be, from how much their values vary.
 
-    Of single decisions it leaves out how far apart the means seen from both ends happen to be, unlike `foreseen_share`. None:
+    Of single decisions it leaves out how far apart the means seen from both ends happen to be, unlike `predicted_share`. None:
     too few episodes, or none that can be used.
     """
     try:
@@ -147,9 +145,9 @@ def foreseen_length(method: Propensities, problem: Rows, alpha: float) -> Callab
         return None
     if columns.units < _FEWEST:
         return None
-    seen = [[moderate(way.values) for way in ways(columns.seen_from(end), None, method.stated)] for end in _BOTH]
+    seen = [[moderate(one.values) for one in columns.seen_from(end).estimators(None, method.stated)] for end in _BOTH]
     apart = 0.0  # of single decisions by chance alone; of episodes what was not recorded
-    if columns.episodes is not None:
+    if columns.unit == "episode":
         apart = max(-sum(max(float(v.mean()) for v in values) for values in seen), 0.0)
 
     def length(times: float) -> float:

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import U
-from bondic.core.propensities.bets import BETS
-from bondic.core.propensities.wealth import Gambler, lower_end, plug_in_rates
+from bondic.core.propensities.betting import BettingProcess, Strategy, lower_end, plug_in_rates
 from bondic.core.terms import range_of
 from bondic.rows import Rows
 from bondic.rows.recorded import recorded_returns
@@ -56,7 +55,7 @@ def logged_value(problem: Rows, alpha: float) -> LoggedValue | None:
 
 def _end(values: FloatArray, floor: float, most: float, probability: float) -> float:
     """A lower end of the mean of values that are at least `floor`."""
-    start = (0.5 * (floor + most), 0.25 * (most - floor) ** 2, 1.0)
-    rates = plug_in_rates(values, len(values), probability, start)
-    gamblers = [Gambler(values, floor, multiple * rates, share, 1 / len(BETS)) for multiple, share in BETS]
-    return min(lower_end(gamblers, floor, most, probability), most)
+    prior, bets = (0.5 * (floor + most), 0.25 * (most - floor) ** 2, 1.0), Strategy().bets
+    rates = plug_in_rates(values, len(values), probability, prior)
+    processes = [BettingProcess(values, floor, multiple * rates, risk, 1 / len(bets)) for multiple, risk in bets]
+    return min(lower_end([processes], floor, most, probability), most)

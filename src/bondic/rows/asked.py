@@ -109,9 +109,8 @@ def _read_off(asked: Asked, log: Log) -> FloatArray:
 def _stored(asked: Asked) -> StoredAnswers:
     """The stored answers in place of the policy, as strict as what was once made of them."""
     following, initial, exact = asked.answers.next, asked.answers.initial, asked.answers.exact
-    refuse(following is None or initial is None, "The certificate holds a part of the policy's answers only.")
-    assert following is not None
-    assert initial is not None
+    if following is None or initial is None:
+        raise VerificationError("The certificate holds a part of the policy's answers only.")
     if asked.answers.discrete:
         slots = int(initial.shape[1])
         for name, values in (("next", following), ("initial", initial)):
@@ -150,9 +149,9 @@ def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:
 
 
 def check_policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Review:
-    """The policy against the answers that the proof rests on; None: nobody gave it."""
+    """The policy against the answers that the proof rests on; None: it is not there."""
     if proof.asked.known_by_log:
-        if policy is not None and not isinstance(policy, LoggedTarget):
+        if not isinstance(policy, LoggedTarget | None):
             raise VerificationError(
                 "The certificate is about the policy of the log's own columns (LoggedTarget): leave the policy out."
             )

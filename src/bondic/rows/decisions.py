@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
-from bondic.core.propensities.decisions import Decisions, Target
-from bondic.core.propensities.ratios import Ratios, ratios_of, ratios_of_logs
+from bondic.core.propensities.decisions import Decisions, SingleDecisions
+from bondic.core.propensities.ratios import Ratios, Target
 from bondic.data.transitions import Transitions
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.logged import logged_action_probs, logged_state_probs
-from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.episodes import check_steps, episode_numbers
 from bondic.rows.frame import make_frame
 
@@ -24,10 +22,11 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-_MISSING = (
-    "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which every "
-    "logged action was taken, or use a method that does not need them, such as Sequential() or Dual()."
-)
+_MISSING = {
+    "behavior": "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which "
+    "every logged action was taken, or use a method that does not need them, such as Sequential() or Dual().",
+    "target": "The log does not hold the target policy's probabilities.",
+}
 
 
 def read_decisions(rows: Rows, target: Target | None, *, every_action: bool, drawn: bool = True) -> Decisions:
@@ -36,51 +35,55 @@ def read_decisions(rows: Rows, target: Target | None, *, every_action: bool, dra
     `target` are stored answers; without them the log's columns are read (LoggedTarget), or the policy is asked. `every_action`
     asks for π(.|s_i) too. `drawn` as in `single_rows`.
     """
-    parts = []
-    for where, part in rows.log.batches(rows.rows):
-        told = _told(rows, part, where, target, every_action=every_action)
-        parts.append(_columns(rows, part, where, told))
-    return _in_units(rows, _joined(parts), drawn=drawn)
+    parts = [
+        _columns(rows, part, where, _policy_probs(rows, part, where, target, every_action=every_action))
+        for where, part in rows.log.batches(rows.rows)
+    ]
+    columns: dict[str, Any] = {
+        name: None if parts[0][name] is None else np.concatenate([part[name] for part in parts]) for name in parts[0]
+    }
+    columns["ratios"] = Ratios(columns["ratios"], columns.pop("errors"))
+    if single_rows(rows, drawn=drawn):
+        count = len(columns["rows"])
+        found = SingleDecisions(
+            "lower", rows.terms, **columns, episodes=np.arange(count), steps=np.zeros(count, np.int64)
+        )
+        if rows.terms.time_varying:
+            _refuse_later_steps(rows, found)
+        return found
+    episodes = episode_numbers(rows)
+    order, lengths = np.argsort(episodes, kind="stable"), np.bincount(episodes)
+    position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    check_steps(rows, order, position)
+    steps = np.empty(order.size, dtype=np.int64)
+    steps[order] = position
+    return Decisions("lower", rows.terms, **columns, episodes=episodes, steps=steps)
 
 
-def _columns(rows: Rows, part: Transitions, where: RowRange, told: FloatArray | None) -> Decisions:
-    """Those of one batch that count; `told` is what the policy says at its states."""
+def _columns(rows: Rows, part: Transitions, where: RowRange, probs: FloatArray | None) -> dict[str, Any]:
+    """Those rows of a batch that count; `probs` are π at its states, of the logged actions or of all."""
     frame = make_frame(part, rows.terms)
     kept = np.flatnonzero(frame.kept)
-    discrete = part.discrete_actions and not isinstance(rows.policy, LoggedTarget)
-    slots = np.asarray(part.actions, dtype=np.int64) if discrete else np.zeros(len(part), dtype=np.int64)
-    every = told if told is not None and told.ndim == 2 else None
-    taken = told if every is None else every[np.arange(len(part)), slots]
-    found = logged_ratios(part, taken, rows.layout.slots)
-    return Decisions(
-        "lower",
-        rows.terms,
-        kept + where.start,
-        part.rewards[kept],
-        Ratios(found.values[kept], found.errors[kept]),
-        frame.continues,
-        part.observations[kept],
-        slots[kept],
-        None if every is None else every[kept],
-    )
+    named = part.discrete_actions and not rows.policy_in_log
+    slots = np.asarray(part.actions, dtype=np.int64) if named else np.zeros(len(part), dtype=np.int64)
+    every = probs if probs is not None and probs.ndim == 2 else None
+    ratios = logged_ratios(part, probs if every is None else every[np.arange(len(part)), slots], rows.layout.slots)[
+        kept
+    ]
+    return {
+        "rows": kept + where.start, "rewards": part.rewards[kept], "ratios": ratios.values, "errors": ratios.errors,
+        "continues": frame.continues, "observations": part.observations[kept], "slots": slots[kept],
+        "probs": None if every is None else every[kept],
+    }  # fmt: skip
 
 
-def _joined(parts: list[Decisions]) -> Decisions:
-    def all_of(name: str) -> npt.NDArray[np.generic]:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    names = ("rows", "rewards", "continues", "observations", "slots", *(() if parts[0].probs is None else ("probs",)))
-    columns = {name: all_of(name) for name in names}
-    return replace(parts[0], ratios=Ratios.joined([part.ratios for part in parts]), **columns)  # type: ignore[arg-type]
-
-
-def _told(
+def _policy_probs(
     rows: Rows, part: Transitions, where: RowRange, target: Target | None, *, every_action: bool
 ) -> FloatArray | None:
-    """π at the states of a batch, from wherever it is known; None: the log's own columns say it."""
+    """π at the states of a batch, from wherever it is known; None: the log's own columns hold it."""
     if target is not None:
         return target.of(where, 2 if every_action else 1)
-    if isinstance(rows.policy, LoggedTarget):
+    if rows.policy_in_log:
         return None
     if isinstance(rows.policy, StoredAnswers):
         raise InvalidInput(
@@ -94,10 +97,12 @@ def _told(
 
 
 def ask_target(rows: Rows, *, every_action: bool) -> Target | None:
-    """The policy at the logged states, to be stored; None where the log's own columns say it."""
-    if isinstance(rows.policy, LoggedTarget):
+    """The policy at the logged states, to be stored; None where the log's own columns hold it."""
+    if rows.policy_in_log:
         return None
-    found = [_told(rows, part, where, None, every_action=every_action) for where, part in rows.log.batches(rows.rows)]
+    found = [
+        _policy_probs(rows, part, where, None, every_action=every_action) for where, part in rows.log.batches(rows.rows)
+    ]
     return Target((rows.rows.start, rows.rows.stop), np.concatenate([one for one in found if one is not None]))
 
 
@@ -121,34 +126,18 @@ def _first_steps(rows: Rows) -> bool:
     )
 
 
-def _in_units(rows: Rows, columns: Decisions, *, drawn: bool) -> Decisions:
-    """Every row by itself, or in episodes, whose steps are checked."""
-    if single_rows(rows, drawn=drawn):
-        if rows.terms.time_varying:
-            _refuse_later(rows, columns, "what is left at a later step, and what the policy does there, are others")
-        return columns
-    episodes = episode_numbers(rows)
-    order = np.argsort(episodes, kind="stable")
-    lengths = np.bincount(episodes)
-    position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    check_steps(rows, order, position)
-    steps = np.empty(order.size, dtype=np.int64)
-    steps[order] = position
-    return replace(columns, episodes=episodes, steps=steps)
-
-
-def _refuse_later(rows: Rows, columns: Decisions, why: str) -> None:
+def _refuse_later_steps(rows: Rows, columns: Decisions) -> None:
     """InvalidInput where rows that are taken one by one are later steps, as far as the log says."""
     if not rows.log.has_timesteps:
         return
     times = np.concatenate([part.timesteps for _, part in rows.log.batches(rows.rows) if part.timesteps is not None])
-    later = np.flatnonzero(times[columns.rows - rows.rows.start] > 0)
+    times = times[columns.rows - rows.rows.start]
+    later = np.flatnonzero(times > 0)
     if later.size:
-        row = int(columns.rows[later[0]])
         raise InvalidInput(
-            f"Every row is taken as a decision of its own, but row {row} carries timestep "
-            f"{int(times[row - rows.rows.start])}: {why}. Pass `episode_ids`, so that rows are weighed as episodes from "
-            "step 0 on."
+            f"Every row is taken as a decision of its own, but row {columns.rows[later[0]]} carries timestep "
+            f"{times[later[0]]}: what is left at a later step, and what the policy does there, are others. Pass "
+            "`episode_ids`, so that rows are weighed as episodes from step 0 on."
         )
 
 
@@ -156,23 +145,16 @@ def logged_ratios(part: Transitions, target: FloatArray | None, slots: int) -> R
     """The ratios of some rows; `target` is π(a_i|s_i) as a policy said it, None where the log holds it."""
     if target is not None:
         # a row of the policy's probabilities stands for itself divided by its sum: one rounding for every action
-        return ratios_of(target, _column(part, "behavior"), slots)
+        behavior = part.behavior_action_probs
+        return Ratios.of(target, np.exp(_logs(part, "behavior")) if behavior is None else behavior, slots)
     if part.target_action_probs is not None and part.behavior_action_probs is not None:
-        return ratios_of(part.target_action_probs, part.behavior_action_probs, 0)
-    return ratios_of_logs(_logs(part, "target"), _logs(part, "behavior"))
-
-
-def _column(part: Transitions, whose: str) -> FloatArray:
-    """Probabilities, from their logarithms if need be."""
-    found = getattr(part, f"{whose}_action_probs")
-    return np.asarray(np.exp(_logs(part, whose)) if found is None else found)
+        return Ratios.of(part.target_action_probs, part.behavior_action_probs, 0)
+    return Ratios.of_logs(_logs(part, "target"), _logs(part, "behavior"))
 
 
 def _logs(part: Transitions, whose: str) -> FloatArray:
-    given, probabilities = getattr(part, f"{whose}_log_probs"), getattr(part, f"{whose}_action_probs")
-    if given is None and probabilities is None:
-        raise InvalidInput(
-            _MISSING if whose == "behavior" else "The log does not hold the target policy's probabilities."
-        )
+    logs, probabilities = getattr(part, f"{whose}_log_probs"), getattr(part, f"{whose}_action_probs")
+    if logs is None and probabilities is None:
+        raise InvalidInput(_MISSING[whose])
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(probabilities) if given is None else given)
+        return np.asarray(np.log(probabilities) if logs is None else logs)

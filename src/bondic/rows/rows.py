@@ -14,7 +14,8 @@ import numpy.typing as npt
 from bondic.core.columns import Batch, Cloud, Columns, RowRange, join
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.propensities.decisions import Decisions, Target
+from bondic.core.propensities.decisions import Decisions
+from bondic.core.propensities.ratios import Target
 from bondic.core.terms import Terms
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log

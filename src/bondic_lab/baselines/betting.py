@@ -32,7 +32,7 @@ class PerDecisionBetting(
     """
 
     side: Side = "both"
-    off_by: float = 1.0
+    gamma_sensitivity: float = 1.0
     planned: int | None = None
 
     def method(self) -> Propensities:
@@ -49,12 +49,12 @@ class DoublyRobustBetting(PerDecisionBetting, name="dr-betting", words="doubly r
     """`Propensities` with a linear q̂ from earlier units and a stated bound of the ratios; finite-sample as without.
 
     Weighted values are bet on beside doubly robust ones. The bound is one that holds at every state and action:
-    `largest_ratio` of pi/beta, or `least_behavior_prob` of beta. Episodes need a bound of their products, too: a horizon, or
+    `max_ratio` of pi/beta, or `min_propensity` of beta. Episodes need a bound of their products, too: a horizon, or
     gamma times the ratio below 1.
     """
 
-    largest_ratio: float | None = None
-    least_behavior_prob: float | None = None
+    max_ratio: float | None = None
+    min_propensity: float | None = None
     pilot: float | int = PILOT
 
     def method(self) -> Propensities:
@@ -64,7 +64,7 @@ class DoublyRobustBetting(PerDecisionBetting, name="dr-betting", words="doubly r
         if self.method().stated.cap() is None:
             raise InvalidInput(
                 "Doubly robust bets need a bound of the ratios pi/beta that holds for every state, not the largest one seen: "
-                "pass largest_ratio= (--with largest_ratio=R), or least_behavior_prob= (--with least_behavior_prob=P). "
+                "pass max_ratio= (--with max_ratio=R), or min_propensity= (--with min_propensity=P). "
                 "pdis-betting needs none."
             )
         result = super().run(problem, alpha, progress)

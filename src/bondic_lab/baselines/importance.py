@@ -119,14 +119,14 @@ class ImportanceSampling(OverTrajectories):
 
     "t", "percentile" and "bca" are asymptotic: they need finite variances and many episodes, and with rare large
     weights the limit is far away. "hoeffding" (tis and pdis only) holds for any number of episodes, given a bound of
-    the ratios that is *stated*: `largest_ratio` of pi/beta, or `least_behavior_prob` of beta (pi is at most 1). The
+    the ratios that is *stated*: `max_ratio` of pi/beta, or `min_propensity` of beta (pi is at most 1). The
     bound grows like ratio^T, so the interval is usually trivial.
     """
 
     weighting: WeightingName = "pdis"
     interval: Interval = "t"
-    largest_ratio: float | None = None
-    least_behavior_prob: float | None = None
+    max_ratio: float | None = None
+    min_propensity: float | None = None
     replicates: int = 2000
     seed: int = 0
 
@@ -230,24 +230,24 @@ class ImportanceSampling(OverTrajectories):
         return each_end(budget, end)
 
     def _ratio_bound(self, problem: Rows, paths: Trajectories) -> float:
-        if self.largest_ratio is None and not problem.layout.discrete:
+        if self.max_ratio is None and not problem.layout.discrete:
             raise InvalidInput(
                 "Continuous actions have densities, which may exceed 1: a least density of the behavior does not bound pi/beta. "
-                "Pass largest_ratio= (--with largest_ratio=R), a bound that holds for every state and action."
+                "Pass max_ratio= (--with max_ratio=R), a bound that holds for every state and action."
             )
         if not paths.fixed:
             raise InvalidInput(
                 "Weights are bounded by ratio^T only if no episode can be longer than T, and the longest one seen is no bound. "
                 "State it: pass steps= (--with steps=T), or horizon= to make_problem (--horizon)."
             )
-        if self.largest_ratio is not None:
-            bound = float(self.largest_ratio)
-        elif self.least_behavior_prob is not None and 0 < self.least_behavior_prob <= 1:
-            bound = 1.0 / float(self.least_behavior_prob)
+        if self.max_ratio is not None:
+            bound = float(self.max_ratio)
+        elif self.min_propensity is not None and 0 < self.min_propensity <= 1:
+            bound = 1.0 / float(self.min_propensity)
         else:
             raise InvalidInput(
                 "Hoeffding's inequality needs a bound of the ratios pi/beta that holds for every state, not the largest one "
-                "seen: pass largest_ratio= (--with largest_ratio=R), or least_behavior_prob= (--with least_behavior_prob=P, in "
+                "seen: pass max_ratio= (--with max_ratio=R), or min_propensity= (--with min_propensity=P, in "
                 "(0, 1]) when the behavior explores at least so much."
             )
         seen = float(paths.ratios.max())

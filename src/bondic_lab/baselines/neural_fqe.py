@@ -21,10 +21,10 @@ import numpy.typing as npt
 from bondic.core.errors import InvalidInput, MissingExtra, NumericalError
 from bondic.core.terms import range_at_all_times
 from bondic.rows import Rows
-from bondic.rows.episodes import starts_are_episodes
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import is_table
 from bondic_lab.baselines.intervals import resample_counts, student_around
+from bondic_lab.baselines.starts import starts_are_episodes
 from bondic_lab.baselines.units import IntArray, OverUnits, Sample, Unit, bootstrap_units
 
 FloatArray = npt.NDArray[np.float64]

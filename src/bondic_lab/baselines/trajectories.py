@@ -17,10 +17,11 @@ from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 from bondic.rendering import counted
 from bondic.rows import Rows
-from bondic.rows.episodes import check_starts, check_steps, episode_numbers, own_starts
+from bondic.rows.episodes import check_steps, episode_numbers, own_starts
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.base import Baseline
 from bondic_lab.baselines.behavior import Behavior, behavior_ratios
+from bondic_lab.baselines.starts import check_starts
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

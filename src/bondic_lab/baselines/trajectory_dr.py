@@ -18,12 +18,13 @@ from bondic.core.certificate.assumptions import start_assumption
 from bondic.core.claims import ErrorBudget
 from bondic.core.kernels.base import Kernel
 from bondic.rows import Rows
-from bondic.rows.episodes import episode_numbers, starts_are_episodes
+from bondic.rows.episodes import episode_numbers
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import Design, make_design, start_error
 from bondic_lab.baselines.fqe import fit_q, fit_steps
 from bondic_lab.baselines.intervals import need_units, student_around
 from bondic_lab.baselines.lstd import restrict
+from bondic_lab.baselines.starts import starts_are_episodes
 from bondic_lab.baselines.trajectories import OverTrajectories, Trajectories
 from bondic_lab.baselines.units import fold_numbers
 

@@ -15,11 +15,12 @@ from bondic.core.claims import Assumption, ErrorBudget
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import Kernel
 from bondic.rows import Rows
-from bondic.rows.episodes import episode_numbers, starts_are_episodes
+from bondic.rows.episodes import episode_numbers
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.base import Baseline
 from bondic_lab.baselines.features import Design, make_design, start_error
 from bondic_lab.baselines.intervals import need_units, normal_ends, percentile_ends, resample_counts
+from bondic_lab.baselines.starts import starts_are_episodes
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Reject
 from bondic.core.classes.provenance import Provenance
 from bondic.core.codec import first_difference
 from bondic.core.columns import Columns
-from bondic.core.propensities.decisions import Target
+from bondic.core.propensities.ratios import Target
 from bondic.core.registry import kind
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE

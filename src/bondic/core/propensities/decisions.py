@@ -1,47 +1,69 @@
-"""What rows with propensities are made of: rewards, ratios, units, and what is known about the values in them (section 13).
+"""Decisions with propensities, alone or in episodes: values whose mean is at most that of the policy (section 13).
 
-A unit is a row where every row is a decision of its own, else an episode: one bet is made on every unit.
+One bet is made on every unit: an episode, or a decision that stands alone, which is an episode of one step. All values are lower
+ends, rounded down; the upper end is that of the negated rewards (`seen_from`). With ρ_{0:t} the product of the ratios up to
+step t, v_t the least value that the stated ranges leave at time t, and b° <= Γ b,
+
+    v_0 + sum_t γ^t ρ_{0:t} (r_t + γ v_{t+1} - v_t) / Γ^(t+1)           has no negative term, and a mean of at most the value;
+    v̂(s_0) + sum_t γ^t ρ_{0:t} (r_t + γ v̂(s_{t+1}) - q̂(s_t, a_t))      has the mean of the policy whatever q̂ is, v̂ = E_π[q̂(s, .)]
+
+(Lemmas 37 and 38; Γ = 1 and a bound of the ratios for the second one). Steps that were not recorded, as an episode was cut, are
+left out of the first sum, and count with v_t in the second.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import TINY, Enclosure, U, next_down
 from bondic.core.claims import End
-from bondic.core.columns import Columns, RowRange
 from bondic.core.errors import InvalidInput
-from bondic.core.propensities.ratios import Ratios
-from bondic.core.propensities.strata import Strata
-from bondic.core.terms import Terms, ValueRange, range_of
+from bondic.core.propensities.control import Control
+from bondic.core.propensities.ratios import Ratios, Stated
+from bondic.core.terms import Terms, ValueRange, discounted_steps, range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+MAX_STEPS = 64
+"""Longer episodes have products of ratios that no bet survives."""
+_MAX_WEIGHT = 1e130
+"""Weights of what is >= 0 are cut here, where squares stay finite: less is conservative."""
+
 
 @dataclass(frozen=True, eq=False)
-class Target:
-    """π at the logged states of a stretch: of the logged actions (n,), or of all actions (n, slots)."""
+class Estimator:
+    """Values X of the units from `first` on, mean at most J given the past, and what is known before they are drawn."""
 
-    rows: tuple[int, int]
-    probs: FloatArray
+    name: str
+    values: FloatArray  # (units - first,) rounded down
+    floor: float  # no value can be below it
+    prior: tuple[float, float]  # mean and variance > 0 that rates begin with: guesses
+    first: int = 0
+    predicted: tuple[FloatArray, FloatArray] | None = None  # E_π[q̂(s_i, .)], and how far below it a value can be
 
-    def of(self, wanted: RowRange, dimensions: int) -> FloatArray:
-        if not (self.rows[0] <= wanted.start and wanted.stop <= self.rows[1] and self.probs.ndim == dimensions):
-            raise InvalidInput(
-                f"The policy's probabilities at logged states are those of rows {self.rows}, not {wanted}."
-            )
-        return self.probs[wanted.start - self.rows[0] : wanted.stop - self.rows[0]]
+    @property
+    def robust(self) -> bool:
+        return self.predicted is not None
+
+    def centers(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What values are predicted to be, running `means` without q̂, and how far below it they can be."""
+        return self.predicted or (means, np.maximum(means - self.floor, 0.0) * (1 + 8 * U))
+
+    @staticmethod
+    def between(name: str, values: FloatArray, floor: float, usual: float) -> Estimator:
+        """With a prior for values between the floor and what they usually are."""
+        return Estimator(name, values, floor, (0.5 * (floor + usual), max(0.25 * (usual - floor) ** 2, 1e-300)))
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Rows that count, in order, as seen from one end: the upper one is the lower one of the negated rewards."""
+    """Rows that count, in the order of time, as seen from one end: an episode is a unit."""
 
     end: End
     terms: Terms  # of this end: ranges are negated for the upper one
@@ -51,18 +73,25 @@ class Decisions:
     continues: BoolArray  # (n,) the step has a next one
     observations: FloatArray  # (n, d)
     slots: IntArray  # (n,) the logged action; 0 where actions are no names
-    probs: FloatArray | None  # (n, slots) π(.|s_i), where it was asked for
-    episodes: IntArray | None = None  # (n,) 0, 1, ... in order of their first row; None: every row is a unit
-    steps: IntArray | None = None  # (n,) within the episode
+    probs: FloatArray | None  # (n, slots) π(.|s_i), where it is known
+    episodes: IntArray  # (n,) 0, 1, ... in order of their first row
+    steps: IntArray  # (n,) within the episode
+
+    unit: ClassVar[str] = "episode"
+
+    @property
+    def starts(self) -> IntArray:
+        """(units,) the first row of every unit, among these."""
+        return np.flatnonzero(self.steps == 0)
 
     @property
     def units(self) -> int:
-        return len(self.rows) if self.episodes is None else int(self.episodes.max()) + 1
+        return int(np.count_nonzero(self.steps == 0))
 
     @property
-    def one_by_one(self) -> bool:
-        """Whether the rows of every unit stand together, as control variates of episodes need them."""
-        return self.episodes is None or bool(np.all(np.diff(self.episodes) >= 0))
+    def consecutive(self) -> bool:
+        """Whether the rows of every unit stand together, as q̂ needs them."""
+        return bool(np.all(np.diff(self.episodes) >= 0))
 
     @property
     def sign(self) -> float:
@@ -73,70 +102,271 @@ class Decisions:
         """Of a unit's value, as seen from this end."""
         return range_of(self.terms)
 
-    def first(self, count: int) -> Decisions:
-        """The first rows alone, all of their units: nothing in them tells what follows."""
-        names = ["rows", "rewards", "continues", "observations", "slots", "probs", "episodes", "steps"]
-        parts = {name: getattr(self, name)[:count] for name in names if getattr(self, name) is not None}
-        return replace(self, ratios=Ratios(self.ratios.values[:count], self.ratios.errors[:count]), **parts)
+    @property
+    def mean_error(self) -> float:
+        """Of a mean over π of numbers within the limits: π is a row over its sum, one rounding for every action."""
+        return 4 * U * self.limits.largest * ((1 if self.probs is None else self.probs.shape[1]) + 4)
 
-    def seen_from(self, end: End) -> Decisions:
+    def part(self, rows: slice) -> Self:
+        """Some of the rows, whole units."""
+        names = ("rows", "rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
+        columns = {name: getattr(self, name) for name in names}
+        found = replace(self, **{name: values[rows] for name, values in columns.items() if values is not None})
+        return replace(found, episodes=found.episodes - found.episodes.min(initial=self.units))
+
+    def seen_from(self, end: End) -> Self:
         """The same rows for an end."""
         if end == self.end:
             return self
-        return replace(self, end=end, terms=_negated(self.terms), rewards=-self.rewards)
+        (low, high), stated = self.terms.reward_range, self.terms.value_range
+        values = None if stated is None else (-stated[1], -stated[0])
+        terms = replace(self.terms, reward_range=(-high, -low), value_range=values)
+        return replace(self, end=end, terms=terms, rewards=-self.rewards)
 
+    # -- estimators
 
-def _negated(terms: Terms) -> Terms:
-    low, high = terms.reward_range
-    stated = None if terms.value_range is None else (-terms.value_range[1], -terms.value_range[0])
-    return replace(terms, reward_range=(-high, -low), value_range=stated)
+    def estimators(self, control: Control | None, stated: Stated) -> tuple[Estimator, ...]:
+        """Free ones first; doubly robust where q̂ and a bound of the weights are there."""
+        self._check(stated)
+        free, cap = self.free_estimators(stated.gamma_sensitivity), stated.robust_cap()
+        if control is None or cap is None:
+            return free
+        if not (self.consecutive and self.bounds_weights(cap)):
+            raise InvalidInput("Doubly robust returns need episodes one after the other, and a bound of their steps.")
+        first = int(np.searchsorted(self.rows[self.starts], control.borders[0]))
+        if first == self.units:
+            return free
+        later = self.part(slice(int(self.starts[first]), None))
+        inputs, scale = later.control_inputs
+        q = np.clip(self.sign * control.values(later.rows, inputs) * scale, self.limits.low, self.limits.high)
+        means, taken = later.policy_means(q)
+        centers, floor = means[later.starts], later.least_robust(control, cap)
+        losses = later.losses(q, centers, floor, stated.caps(cap, later.probs if control.by_action else None, len(q)))
+        values, prior = later.robust_values(taken, means), (self.sign * control.expected[0], control.expected[1])
+        return *free, Estimator("doubly robust", values, floor, prior, first, (centers, losses))
 
+    def _check(self, stated: Stated) -> None:
+        """A logged ratio above what was stated refutes the statement."""
+        cap, count = stated.cap(), len(self.rows)
+        if cap is None:
+            return
+        caps = stated.caps(cap, self.probs, count)
+        logged = caps[:, 0] if caps.shape[1] == 1 else caps[np.arange(count), self.slots]
+        wrong = np.flatnonzero(self.ratios.low() > logged * (1 + 1e-9))
+        if wrong.size:
+            raise InvalidInput(
+                f"Row {self.rows[wrong[0]]}: its ratio π/b, {self.ratios.values[wrong[0]]:.6g}, is above the stated bound "
+                f"{logged[wrong[0]]:.6g} (max_ratio, π / min_propensity). A bound must hold at every state and action: state a "
+                "weaker one, or none."
+            )
 
-def start_states(columns: Decisions) -> FloatArray:
-    """Where units start, (units, d)."""
-    return columns.observations if columns.steps is None else columns.observations[columns.steps == 0]
+    def policy_means(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of predictions (n, slots), or (n, 1) for all actions alike: the mean over π, and that of the logged action."""
+        if q.shape[1] == 1:
+            return q[:, 0], q[:, 0]
+        if self.probs is None:
+            raise InvalidInput("A control variate by action needs the policy's probabilities of all actions.")
+        return np.einsum("ij,ij->i", self.probs, q), q[np.arange(len(q)), self.slots]
 
+    def free_estimators(self, factor: float) -> tuple[Estimator, ...]:
+        """Those that need no bound of the ratios; `factor` is Γ.
 
-def strata_of(rows: Columns, columns: Decisions) -> Strata:
-    """The units by the states of the stated list that they start at; equal states of the list are one, their weights added."""
-    states = rows.initial_states
-    if states.kind != "exact":
-        raise InvalidInput("Stated starts are answered where they are an exact list of states with weights.")
-    if not rows.states_recorded:
-        raise InvalidInput(
-            "The log has no observations (others stand in for them): nothing says which rows start at the stated states. Leave "
-            "`initial` out (no --initial) for the value over the log's own starts."
+        A prior as wide as one reward: returns of episodes that end soon are that, however wide the range of values is.
+        """
+        values, floor = self.per_decision(factor)
+        found = Estimator.between("per-decision", values, floor, self.terms.reward_range[1])
+        if self.terms.value_range is None:
+            return (found,)
+        return found, Estimator.between("whole episodes", self.whole(factor), self.limits.low, self.limits.high)
+
+    def per_decision(self, factor: float) -> tuple[FloatArray, float]:
+        """v_0 + sum_t γ^t ρ_{0:t} (r_t + γ v_{t+1} - v_t) / Γ^(t+1) of every unit; and v_0."""
+        steps, gamma = self.steps, self.terms.gamma
+        below, over = self.least_values(int(steps.max()) + 1)
+        following = np.where(self.continues, gamma * below[steps + 1], 0.0)
+        size = np.abs(self.rewards) + np.abs(following) + np.abs(over[steps])
+        gain = np.maximum(self.rewards + following - over[steps] - 8 * U * size, 0.0)
+        return _above(below[0], self._sums(gain * self._weights(factor) * _powers(gamma, steps))), float(below[0])
+
+    def whole(self, factor: float) -> FloatArray:
+        """v_lo + ρ_{0:T-1} (G + γ^T v_T 1[cut] - v_lo)_+ / Γ^T with a stated value range, which holds every return.
+
+        The bracket of a complete episode is >= 0; that of one that was cut is at most its mean over what would have followed.
+        """
+        low, last, gamma = self.limits.low, self.last_rows, self.terms.gamma
+        powers, length = _powers(gamma, self.steps), self.steps[last]
+        returns, gross = self._sums(self.rewards * powers), self._sums(np.abs(self.rewards) * powers)
+        least = np.array([range_of(self.terms, time).low for time in range(int(self.steps.max()) + 2)])[length + 1]
+        rest = np.where(self.continues[last], least * _powers(gamma, length + 1), 0.0)
+        error = (length + 32) * 8 * U * (gross + np.abs(returns) + np.abs(rest) + abs(low))
+        return _above(low, np.maximum(returns + rest - low - error, 0.0) * self._weights(factor)[last])
+
+    def robust_values(self, taken: FloatArray, means: FloatArray) -> FloatArray:
+        """The second sum, for q̂ at the logged actions and v̂. After an end the next v̂ is 0; after a cut the least value."""
+        steps, gamma, weights = self.steps, self.terms.gamma, self.products()
+        least = self.least_values(int(steps.max()) + 1)[0][steps + 1]
+        last = np.append(np.diff(self.episodes) != 0, True)
+        following = np.where(self.continues, np.where(last, least, np.append(means[1:], 0.0)), 0.0)
+        scale = weights.values * gamma**steps
+        move = scale * (self.rewards + gamma * following - taken)
+        size = scale * (np.abs(self.rewards) + np.abs(following) + np.abs(taken))
+        error = size * (2 * weights.errors + (steps + 16) * 8 * U) + scale * (1 + 2 * weights.errors) * self.mean_error
+        total, off, gross = (np.bincount(self.episodes, weights=one) for one in (move, error, np.abs(move)))
+        rounding = (np.bincount(self.episodes) + 8) * 4 * U * (gross + self.limits.largest) + self.mean_error
+        return np.asarray(means[self.starts] + total - off - rounding)
+
+    # -- what is known before a unit is drawn; single decisions know more
+
+    @property
+    def control_inputs(self) -> tuple[FloatArray, FloatArray]:
+        """What q̂ sees, (n, d'): the state and the step. Predictions are in units (n, 1) of the discounted steps that are left."""
+        return np.column_stack([self.observations, self.steps]), _steps_left(self.terms, self.steps)[:, None]
+
+    def bounds_weights(self, cap: float) -> bool:
+        """Whether a bound of every ratio bounds the weights of a unit."""
+        return bool(np.isfinite(weight_sum(self.terms, cap)))
+
+    def least_robust(self, control: Control, cap: float) -> float:
+        """lo_0 - sum_t γ^t ρ̄^(t+1) d_t, d_t = (hi_t - r_lo - γ min(0, lo_{t+1}, v_{t+1}))_+: no doubly robust value is below it.
+
+        Predictions at step t lie in [lo_t, hi_t]. Without a horizon these are the same at every step.
+        """
+        terms, limits = self.terms, self.limits
+        count = 1 if terms.horizon is None else terms.horizon
+        units = _steps_left(terms, np.arange(count + 1))
+        ends = np.sort(np.clip(self.sign * units[:, None] * np.array(control.clip), limits.low, limits.high), axis=1)
+        following = np.minimum(np.minimum(ends[1:, 0], self.least_values(count)[0][1:]), 0.0)
+        drops = (
+            np.maximum(ends[:-1, 1] - terms.reward_range[0] - terms.gamma * following, 0.0) + 32 * U * limits.largest
         )
-    weights: dict[bytes, float] = {}
-    for state, weight in zip(states.observations + 0.0, states.weights.tolist(), strict=True):
-        if weight > 0:
-            weights[state.tobytes()] = weights.get(state.tobytes(), 0.0) + weight
-    numbers = {state: number for number, state in enumerate(weights)}
-    lower = np.array(list(weights.values())) * (1 - states.weights_error - (len(states) + 4) * 2 * U)
-    places = [numbers.get(state.tobytes(), -1) for state in start_states(columns) + 0.0]
-    return Strata(np.array(places, dtype=np.int64), lower)
+        weights = np.array([weight_sum(terms, cap)]) if terms.horizon is None else _caps(terms.gamma, count, cap)
+        lost = float(np.sum(weights * drops)) * (1 + 8 * (MAX_STEPS + 8) * U)
+        return next_down(float(ends[0, 0]) - lost) - 64 * U * limits.largest
+
+    def losses(self, q: FloatArray, centers: FloatArray, floor: float, caps: FloatArray) -> FloatArray:
+        """(units,) how far below its center a doubly robust value can be, given its start."""
+        del q, caps
+        return centers - floor
+
+    def least_values(self, last: int) -> tuple[FloatArray, FloatArray]:
+        """v_0, ..., v_last from below and above: v_t <= r + γ v_{t+1} for every reward, and v_t <= r where the process may end.
+
+        The floats of a time depend on what was stated alone, not on how long the episodes of this log are.
+        """
+        horizon, times = self.terms.horizon, np.arange(last + 1)
+        left = [None] if horizon is None else np.maximum(horizon - times, 0).tolist()
+        found = np.broadcast_to(np.array([_least_value(self.terms, count) for count in left]), (last + 1, 2))
+        return found[:, 0], found[:, 1]
+
+    # -- products and sums
+
+    def products(self, factor: float = 1.0) -> Ratios:
+        """ρ_{0:t} / Γ^(t+1) for every row. No episode sees the size of another."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.ratios.values / factor)
+        dead = np.isneginf(logs)
+        columns = np.stack([np.where(dead, 0.0, logs), dead, np.where(dead, 0.0, np.abs(logs)), self.ratios.errors])
+        totals, order = np.zeros((4, self.units)), np.argsort(self.steps, kind="stable")
+        for rows in np.split(order, np.cumsum(np.bincount(self.steps))[:-1]):  # the rows of one step
+            totals[:, self.episodes[rows]] += columns[:, rows]
+            columns[:, rows] = totals[:, self.episodes[rows]]
+        product, zeros, sizes, errors = columns
+        values = np.where(
+            zeros > 0, 0.0, np.exp(np.minimum(product, 700.0))
+        )  # so large a value is refused where bets are made
+        return Ratios(values, np.minimum(errors + (self.steps + 16) * 4 * U * (1.0 + sizes), 0.5))
+
+    def _weights(self, factor: float) -> FloatArray:
+        """The same from below, to weigh what is >= 0."""
+        return np.minimum(self.products(factor).low(), _MAX_WEIGHT)
+
+    @property
+    def last_rows(self) -> IntArray:
+        """(units,)"""
+        last = np.zeros(self.units, dtype=np.int64)
+        np.maximum.at(last, self.episodes, np.arange(self.episodes.size))
+        return last
+
+    def _sums(self, values: FloatArray) -> FloatArray:
+        """Per unit; values are >= 0 or good to what the caller adds."""
+        total = np.bincount(self.episodes, weights=values)
+        return np.asarray(total - np.abs(total) * (np.bincount(self.episodes) + 4) * 2 * U)
 
 
-def one_start(rows: Columns, columns: Decisions) -> bool:
-    """Whether d_0 was stated as one state, and every unit starts there: then the log's own starts are the stated ones."""
-    states = rows.initial_states
-    if states.kind != "exact":
-        return False
-    likely = states.observations[states.weights > 0] + 0.0
-    return bool(np.all(likely == likely[0]) and np.all(start_states(columns) + 0.0 == likely[0]))
+@dataclass(frozen=True, eq=False)
+class SingleDecisions(Decisions):
+    """Every row is a unit: v_0 is the least value of the stated ranges, and bounds of the ratios are known row by row."""
+
+    unit: ClassVar[str] = "decision"
+
+    def free_estimators(self, factor: float) -> tuple[Estimator, ...]:
+        return (Estimator.between("weighted rewards", self.per_decision(factor)[0], self.limits.low, self.limits.high),)
+
+    @property
+    def control_inputs(self) -> tuple[FloatArray, FloatArray]:
+        return self.observations, np.ones((len(self.rows), 1))
+
+    def bounds_weights(self, cap: float) -> bool:
+        return cap < np.inf
+
+    def least_robust(self, control: Control, cap: float) -> float:
+        low, high = self.limits.low, self.limits.high
+        least, most = sorted(float(end) for end in np.clip(self.sign * np.array(control.clip), low, high))
+        return next_down(least - cap * (most - low) * (1 + 8 * U)) - 16 * U * (abs(least) + abs(low))
+
+    def losses(self, q: FloatArray, centers: FloatArray, floor: float, caps: FloatArray) -> FloatArray:
+        """ρ̄ (q̂ - v_lo), at the action where that is largest."""
+        del centers, floor
+        return np.asarray((caps * np.maximum(q - self.limits.low, 0.0)).max(axis=1) * (1 + 8 * U) + self.mean_error)
+
+    def least_values(self, last: int) -> tuple[FloatArray, FloatArray]:
+        least = np.full(last + 1, self.limits.low)
+        return least, least
+
+    def products(self, factor: float = 1.0) -> Ratios:
+        return Ratios(self.ratios.values / factor, self.ratios.errors + U)
 
 
-def check_draws(rows: Columns, columns: Decisions) -> None:
-    """InvalidInput where others than the log's own starts were stated: its units are no draws of those."""
-    if not (rows.own_starts or one_start(rows, columns)):
-        refuse_other_starts(rows)
+def _above(low: float, gains: FloatArray) -> FloatArray:
+    """low + gains, from below: gains are >= 0 and good to a few U."""
+    total = low + np.maximum(gains * (1 - 16 * U) - TINY, 0.0)
+    return np.asarray(np.maximum(total - 4 * U * np.abs(total), low))
 
 
-def refuse_other_starts(rows: Columns) -> NoReturn:
-    what = "an exact list" if rows.initial_states.kind == "exact" else "a sample that was not read off this log"
-    raise InvalidInput(
-        f"The stated initial states are {what}. Propensities weigh what the log's own decisions (episodes) earned: their mean is "
-        "the value over the log's own starts, whatever others were stated. Leave `initial` out (no --initial) for that value; "
-        "state the starts as a list with weights, InitialStates.exact(states, weights), which is answered from the rows that "
-        "start there; or use a method that starts elsewhere: Sequential(), Dual()."
-    )
+def _least_value(terms: Terms, steps: int | None) -> tuple[float, float]:
+    """The lower end of (6) with this many steps left, between two floats."""
+    if steps == 0:
+        return 0.0, 0.0
+    low = terms.reward_range[0]
+    value = discounted_steps(terms.gamma, steps) * low if low else Enclosure(0.0)
+    return (min(low, value.lower), min(low, value.upper)) if terms.may_terminate else (value.lower, value.upper)
+
+
+def _powers(gamma: float, exponents: IntArray) -> FloatArray:
+    """γ^t, from below."""
+    table = np.array([1.0, *np.cumprod(np.full(int(exponents.max()), gamma))])
+    return np.asarray(table * np.maximum(1.0 - 4 * U * np.arange(table.size), 0.0))[exponents]
+
+
+def _steps_left(terms: Terms, steps: IntArray) -> FloatArray:
+    """Discounted steps that are left at a step, 1 without a horizon."""
+    if terms.horizon is None:
+        return np.ones(steps.size)
+    left = np.array([discounted_steps(terms.gamma, count).mid for count in range(terms.horizon + 1)])
+    return np.asarray(left[np.maximum(terms.horizon - steps, 0)])
+
+
+def weight_sum(terms: Terms, cap: float) -> float:
+    """sum_t γ^t ρ̄^(t+1) over the steps that an episode may have, from above; infinite where nothing bounds it."""
+    if terms.horizon is None:
+        left = 1.0 - Enclosure(terms.gamma) * cap
+        return (Enclosure(cap) / left).upper if left.lower > 0.0 else np.inf
+    if terms.horizon > MAX_STEPS:
+        return np.inf
+    return float(np.sum(_caps(terms.gamma, terms.horizon, cap)) * (1 + 4 * MAX_STEPS * U))
+
+
+def _caps(gamma: float, horizon: int, cap: float) -> FloatArray:
+    """γ^t ρ̄^(t+1), t below the horizon, good to 4 t roundings."""
+    with np.errstate(over="ignore"):
+        return np.asarray(cap * np.array([1.0, *np.cumprod(np.full(horizon - 1, gamma * cap))]))

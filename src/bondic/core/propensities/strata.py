@@ -17,7 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import U, next_up
-from bondic.core.propensities.wealth import moderate
+from bondic.core.columns import Columns
+from bondic.core.errors import InvalidInput
+from bondic.core.propensities.betting import moderate
+from bondic.core.propensities.decisions import Decisions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -29,6 +32,26 @@ class Strata:
 
     places: IntArray
     weights: FloatArray
+
+    @staticmethod
+    def of(rows: Columns, columns: Decisions) -> Strata:
+        """The units by the stated states that they start at; equal states of the list are one, their weights added."""
+        states = rows.initial_states
+        if states.kind != "exact":
+            raise InvalidInput("Stated starts are answered where they are an exact list of states with weights.")
+        if not rows.states_recorded:
+            raise InvalidInput(
+                "The log has no observations: nothing says which rows start at the stated states. Leave `initial` out (no "
+                "--initial) for the value over the log's own starts."
+            )
+        weights: dict[bytes, float] = {}
+        for state, weight in zip(states.observations + 0.0, states.weights.tolist(), strict=True):
+            if weight > 0:
+                weights[state.tobytes()] = weights.get(state.tobytes(), 0.0) + weight
+        numbers = {state: number for number, state in enumerate(weights)}
+        lower = np.array(list(weights.values())) * (1 - states.weights_error - (len(states) + 4) * 2 * U)
+        starts = columns.observations[columns.starts] + 0.0
+        return Strata(np.array([numbers.get(state.tobytes(), -1) for state in starts], dtype=np.int64), lower)
 
     def since(self, first: int) -> Strata:
         """Without the first units."""
@@ -51,64 +74,61 @@ class Strata:
         sums = np.bincount(self.places[kept], weights=rates[kept], minlength=self.weights.size)
         return next_up(float(np.max(sums * (1 + (self.counts() + 8) * 2 * U) / self.weights)) * (1 + 4 * U))
 
+    def means(self, values: FloatArray, guess: float) -> FloatArray:
+        """Running means of the earlier values at the same state, with that of all (and `guess`) as one value more."""
+        sums, counts = [0.0] * self.weights.size, [0] * self.weights.size
+        total, count, found = guess, 1, []
+        for place, value in zip(self.places.tolist(), moderate(values).tolist(), strict=True):
+            if place < 0:
+                found.append(guess)
+                continue
+            found.append((total / count + sums[place]) / (1 + counts[place]))
+            sums[place], counts[place] = sums[place] + value, counts[place] + 1
+            total, count = total + value, count + 1
+        return np.array(found)
 
-def stratum_means(values: FloatArray, strata: Strata, guess: float) -> FloatArray:
-    """Running means of the earlier values at the same state, with that of all stated states (and `guess`) as one value more."""
-    sums, counts = [0.0] * strata.weights.size, [0] * strata.weights.size
-    total, count, found = guess, 1, []
-    for place, value in zip(strata.places.tolist(), moderate(values).tolist(), strict=True):
-        if place < 0:
-            found.append(guess)
-            continue
-        found.append((total / count + sums[place]) / (1 + counts[place]))
-        sums[place], counts[place] = sums[place] + value, counts[place] + 1
-        total, count = total + value, count + 1
-    return np.array(found)
 
+@dataclass(frozen=True)
+class BalancedRates:
+    """v_i <= risk / loss_i from earlier units and s_i alone, such that their sums at s_j come near V p_j together.
 
-def balanced_rates(
-    values: FloatArray,
-    centers: FloatArray,
-    losses: FloatArray,
-    most: float,
-    strata: Strata,
-    planned: int,
-    probability: float,
-    start: tuple[float, float],
-    multiple: float,
-) -> FloatArray:
-    """v_i <= most / loss_i from earlier units and s_i alone, such that their sums at s_j come near V p_j together.
-
-    V = sqrt( 2 log(1/delta) N / s^2 ) is nearly best for N planned units and s^2 the mean of (p_j/q_j)^2 (X - c)^2, q_j how often
-    s_j comes, unless the caps leave too many states short of V p_j. s^2 and q_j are those of the units before, `start` a variance
-    and the number of units that it counts for. What a state still lacks of V p_j is divided among the units that it is expected
-    to have. Other rates make the end longer, not wrong.
+    V = sqrt( 2 log(1/delta) N / s^2 ), times `multiple`, is nearly best for N planned units and s^2 the mean of
+    (p_j/q_j)^2 (X - c)^2, q_j how often s_j comes, unless the caps leave too many states short of V p_j. s^2 and q_j are those of
+    the units before, `variance` the prior with its weight. What a state still lacks of V p_j is divided among the units that are
+    expected there. Other rates make the end longer, not wrong.
     """
-    (variance, count), price = start, math.log(1.0 / probability)
-    spread, size, reachable, due = variance * count, strata.weights.size, math.inf, 0
-    weights, used, seen = strata.weights.tolist(), [0.0] * size, [0] * size
-    largest, risk, found = [0.0] * size, [0.0] * size, []
-    squares = ((moderate(values) - centers) ** 2).tolist()
-    for i, (place, square, loss) in enumerate(zip(strata.places.tolist(), squares, losses.tolist(), strict=True)):
-        if place < 0:
-            found.append(0.0)
-            continue
-        seen[place] += 1
-        largest[place], risk[place] = most / max(loss, most * 1e-140), loss
-        if i >= due:  # after as many units as there are states, and rarely where one more changes little
-            coming = np.array(seen) * max(planned - i, 0) / (i + 1)
-            capacity = np.array(used) + np.array(largest) * coming
-            due = i + size + min(i, max(planned - i, 0)) // 64
-            reachable = _reachable(capacity / strata.weights, capacity * risk, price)
-        goal = min(multiple * math.sqrt(2.0 * price * max(planned, 1) * count / spread), reachable)
-        frequency = seen[place] / (i + 1)
-        lacking = max(goal * weights[place] - used[place], 0.0)
-        rate = min(lacking / max((planned - i) * frequency, 1.0), largest[place])
-        used[place] += rate
-        found.append(rate)
-        spread += (weights[place] / frequency) ** 2 * square
-        count += 1
-    return np.array(found)
+
+    planned: int
+    probability: float
+    variance: float
+    weight: float
+    multiple: float
+    risk: float
+
+    def of(self, strata: Strata, deviations: FloatArray, losses: FloatArray) -> FloatArray:
+        """`deviations` are X_i - c_i."""
+        price, count, spread = math.log(1.0 / self.probability), self.weight, self.variance * self.weight
+        weights, reachable, due = strata.weights.tolist(), math.inf, 0
+        used, seen, caps, risks = ([0.0] * len(weights) for _ in range(4))
+        found, squares, losses_of = np.zeros(strata.places.size), (moderate(deviations) ** 2).tolist(), losses.tolist()
+        for i, place in enumerate(strata.places.tolist()):
+            if place < 0:
+                continue
+            left, loss = max(self.planned - i, 0), losses_of[i]
+            seen[place] += 1
+            caps[place], risks[place] = self.risk / max(loss, self.risk * 1e-140), loss
+            if i >= due:  # after as many units as there are states, and rarely where one more changes little
+                capacity = np.array(used) + np.array(caps) * (np.array(seen) * left / (i + 1))
+                due = i + len(weights) + min(i, left) // 64
+                reachable = _reachable(capacity / strata.weights, capacity * risks, price)
+            goal = min(self.multiple * math.sqrt(2.0 * price * max(self.planned, 1) * count / spread), reachable)
+            frequency = seen[place] / (i + 1)
+            lacking = max(goal * weights[place] - used[place], 0.0)
+            found[i] = rate = min(lacking / max((self.planned - i) * frequency, 1.0), caps[place])
+            used[place] += rate
+            spread += (weights[place] / frequency) ** 2 * squares[i]
+            count += 1
+        return found
 
 
 def _reachable(totals: FloatArray, risks: FloatArray, price: float) -> float:

@@ -61,7 +61,7 @@ class PropensityCheck:
                     f"counted for {words}, to the last digit. They were probably estimated from this log; intervals that use "
                     "them are not valid then.",
                     "Log the probabilities with which actions were drawn; or state by which factor these may be wrong: "
-                    "Propensities(off_by=...) (--with off_by=...).",
+                    "Propensities(gamma_sensitivity=...) (--with gamma_sensitivity=...).",
                 )  # fmt: skip
                 return
 

@@ -1,0 +1,182 @@
+"""Both ends from propensities: which processes are bet on, and what comes out (section 13).
+
+Population value: the wealth (22), a mixture over several estimators from the same rows. Value over these contexts: (21), with one
+rate. Value over stated starts: (21a), from the units that start there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.bounded import Enclosure, U, certified_sum, next_down
+from bondic.core.claims import Claim, Part
+from bondic.core.columns import Columns
+from bondic.core.dual.bound import NOISE
+from bondic.core.errors import InvalidInput
+from bondic.core.noise.betting import tail_term
+from bondic.core.propensities.betting import (
+    BettingProcess,
+    MeansProcess,
+    Strategy,
+    lower_end,
+    means_end,
+    moderate,
+    plug_in_rates,
+    running_means,
+)
+from bondic.core.propensities.decisions import Decisions, Estimator
+from bondic.core.propensities.strata import BalancedRates, Strata
+
+FloatArray = npt.NDArray[np.float64]
+
+MEAN = "weighted mean"
+"""The value part of a claim."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowerEnd:
+    """One end, as seen from below: the claims that bets on its estimators make."""
+
+    columns: Decisions
+    estimators: tuple[Estimator, ...]  # free ones first, one that is doubly robust last
+    strategy: Strategy
+    robust_later: bool  # whether there are doubly robust values, or would be if the log had not stopped before
+    planned: int  # units
+    probability: float
+
+    def population(self, shares: Sequence[float]) -> Claim:
+        """E_{d_0}[value] is at least where the mixture's wealth once reached 1/delta.
+
+        Doubly robust values are bet on from the first block on: up to it the reserve is kept, and there all of the wealth is
+        divided anew by `shares`, one for every estimator. Where the log stopped before, the reserve is kept as well: anything
+        else would be a second chance.
+        """
+        last, strategy, limits = self.estimators[-1], self.strategy, self.columns.limits
+        if last.robust and len(shares) != len(self.estimators):
+            raise InvalidInput("The wealth is divided among other estimators than there are.")
+        free = [one for one in self.estimators if not one.robust]
+        first = last.first if last.robust else last.values.size
+        reserve = strategy.reserve if self.robust_later else 0.0
+        before = self._processes(free, [(1.0 - reserve) / len(free)] * len(free), slice(0, first))
+        if reserve:
+            idle = np.zeros(first)
+            before.append(BettingProcess(free[0].values[:first], free[0].floor, idle, strategy.largest_risk, reserve))
+        after = self._processes(self.estimators, shares, slice(first, None)) if last.robust else []
+        return self._claim(lower_end([before, after], limits.low, limits.high, self.probability))
+
+    def contexts(self, rates: Sequence[float]) -> Claim:
+        """The mean of E[value | s_i] over these rows, (21), with one rate for every estimator."""
+        count = len(self.columns.rows)
+        single = self.columns.unit == "decision" and not any(one.first for one in self.estimators)
+        if not (single and len(rates) == len(self.estimators)):
+            raise InvalidInput("The value over contexts needs single decisions, and one rate for every estimator.")
+        processes = []
+        for estimator, rate in zip(self.estimators, rates, strict=True):
+            centers, losses = self._centers(estimator, running_means(estimator.values, estimator.prior[0]))
+            for multiple, risk in self.strategy.bets:
+                total = (Enclosure(multiple) * rate * float(count)).upper
+                with np.errstate(divide="ignore"):
+                    cut = np.minimum(multiple * rate, risk / losses)
+                processes.append((estimator, centers, losses, cut, total, risk))
+        return self._means_claim(processes, len(self.estimators))
+
+    def starts(self, strata: Strata) -> Claim:
+        """The value over stated starts, (21a). Estimators that would have come later have their share from the start."""
+        processes, later = [], int(self.robust_later and not self.estimators[-1].robust)
+        for estimator in self.estimators:
+            own, (mean, variance) = strata.since(estimator.first), estimator.prior
+            centers, losses = self._centers(estimator, own.means(estimator.values, mean))
+            for multiple, risk in self.strategy.bets:
+                rule = BalancedRates(
+                    self.planned - estimator.first, self.probability, variance, self._weight(estimator), multiple, risk
+                )
+                rates = rule.of(own, moderate(estimator.values) - centers, losses)
+                if rates.any():  # else no unit of this estimator starts at a stated state: its share is kept
+                    processes.append((estimator, centers, losses, rates, own.total(rates), risk))
+        if not processes:
+            raise InvalidInput(
+                f"No {self.columns.unit} of the log starts at a state of the stated list (states are compared number by "
+                "number), so propensities say nothing about it. Leave `initial` out (no --initial) for the value over the "
+                "log's own starts, or use a method that carries over from other states: Sequential(), Dual()."
+            )
+        return self._means_claim(processes, len(self.estimators) + later, strata)
+
+    def _weight(self, estimator: Estimator) -> float:
+        return self.strategy.control_weight if estimator.robust else self.strategy.prior_weight
+
+    def _processes(
+        self, estimators: Sequence[Estimator], shares: Sequence[float], units: slice
+    ) -> list[BettingProcess]:
+        """The bets of all multiples on some units, with the plug-in rates of all units."""
+        bets, found = self.strategy.bets, []
+        for estimator, share in zip(estimators, shares, strict=True):
+            prior, first = (*estimator.prior, self._weight(estimator)), estimator.first
+            rates = plug_in_rates(estimator.values, self.planned - first, self.probability, prior)
+            part = slice(units.start - first, None if units.stop is None else units.stop - first)
+            found += [
+                BettingProcess(estimator.values[part], estimator.floor, multiple * rates[part], risk, share / len(bets))
+                for multiple, risk in bets
+            ]
+        return found
+
+    def _centers(self, estimator: Estimator, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Centers, and losses that hold what is rounded before the value is drawn."""
+        centers, losses = estimator.centers(means)
+        return centers, np.asarray(losses + 8 * U * (np.abs(centers) + abs(self.columns.limits.low)))
+
+    def _means_claim(
+        self,
+        bets: Sequence[tuple[Estimator, FloatArray, FloatArray, FloatArray, float, float]],
+        count: int,
+        strata: Strata | None = None,
+    ) -> Claim:
+        """Of bets (estimator, centers, losses, rates, V, risk) on so many estimators; all is counted from the least value."""
+        limits, share = self.columns.limits, 1.0 / (count * len(self.strategy.bets))
+        processes = []
+        for estimator, centers, losses, rates, total, risk in bets:
+            size = np.abs(centers) + abs(limits.low) + np.abs(estimator.values)
+            values = np.asarray(estimator.values - limits.low) - 8 * U * size
+            processes.append(MeansProcess(values, np.asarray(centers - limits.low), losses, rates, total, risk, share))
+        end = means_end(processes, limits.width, self.probability)
+        return self._claim(next_down((Enclosure(limits.low) + end).lower), strata)
+
+    def _claim(self, bound: float, strata: Strata | None = None) -> Claim:
+        """The end as the weighted mean of the last estimator, less what chance may have added to it."""
+        estimator, limits = self.estimators[-1], self.columns.limits
+        bound = max(bound, limits.low)  # beyond the range where no value of it is left
+        count = estimator.values.size
+        shares = np.full(count, 1.0 / count) if strata is None else strata.since(estimator.first).shares()
+        # bets may have been won before the mean fell; and it may exceed the range
+        value = max(min(certified_sum(shares * estimator.values).mid, limits.high), bound)
+        parts = (
+            Part(MEAN, Enclosure(self.columns.sign * value), "value"),
+            Part(NOISE, Enclosure(value) - bound, "spread"),
+            Part("log(1/delta)", tail_term(self.probability), "detail"),
+        )
+        return Claim(self.columns.end, parts, uses_log=bound > limits.low)
+
+
+def one_start(rows: Columns, columns: Decisions) -> bool:
+    """Whether d_0 was stated as one state, and every unit starts there: then the log's own starts are the stated ones."""
+    states = rows.initial_states
+    if states.kind != "exact":
+        return False
+    likely = states.observations[states.weights > 0] + 0.0
+    starts = columns.observations[columns.starts] + 0.0
+    return bool(np.all(likely == likely[0]) and np.all(starts == likely[0]))
+
+
+def refuse_other_starts(rows: Columns) -> NoReturn:
+    """The log's units are no draws of the stated starts."""
+    what = "an exact list" if rows.initial_states.kind == "exact" else "a sample that was not read off this log"
+    raise InvalidInput(
+        f"The stated initial states are {what}. Propensities weigh what the log's own decisions (episodes) earned: their mean is "
+        "the value over the log's own starts, whatever others were stated. Leave `initial` out (no --initial) for that value; "
+        "state the starts as a list with weights, InitialStates.exact(states, weights), which is answered from the rows that "
+        "start there; or use a method that starts elsewhere: Sequential(), Dual()."
+    )
