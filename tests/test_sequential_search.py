@@ -19,7 +19,7 @@ from bondic.core.kernels.normal_form import normal_form
 from bondic.core.noise.betting import loss
 from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof, probabilities
-from bondic.core.start import sampled_start
+from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import STANDARD
 from bondic.core.terms import range_at_all_times
 from bondic.methods.sequential import Sequential

@@ -5,14 +5,13 @@ again and reads the initial states off the log (or is given them). What stays: k
 claims, and an exact list of initial states, which states the question and is nobody's row.
 
 What cannot be withheld: landmark points, with which ω, a center of Q or a plan is written. A landmark that fewer than five
-rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with a
-block that has a model of a pair of which fewer than five rows came before it: the model of one row is its outcome. Numbers
+rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with
+weights made from fewer than five rows of a pair: those of one row tell its outcome. Numbers
 made from many rows (bandwidths, centers of kernels, hashes) are not protected further: this is no differential privacy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -26,7 +25,6 @@ from bondic.core.codec import instances
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function, landmarks
-from bondic.core.sequential.table_plan import TableBlock, TablePlan, repeats
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -51,8 +49,6 @@ def withhold_rows(proof: P, rows: Columns) -> P:
             "kernel ball (ball=, radius=) with method=Dual()."
         )
     _refuse_landmarks_that_are_rows(proof, rows)
-    for plan in instances(proof, TablePlan):
-        _refuse_models_of_few_rows(plan, rows, proof.asked.rows[0])
     for plan, cells in zip(instances(proof, CellPlan), instances(proof, TableCells), strict=True):
         _refuse_cells_of_few_rows(plan, cells, rows, proof.asked.rows[0])
     return proof.without_rows()
@@ -61,7 +57,6 @@ def withhold_rows(proof: P, rows: Columns) -> P:
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
     points = [array for function in instances(proof, Function) for array in landmarks(function)]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
-    points += [plan.states for plan in instances(proof, TablePlan)]
     points += [cells.states for cells in instances(proof, TableCells)]
     if not points:
         return
@@ -73,23 +68,6 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
             f"The proof is written with {centers.shape[0]} landmark points, and {alone} of them are states of fewer than "
             f"{FEWEST_ROWS} rows: the certificate would show rows. Use the dual method with a W of explicit features, for "
             "instance random features: Dual(choices=Choices(weight_bandwidth=1.0)) (--with weight_bandwidth=1)."
-        )
-
-
-def _refuse_models_of_few_rows(plan: TablePlan, rows: Columns, first: int) -> None:
-    """`first` is the log's row where the first block begins."""
-    batches = list(rows.batches())
-    pairs = np.concatenate([plan.pairs(batch.logged, batch.slots) for batch in batches])
-    log_rows = np.concatenate([batch.log_rows for batch in batches])
-    last = (pairs >= 0) & (repeats(pairs) == FEWEST_ROWS - 1)
-    enough = np.full(plan.places.size, log_rows[-1] + 1)  # the row with which there are enough of a pair
-    enough[pairs[last]] = log_rows[last]
-    few = [bool(np.any(enough[: block.weights.size] >= begin)) for block, begin in _begun(plan, first)]
-    if any(few):
-        raise InvalidInput(
-            f"{sum(few)} of {len(few)} blocks of the plan have models of pairs that fewer than {FEWEST_ROWS} rows had shown: the "
-            "certificate would show what followed in single rows. Use Sequential(coordinates=True), Default(no_rows=True), or a "
-            "longer pilot."
         )
 
 
@@ -108,13 +86,8 @@ def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Columns, 
     if few:
         raise InvalidInput(
             f"Weights or values of {few} pairs of states and actions come from fewer than {FEWEST_ROWS} rows: the certificate "
-            "would show what followed in single rows. Use Sequential(coordinates=True), Default(no_rows=True), or a longer pilot."
+            "would show what followed in single rows. Use Default(no_rows=True), Dual(), or a longer pilot."
         )
-
-
-def _begun(plan: TablePlan, first: int) -> Iterator[tuple[TableBlock, int]]:
-    """Every block with the log's row where it begins."""
-    return zip(plan.blocks, [first, *(block.stop for block in plan.blocks[:-1])], strict=True)
 
 
 def _rows_sharing(rows: Columns, centers: FloatArray, *, sampled: bool) -> IntArray:

@@ -24,7 +24,7 @@ from bondic.core.identity.residual import mean_over_starts, values_at_starts
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts
 from bondic.core.rounding import Enclosure, U, inflate
-from bondic.core.start import sampled_start
+from bondic.core.starts import sampled_start
 from bondic.core.sums.engine import Progress
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import ValueRange, range_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import one_hot
 from bondic.core.classes.landmarks import Coordinates, Embedding
-from bondic.core.classes.value_class import ValueClass, constant_value
+from bondic.core.classes.value_class import constant_value
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.identity.measure import rows_measure, start_measure
@@ -24,7 +23,6 @@ from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure, Source, Stream
 from bondic.core.sums.rowwise import RowMeasures
 from bondic.core.terms import Terms, ValueRange, range_of
-from bondic.executors.threads import in_order
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -91,35 +89,28 @@ _ROWS = ("log_rows", "points", "slots", "rewards", "center_here", "center_next",
 
 
 def embed(
-    rows: Columns,
-    ball: ValueClass,
-    found: Coordinates,
-    limits: tuple[float, float] | None = None,
-    sums: Sums = STANDARD,
+    rows: Columns, found: Coordinates, limits: tuple[float, float] | None = None, sums: Sums = STANDARD
 ) -> Embedded:
-    """All rows, block by block of the log."""
+    """All rows, batch by batch of the log."""
     m = len(found.basis)
     if len(rows) * m > MOST_NUMBERS:
         raise InvalidInput(
             f"{len(rows)} rows with {m} coordinates each do not fit into memory. Use fewer landmarks (rank=), fewer rows, or "
             "the dual method (method=Dual()), which reads a log in batches."
         )
-    check_limits(limits, ball, rows.terms)
-    task = partial(_embed, ball=ball, found=found, limits=limits, sums=sums)
-    parts = list(in_order(task, rows.batches(), sums.workers))
+    check_limits(limits, found.ball, rows.terms)
+    parts = [_embed(batch, found, limits, sums) for batch in rows.batches()]
     if not parts:
         raise InvalidInput("There are no rows within the horizon.")
     return parts[0] if len(parts) == 1 else _join(parts)
 
 
-def _embed(
-    batch: Batch, ball: ValueClass, found: Coordinates, limits: tuple[float, float] | None, sums: Sums
-) -> Embedded:
+def _embed(batch: Batch, found: Coordinates, limits: tuple[float, float] | None, sums: Sums) -> Embedded:
     n, cloud = len(batch), batch.next
     logged = RowMeasures(batch.logged, one_hot(batch.slots, batch.layout), np.arange(n), n)
     following = RowMeasures(cloud.points, cloud.weights, cloud.rows, n, (12 + batch.layout.slots) * U)
     here, there, step = found.pairs(logged, following, batch.gamma)
-    values = values_at_rows(batch, ball.center, sums)
+    values = values_at_rows(batch, found.ball.center, sums)
     return Embedded(
         batch.gamma,
         batch.log_rows,
@@ -161,18 +152,13 @@ def _join(parts: Sequence[Embedded]) -> Embedded:
     return replace(parts[0], **rows, after=after, next=following, step=step, limits=limits, center_error=error)
 
 
-def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
+def limits_from_class(ball: Ball, terms: Terms) -> ValueRange | None:
     """The range of r + gamma q(x') over q in Q, where that can be told: a ball around a constant, no horizon.
 
     |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
     """
     level = constant_value(ball.center)
-    if (
-        not isinstance(ball, Ball)
-        or level is None
-        or terms.horizon is not None
-        or not math.isfinite(ball.kernel.sup_diag)
-    ):
+    if level is None or terms.horizon is not None or not math.isfinite(ball.kernel.sup_diag):
         return None
     extent = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
     low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * extent) for sign in (-1.0, 1.0))
@@ -184,7 +170,7 @@ def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
     return ValueRange((Enclosure(least) + ends[0]).lower, (Enclosure(most) + ends[1]).upper)
 
 
-def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Terms) -> None:
+def check_limits(limits: tuple[float, float] | None, ball: Ball, terms: Terms) -> None:
     """A plan may use a narrower range of outcomes only if Q implies it."""
     if limits is None:
         return
@@ -193,12 +179,12 @@ def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Te
         raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
 
 
-def embed_start(rows: Columns, ball: ValueClass, found: Coordinates, sums: Sums = STANDARD) -> Start:
+def embed_start(rows: Columns, found: Coordinates, sums: Sums = STANDARD) -> Start:
     """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
     measure = start_measure(rows)
     coordinates = found.approximate(measure.points, measure.weights[0])
     (left,) = found.left_over(measure, [coordinates], sums)
-    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, ball.center, sums)))
+    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, found.ball.center, sums)))
 
 
 def balance(rows: Columns, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:

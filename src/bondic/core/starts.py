@@ -1,4 +1,4 @@
-"""A sampled initial distribution: J* - J_emp, bounded by bets that were fixed before the starts (Lemma 35).
+"""Initial states that are a sample: J* - J_emp, by Hoeffding's inequality or by bets fixed before the starts (Lemma 35).
 
 Starts x_1, x_2, ... are independent, V(x) = sum_a pi(a|x) q*(x, a) lies in [v_lo, v_hi], of width B, and E V(x_j) = J*. With a
 guess R (a number, or the mean of V over starts that were left out), rates λ, b_1, ..., b_K and shares p_0 + ... + p_K <= 1, all
@@ -12,39 +12,102 @@ most delta, at any number n_0 of starts, so
     n_0 (J* - J_emp)  <=  min{ log(1/(p_0 delta))/λ + n_0 λ B^2/8,  ( log(1/(p_k delta)) + sum_j g(-b_k (V(x_j) - R_k)) ) / b_k }.
 
 The first is Hoeffding's inequality at p_0 of the probability: no set of value functions, however large, makes it worse. The
-others pay for what V varies over the starts, as far as the class and the rows tell; a start that is the same as all of those
-left out costs nothing but the logarithm, and that little where v_hi is near. The lower end is the same for -V.
+others pay for what V varies over the starts, as far as the class and the rows tell. The lower end is the same for -V.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.claims import End
-from bondic.core.classes.ellipsoids import Ellipsoid
-from bondic.core.classes.landmarks import Coordinates, Embedding
-from bondic.core.classes.value_class import ValueClass
 from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput
-from bondic.core.matrices import row_norms
-from bondic.core.noise.betting import loss, tail_term
-from bondic.core.rounding import Between, Enclosure, U, upper_sum
-from bondic.core.sequential.plan import FULL_BET, StartBets
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.noise.betting import LARGEST_BET, loss, tail_term
+from bondic.core.rounding import Between, Enclosure, U, certified_dot, log_enclosure, upper_sum
 from bondic.core.sums.rowwise import RowMeasures
-from bondic.core.terms import ValueRange
+from bondic.core.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
-Deviations = Callable[["StartTerms", StartBets], Between]
-"""What is known of V(x_j) - R beside the value range, term by term."""
 
+INITIAL_SHARE = 0.2
+"""Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
+_GRID = 24
+"""Rates for planned sizes 1, 4, 16, ..., 4^23: enough for any sample that fits a computer."""
+_MOST_RATES = 64
 _PART = 16_384
 _MOST_COMPARED = 256
 """R is the mean over so many of the starts that were left out at most: the exact norm of their mean takes all pairs of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampledStart:
+    """Hoeffding's inequality, |J* - J_emp| <= B sqrt( log(sides / delta_0) S / 2 ), S = sum_j p_j^2 / draws.
+
+    A sample of n_0 states has p_j = 1 / n_0 and draws = 1 whatever the number of action draws (they belong to the same
+    independent term); an exact list with m action draws per state has draws = m.
+    """
+
+    weights: FloatArray  # p_j
+    width: float  # B at time 0
+    draws: int  # independent draws behind every weight
+    count_fixed: bool  # a sample whose size was not fixed beforehand allows for every size at once
+    sides: int
+
+    def error(self, probability: float) -> Enclosure:
+        """A bound of |J* - J_emp| that holds with probability 1 - `probability`."""
+        if not self.count_fixed:
+            return self._any_size(probability)
+        effective = certified_dot(self.weights, self.weights) / float(self.draws)
+        level = log_enclosure(Enclosure(float(self.sides)) / probability)
+        return Enclosure(self.width) * (level * effective * 0.5).sqrt()
+
+    def _any_size(self, probability: float) -> Enclosure:
+        """min_j ( log(sides j (j+1) / delta_0) / lambda_j + lambda_j B^2 n_0 / 8 ) / n_0, valid at every stopping time.
+
+        Each lambda_j is fixed (best for n_0 = 4^(j-1)) and has error probability delta_0 / (j (j + 1)); these sum to delta_0.
+        """
+        if self.width == 0:
+            return Enclosure(0.0)
+        found: list[Enclosure] = []
+        count = float(self.weights.size)
+        for j in range(1, _GRID + 1):
+            level = log_enclosure(Enclosure(float(self.sides * j * (j + 1))) / probability)
+            rate = (8.0 * level.mid / 4.0 ** (j - 1)) ** 0.5 / self.width
+            found.append((level / rate + Enclosure(self.width) * self.width * count * 0.125 * rate) / count)
+        return min(found, key=lambda bound: bound.upper)
+
+
+def sampled_start(rows: Columns, sides: int) -> SampledStart | None:
+    """For an interval (2 sides) or a bound (1); None when d_0 and the means over initial actions are exact."""
+    states = rows.initial_states
+    if states.kind == "exact" and rows.exact_answers:
+        return None
+    draws = max(rows.initial_draws, 1) if states.kind == "exact" else 1
+    return SampledStart(states.weights, range_of(rows.terms).width, draws, states.count_fixed, sides)
+
+
+@dataclass(frozen=True, eq=False)
+class StartBets:
+    """Bets on initial states that are a sample, fixed before the states they are used on."""
+
+    skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
+    guess: float | None  # R; None: the mean value of the skipped starts
+    hoeffding: float  # λ
+    rates: tuple[float, ...]  # b_k
+    shares: tuple[float, ...]  # p_0, p_1, ..., p_K
+    largest: float = 0.99  # F
+
+    def __post_init__(self) -> None:
+        fine = self.skipped >= 0 and 0 < len(self.rates) <= _MOST_RATES and (self.guess is not None or self.skipped > 0)
+        fine = fine and (self.guess is None or math.isfinite(self.guess)) and 0 < self.largest <= LARGEST_BET
+        fine = fine and len(self.shares) == 1 + len(self.rates) and math.fsum(self.shares) <= 1
+        if not (fine and all(0 < number < math.inf for number in (self.hoeffding, *self.rates, *self.shares))):
+            raise InvalidInput("Bets on initial states need rates and shares > 0, and a guess or skipped starts.")
 
 
 def used_starts(rows: Columns, skipped: int) -> Columns:
@@ -55,10 +118,6 @@ def used_starts(rows: Columns, skipped: int) -> Columns:
     if states.kind != "sample" or not 0 < skipped < len(states):
         raise InvalidInput(f"{skipped} of {len(states)} initial states cannot be left out.")
     return rows.later_starts(skipped)
-
-
-def _some(cloud: Cloud, kept: npt.NDArray[np.bool_], first: int = 0) -> Cloud:
-    return Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - first, cloud.draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +134,17 @@ class StartTerms:
     def of(rows: Columns, skipped: int) -> StartTerms:
         """`rows` with all starts."""
         states, cloud, error = rows.initial_states, rows.initial, (12 + rows.layout.slots) * U
+        count = min(skipped, _MOST_COMPARED) if states.kind == "sample" else 0
+        kept = cloud.rows < count
+        compared = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept], cloud.draws)
         if states.kind == "sample":
             used = used_starts(rows, skipped)
-            count = min(skipped, _MOST_COMPARED)
-            seen = _some(cloud, cloud.rows < count)
-            return StartTerms(used.initial, np.ones(len(used.initial_states)), seen, count, error)
+            return StartTerms(used.initial, np.ones(len(used.initial_states)), compared, count, error)
         if skipped:
             raise InvalidInput("Starts of an exact list cannot be left out.")
         each = states.weights[cloud.rows] * len(states)  # an exact list with drawn actions: every draw is a term
         one = Cloud(cloud.points, np.ones_like(cloud.weights), np.arange(len(each)))
-        return StartTerms(one, each, _some(cloud, cloud.rows < 0), 0, error)
+        return StartTerms(one, each, compared, 0, error)
 
     def __len__(self) -> int:
         return len(self.shares)
@@ -113,27 +173,45 @@ class StartTerms:
         if not self.count or any(np.unique(cloud.rows).size != cloud.rows.size for cloud in clouds):
             return np.zeros(len(self))
         both = np.concatenate([np.hstack([cloud.points, cloud.weights]) for cloud in clouds]) + 0.0
-        _, kind = np.unique(both, axis=0, return_inverse=True)
-        kind = kind.reshape(-1)
+        kind = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
         tally = np.bincount(kind[: self.count], minlength=int(kind.max()) + 1)
         return np.asarray(tally[kind[self.count :]] / self.count)
 
 
-def start_error(
+Deviations = Callable[[StartTerms, StartBets], Between]
+"""What is known of V(x_j) - R beside the value range, term by term."""
+
+
+def start_cost(
     rows: Columns,
-    bets: StartBets,
-    limits: ValueRange,
-    value: ValueRange,
+    bets: StartBets | None,
+    probability: float | None,
+    ends: tuple[End, ...],
     end: End,
-    probability: float,
+    value: ValueRange,
     known: Deviations | None = None,
+) -> Enclosure:
+    """What a sampled d_0 adds to an end, of the `probability` that all ends share; 0 where d_0 is exact."""
+    sampled = sampled_start(rows, len(ends))
+    if sampled is None:
+        return Enclosure(0.0)
+    if probability is None:
+        raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
+    if bets is not None:
+        return start_error(rows, bets, value, end, probability / len(ends), known)
+    # no start of the log follows the pilot: another bound, picked for that, would spend this part of alpha twice
+    return Enclosure(sampled.width) if rows.initial_states.from_rows else sampled.error(probability)
+
+
+def start_error(
+    rows: Columns, bets: StartBets, value: ValueRange, end: End, probability: float, known: Deviations | None = None
 ) -> Enclosure:
     """A bound of J* - J_emp (upper end) or of J_emp - J* (lower end), with probability at least 1 - `probability`.
 
     `rows` with all starts; J_emp is the mean over those that were not left out, and lies in `value` on the event of the other
     bounds. `known` says what V can still be there.
     """
-    terms = StartTerms.of(rows, bets.skipped)
+    terms, limits = StartTerms.of(rows, bets.skipped), range_of(rows.terms)
     apart = _in_range(terms, bets, limits)
     if known is not None:
         apart = _closer(apart, known(terms, bets))
@@ -142,24 +220,21 @@ def start_error(
         apart, guess = Between(-apart.high, -apart.low), ValueRange(-guess.high, -guess.low)
         limits = ValueRange(-limits.high, -limits.low)
     levels, count = [tail_term(probability * share) for share in bets.shares], float(len(terms))
-    found = [_hoeffding(terms, bets.hoeffding, limits, levels[0])]
+    squares = Enclosure(limits.width) * limits.width * upper_sum(terms.shares**2 * (1 + 4 * U)) * 0.125
+    found = [(levels[0] / bets.hoeffding + squares * bets.hoeffding) / count]
     for rate, level in zip(bets.rates, levels[1:], strict=True):
-        price = upper_sum(_prices(terms, rate, apart, guess, limits))
+        price = upper_sum(_prices(terms, rate, bets.largest, apart, guess, limits))
         found.append((level + price) / (Enclosure(rate) * count))
     # weights of starts and of actions are defined as normalized: floats that are off by a share of their number
     uneven = 2 * (len(rows.initial_states) + rows.layout.slots + 16) * U * (limits.width + limits.largest)
     return min(found, key=lambda bound: bound.upper) + uneven
 
 
-def _hoeffding(terms: StartTerms, rate: float, limits: ValueRange, level: Enclosure) -> Enclosure:
-    """( log(1/(p_0 delta)) / λ + λ B^2 sum_j share_j^2 / 8 ) / n_0."""
-    squares = Enclosure(limits.width) * limits.width * upper_sum(terms.shares**2 * (1 + 4 * U)) * 0.125
-    return (level / rate + squares * rate) / float(len(terms))
-
-
-def _prices(terms: StartTerms, rate: float, apart: Between, guess: ValueRange, limits: ValueRange) -> FloatArray:
+def _prices(
+    terms: StartTerms, rate: float, largest: float, apart: Between, guess: ValueRange, limits: ValueRange
+) -> FloatArray:
     """The worst g(-b_j (V_j - R_k)) of every term, from bounds of V_j - R and of R: V - max(R, clip) = min(V - R, V - clip)."""
-    clip = limits.high - FULL_BET / (rate * float(terms.shares.max()))
+    clip = limits.high - largest / (rate * float(terms.shares.max()))
     low, high = apart.low, np.minimum(apart.high, np.minimum(guess.high + apart.high, limits.high) - clip)
     if clip > guess.low:
         low = np.minimum(low, np.maximum(guess.low + apart.low, limits.low) - clip)
@@ -189,69 +264,6 @@ def _guess(terms: StartTerms, bets: StartBets, apart: Between, value: ValueRange
 
 def _closer(wide: Between, other: Between) -> Between:
     """Both are true; where they exclude each other nothing is left of Q, and whatever is said about it is true."""
-    low, high = np.maximum(wide.low, other.low), np.minimum(wide.high, other.high)
-    crossed = low > high
-    return Between(np.where(crossed, wide.low, low), np.where(crossed, wide.high, high))
-
-
-def learned(ball: ValueClass, found: Coordinates, sets: Sequence[Ellipsoid], sums: Sums = STANDARD) -> Deviations:
-    """V(x_j) - R over what the rows leave of Q, in all sets at once."""
-
-    def deviations(terms: StartTerms, bets: StartBets) -> Between:
-        far = np.full(len(terms), np.inf)
-        low, high = -far, far
-        shift = _Shift.of(terms, bets.guess, ball, found, sums)
-        for part, measures in terms.parts():
-            embedding, center, off = shift.apply(measures)
-            for one in sets:
-                bounds = one.products(embedding)
-                size = np.abs(bounds.low) + np.abs(bounds.high) + np.abs(center) + off
-                low[part] = np.maximum(low[part], bounds.low + center - off - 4 * U * size)
-                high[part] = np.minimum(high[part], bounds.high + center + off + 4 * U * size)
-        return Between(low, high)
-
-    return deviations
-
-
-@dataclass(frozen=True, eq=False)
-class _Shift:
-    """R as coordinates with what they leave over, and as a value of the center (or a number)."""
-
-    embedding: Embedding | None  # None: R is a number
-    value: float
-    error: float
-    ball: ValueClass
-    found: Coordinates
-    sums: Sums
-
-    @staticmethod
-    def of(terms: StartTerms, guess: float | None, ball: ValueClass, found: Coordinates, sums: Sums) -> _Shift:
-        if guess is not None:
-            return _Shift(None, guess, 0.0, ball, found, sums)
-        mean = terms.reference()
-        value, error = _center(ball, mean, sums)
-        return _Shift(found.single(mean), float(value[0]), float(error[0]), ball, found, sums)
-
-    def apply(self, measures: RowMeasures) -> tuple[Embedding, FloatArray, FloatArray]:
-        """Embeddings of x_j less R, and the center's part of the difference with its error."""
-        here, (center, off) = self.found.single(measures), _center(self.ball, measures, self.sums)
-        less, moved = self.embedding, center - self.value
-        off = off + self.error + 2 * U * (np.abs(center) + abs(self.value))
-        if less is None:
-            return here, moved, off
-        lost = 4 * U * self.found.radius * (row_norms(here.coordinates) + row_norms(less.coordinates))
-        return (
-            Embedding(
-                here.coordinates - less.coordinates,
-                (here.perp + less.perp) * (1 + 4 * U),
-                (here.extra + less.extra + lost) * (1 + 8 * U),
-            ),
-            moved,
-            off,
-        )
-
-
-def _center(ball: ValueClass, measures: RowMeasures, sums: Sums) -> tuple[FloatArray, FloatArray]:
-    if ball.center is None:
-        return np.zeros(measures.count), np.zeros(measures.count)
-    return sums.row_products(ball.center, measures)
+    cut = wide.within(other.low, other.high)
+    crossed = cut.low > cut.high
+    return Between(np.where(crossed, wide.low, cut.low), np.where(crossed, wide.high, cut.high))
