@@ -223,8 +223,8 @@ def columns(
         v_i = θ . T̄_i, capped:  upper end  -bet / (C_i - lo_i) <= v_i <= bet / (hi_i - A_i),  lower end the two swapped
 
     with the bet of the block, a smaller one for rows unlike those before, and 0 where x_i has no coordinate that may be seen:
-    such rows do not count, λ_i = v_i = 0. The floats of a row are the same, bit for bit, however many rows follow it: a log that grows
-    keeps them.
+    such rows do not count, λ_i = v_i = 0. The floats of a row are the same, bit for bit, however many rows follow it: a log that
+    grows keeps them.
     """
     predicted, kappa, raw = _predicted(block, gamma, points, slots, here)
     step = here - gamma * kappa
