@@ -198,20 +198,26 @@ def start_cost(
     if probability is None:
         raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
     if bets is not None:
-        return start_error(rows, bets, value, end, probability / len(ends), known)
+        return start_error(rows, bets, range_of(rows.terms), value, end, probability / len(ends), known)
     # no start of the log follows the pilot: another bound, picked for that, would spend this part of alpha twice
     return Enclosure(sampled.width) if rows.initial_states.from_rows else sampled.error(probability)
 
 
 def start_error(
-    rows: Columns, bets: StartBets, value: ValueRange, end: End, probability: float, known: Deviations | None = None
+    rows: Columns,
+    bets: StartBets,
+    limits: ValueRange,
+    value: ValueRange,
+    end: End,
+    probability: float,
+    known: Deviations | None = None,
 ) -> Enclosure:
     """A bound of J* - J_emp (upper end) or of J_emp - J* (lower end), with probability at least 1 - `probability`.
 
     `rows` with all starts; J_emp is the mean over those that were not left out, and lies in `value` on the event of the other
     bounds. `known` says what V can still be there.
     """
-    terms, limits = StartTerms.of(rows, bets.skipped), range_of(rows.terms)
+    terms = StartTerms.of(rows, bets.skipped)
     apart = _in_range(terms, bets, limits)
     if known is not None:
         apart = _closer(apart, known(terms, bets))
