@@ -105,7 +105,7 @@ def contradictions(known: Known, proof: SequentialProof, found: Facts) -> list[s
 def _localized(plan: Plan, evidence: Evidence, found: Facts) -> list[str]:
     """Whether q* stays in what is left of Q, and the deviations within their bounds, block after block."""
     data = evidence.data
-    localizer = Localizer.begin(evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus)
+    localizer = Localizer.begin(plan, evidence.start, evidence.found.radius, evidence.probabilities["vector"])
     out = []
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)

@@ -130,7 +130,7 @@ def test_check_and_evaluate_agree_about_the_pilot():
             log, b.UniformPolicy(2), b.InitialStates.exact(states[:1]), gamma=0, reward_range=(0, 1)
         )
         method = b.Sequential()
-        assert method.pilot_rows(problem) == pilot
+        assert method.pilot_rows(problem) == pilot  # what the default looks at
         assert kind_of_states(None, b.Choices(), method.pilot_of(problem, pilot)).text == found.text
 
 
