@@ -24,7 +24,8 @@ import bondic  # noqa: E402
 Z = 1.6448536269514722
 PAGE = """# Lengths on tables
 
-States that are names: nothing is assumed. `Table` is the [bound on cells](theory/groups.md). Medians over logs, α = .1. "limit" is 2 z (V*/n)^½, below which no
+States that are names: nothing is assumed. `Table` is the [bound on cells](theory/groups.md). Medians over logs, α = .1.
+"limit" is 2 z (V*/n)^½, below which no
 regular interval can be, even for large logs. Garnet worlds are random tables with coin-flip rewards; many logs of Gymnasium's
 tables and of the sepsis-like one (700 states × 25 actions) have fewer rows than planned, as episodes end early. Seconds are those
 of a machine with two busy cores.

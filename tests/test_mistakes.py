@@ -100,7 +100,7 @@ STATEMENTS = {
     "starts of two columns": ({"initial": InitialStates.exact([[0, 1]])}, "2 dimensions, the log 1"),
     "a method that is a class": ({"method": bondic.Dual}, "the class Dual", "method=Dual()"),
     "a method that nobody knows": ({"method": "sequental"}, "no method 'sequental'", "Did you mean `sequential`?"),
-    "a number for a method": ({"method": 3}, "`method` is an int", "Sequential()"),
+    "a number for a method": ({"method": 3}, "`method` is an int", "Table()"),
     "a word that is no argument": ({"rewardrange": (0, 1)}, "no argument `rewardrange`", "`reward_range`?"),
     "another name of gamma": ({"discount": 0.9}, "no argument `discount`", "There are", "gamma"),
     "a horizon as a text": ({"horizon": "5"}, "`horizon` is '5'", "whole number"),

@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _MISSING = (
     "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which every "
-    "logged action was taken, or use a method that does not need them, such as Sequential() or Dual()."
+    "logged action was taken, or use a method that does not need them, such as Table() or Dual()."
 )
 
 

@@ -205,7 +205,7 @@ def no_stated_start(columns: Decisions) -> str:
     return (
         f"No {unit} of the log starts at a state of the stated list (states are compared number by number), so propensities say "
         "nothing about it. Leave `initial` out (no --initial) for the value over the log's own starts, or use a method that "
-        "carries over from other states: Sequential(), Dual()."
+        "carries over from other states: Table(), Dual()."
     )
 
 

@@ -138,5 +138,5 @@ def refuse_other_starts(rows: Columns) -> NoReturn:
         f"The stated initial states are {what}. Propensities weigh what the log's own decisions (episodes) earned: their mean is "
         "the value over the log's own starts, whatever others were stated. Leave `initial` out (no --initial) for that value; "
         "state the starts as a list with weights, InitialStates.exact(states, weights), which is answered from the rows that "
-        "start there; or use a method that starts elsewhere: Sequential(), Dual()."
+        "start there; or use a method that starts elsewhere: Table(), Dual()."
     )
