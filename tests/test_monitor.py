@@ -39,9 +39,9 @@ def watched(monitor, log, cuts):
 # ------------------------------------------------------------------------------------- worst-time coverage
 
 
-RUNS, LEVEL = 20, 0.1
-MOST_MISSES = 5
-"""A binomial number of 20 runs that each fail with probability 0.1 exceeds 5 with probability 0.011."""
+RUNS, LEVEL = 12, 0.1
+MOST_MISSES = 4
+"""A binomial number of 12 runs that each fail with probability 0.1 exceeds 4 with probability 0.004."""
 
 
 def coin(seed, n=400):
