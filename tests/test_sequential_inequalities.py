@@ -1,4 +1,4 @@
-"""The inequalities behind the sequential interval (theory, section 9), searched for counterexamples with functions of the library.
+"""The inequalities behind the sequential interval (theory, section 9), searched for counterexamples with the library itself.
 
 Each has a neighbor that is false and is found to be: the search would have seen an error. Random points crowd the corners.
 """

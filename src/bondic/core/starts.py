@@ -38,10 +38,9 @@ INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
 _GRID = 24
 """Rates for planned sizes 1, 4, 16, ..., 4^23: enough for any sample that fits a computer."""
-_MOST_RATES = 64
+_MOST_RATES, _MOST_COMPARED = 64, 256
+"""Of bets, and of starts whose mean is R: the exact norm of their mean takes all pairs of them."""
 _PART = 16_384
-_MOST_COMPARED = 256
-"""R is the mean over so many of the starts that were left out at most: the exact norm of their mean takes all pairs of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +136,9 @@ class StartTerms:
         count = min(skipped, _MOST_COMPARED) if states.kind == "sample" else 0
         kept = cloud.rows < count
         compared = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept], cloud.draws)
-        if states.kind == "sample":
+        if states.kind == "sample" or skipped:
             used = used_starts(rows, skipped)
             return StartTerms(used.initial, np.ones(len(used.initial_states)), compared, count, error)
-        if skipped:
-            raise InvalidInput("Starts of an exact list cannot be left out.")
         each = states.weights[cloud.rows] * len(states)  # an exact list with drawn actions: every draw is a term
         one = Cloud(cloud.points, np.ones_like(cloud.weights), np.arange(len(each)))
         return StartTerms(one, each, compared, 0, error)
@@ -218,9 +215,7 @@ def start_error(
     bounds. `known` says what V can still be there.
     """
     terms = StartTerms.of(rows, bets.skipped)
-    apart = _in_range(terms, bets, limits)
-    if known is not None:
-        apart = _closer(apart, known(terms, bets))
+    apart = _deviations(terms, bets, limits, known)
     guess = _guess(terms, bets, apart, value)
     if end == "lower":  # the upper end for -V
         apart, guess = Between(-apart.high, -apart.low), ValueRange(-guess.high, -guess.low)
@@ -249,13 +244,21 @@ def _prices(
     return np.asarray(np.maximum(loss(low), loss(high)))
 
 
-def _in_range(terms: StartTerms, bets: StartBets, limits: ValueRange) -> Between:
-    """V(x_j) - R from the value range alone: a start cancels its own share of R."""
-    if bets.guess is not None:
-        ones = np.ones(len(terms))
-        return Between((limits.low - bets.guess) * ones, (limits.high - bets.guess) * ones)
+def _deviations(terms: StartTerms, bets: StartBets, limits: ValueRange, known: Deviations | None) -> Between:
+    """V(x_j) - R from the value range, where a start cancels its own share of R, and from what is known besides.
+
+    Where the two exclude each other nothing is left of Q, and whatever is said about it is true.
+    """
     most = (1.0 - terms.alike()) * limits.width * (1 + 8 * U)
-    return Between(-most, most)
+    wide = Between(-most, most)
+    if bets.guess is not None:
+        wide = Between(np.full(len(terms), limits.low - bets.guess), np.full(len(terms), limits.high - bets.guess))
+    if known is None:
+        return wide
+    other = known(terms, bets)
+    cut = wide.within(other.low, other.high)
+    crossed = cut.low > cut.high
+    return Between(np.where(crossed, wide.low, cut.low), np.where(crossed, wide.high, cut.high))
 
 
 def _guess(terms: StartTerms, bets: StartBets, apart: Between, value: ValueRange) -> ValueRange:
@@ -266,10 +269,3 @@ def _guess(terms: StartTerms, bets: StartBets, apart: Between, value: ValueRange
     low, high = (float(np.sum(side)) / count for side in (apart.low, apart.high))
     most = slack * (value.largest + float(apart.largest().max()))
     return ValueRange(value.low - high - most, value.high - low + most)
-
-
-def _closer(wide: Between, other: Between) -> Between:
-    """Both are true; where they exclude each other nothing is left of Q, and whatever is said about it is true."""
-    cut = wide.within(other.low, other.high)
-    crossed = cut.low > cut.high
-    return Between(np.where(crossed, wide.low, cut.low), np.where(crossed, wide.high, cut.high))

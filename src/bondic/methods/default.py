@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from bondic.core.cells.allowance import Allowance
 from bondic.core.certificate.withhold import FEWEST_ROWS as FEWEST_SHARED
 from bondic.core.claims import Side
@@ -94,7 +92,7 @@ class Default:
         How far q* may be from Q anywhere; more than 0 selects `Dual`.
     no_rows : bool, default False
         The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows: then
-        `Dual`. So it is for tables with pairs of state and action that few rows of the pilot share.
+        `Dual`. In a table pairs of state and action that few rows share get no weight.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
     propensities : Propensities, default None
@@ -238,10 +236,8 @@ class Default:
             return self._dual("too few rows of the pilot can be used")
         if not problem.answers.exact:
             return self._dual("the policy is known by drawn actions, and a table needs its probabilities")
-        if self.no_rows and _fewest(pilot) < FEWEST_SHARED:
-            return self._dual(
-                f"single rows are to be kept out of the certificate, and some pairs have fewer than {FEWEST_SHARED} in the pilot"
-            )
+        if self.no_rows:
+            table = replace(table, fewest_rows=FEWEST_SHARED)
         return _Choice(table, "table, as states are names", states=kind_of_states(None, self.choices, pilot).said)
 
     def _numbers(self, problem: Rows) -> _Choice | None:
@@ -356,10 +352,3 @@ def _landmarks(pilot: Rows, rows: int, room: float) -> int:
     batch = pilot.whole()
     pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
     return most if most >= 2 * pairs else 0
-
-
-def _fewest(pilot: Rows) -> int:
-    """Rows of the pair of state and action that the fewest rows of the pilot have."""
-    batch = pilot.whole()
-    pairs = np.column_stack([batch.logged + 0.0, batch.slots])
-    return int(np.unique(pairs, axis=0, return_counts=True)[1].min())

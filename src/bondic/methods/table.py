@@ -73,14 +73,20 @@ class Table:
         Rows set aside at the beginning, a share below 1 or a number. They are not certified.
     planned_rows : int, default None
         The number of rows that was planned, where the log may have stopped earlier or later.
+    fewest_rows : int, default 1
+        Pairs of state and action that fewer rows have shown before a block carry no weight in it: 5 for a certificate that
+        shows no single row (`Result.without_rows`).
     """
 
     side: Side = "both"
     pilot: float | int = PILOT
     planned_rows: int | None = None
+    fewest_rows: int = 1
 
     def __post_init__(self) -> None:
         ends_of(self.side)
+        if self.fewest_rows < 1:
+            raise InvalidInput(f"fewest_rows={self.fewest_rows}: at least one row has to show a pair.")
 
     def plan(self, problem: Rows, alpha: float, known: FloatArray | None = None) -> PlannedTable:
         """Everything that is fixed before the rows it is used on; InvalidInput where there is no table.
@@ -126,7 +132,9 @@ class Table:
             )
         ahead = self._planned(problem) - len(pilot.rows)
         cells, (_, budget) = TableCells(states), self._promised(pilot, alpha, ahead, problem)
-        proposal = propose_table(problem, pilot, cells, budget, self.side, self._planned(problem), before)
+        proposal = propose_table(
+            problem, pilot, cells, budget, self.side, self._planned(problem), before, self.fewest_rows
+        )
         return PlannedTable(pilot, cells, budget, proposal)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:

@@ -28,6 +28,7 @@ from bondic.core.functions import Function, landmarks
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 FEWEST_ROWS = 5
 """A point that at least this many rows share says nothing about one of them."""
@@ -72,21 +73,30 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
 
 
 def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Columns, first: int) -> None:
-    """Weights of a block are made of what followed each pair before it, and the reference of what followed in certified rows."""
-    index, slots = StateIndex(cells.states), rows.layout.slots
+    """What a block tells of a pair comes from the rows before it, and the reference from certified rows."""
+    index, slots, limits = StateIndex(cells.states), rows.layout.slots, cells.limits(rows)
     batches = list(rows.batches())
     pairs = np.concatenate([index.positions(batch.logged) * slots + batch.slots for batch in batches])
     log_rows = np.concatenate([batch.log_rows for batch in batches])
+    middle, near = 0.5 * (limits.low + limits.high), 1e-9 * limits.width
 
-    def alone(used: npt.NDArray[np.bool_]) -> int:
-        counts = np.bincount(pairs[used & (pairs >= 0)])
-        return int(((counts > 0) & (counts < FEWEST_ROWS)).sum())
+    def few(used: BoolArray) -> BoolArray:
+        counts = np.bincount(pairs[used & (pairs >= 0)], minlength=plan.reference.size)
+        return (counts > 0) & (counts < FEWEST_ROWS)
 
-    few = max([alone(log_rows >= first), *(alone(log_rows < begin) for begin in (first, *plan.stops[:-1]))])
-    if few:
+    told = few(log_rows >= first) & (np.abs(plan.reference - middle) > near)
+    early = few(log_rows < first)
+    told |= early & (plan.cells.rates > 0).any(axis=0)
+    if plan.past is not None:
+        followed = np.bincount(plan.past.cell, plan.past.mass, minlength=early.size) > 0
+        told |= early & (followed | (np.abs(plan.past.outcome - plan.past.count * middle) > near))
+    for block, begin in enumerate((first, *plan.stops[:-1])):
+        weighed = np.any([tail.weights[block] != 0 for tail in plan.tails.values()], axis=0)
+        told |= few(log_rows < begin) & (weighed if plan.quotas is None else weighed | (plan.quotas[block] > 0))
+    if told.any():
         raise InvalidInput(
-            f"Weights or values of {few} pairs of states and actions come from fewer than {FEWEST_ROWS} rows: the certificate "
-            "would show what followed in single rows. Use Default(no_rows=True), Dual(), or a longer pilot."
+            f"Weights or values of {int(told.sum())} pairs of states and actions come from fewer than {FEWEST_ROWS} rows: the "
+            f"certificate would show what followed in single rows. Use Table(fewest_rows={FEWEST_ROWS}) or Default(no_rows=True)."
         )
 
 
