@@ -24,7 +24,7 @@ def test_one_e_for_all_rows(kind):
     evidence = proof.evidence(rows)
     data, parts = evidence.data, []
     truth = Truth(world, evidence, proof.plan, "both")
-    here, after = world.e(data.points, data.slots), (truth.y - data.rewards) / data.gamma - data.center_next
+    here, after = world.e(data.points, data.slots), (truth.y - data.outcome) / data.gamma
     for (_, part), own in zip(plan.pieces(data.log_rows), truth.applied, strict=True):
         piece = data.stretch(part)
         found = pool(evidence.found, piece, own, rows.layout, len(data))

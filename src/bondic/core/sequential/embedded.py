@@ -48,10 +48,9 @@ class Embedded:
     log_rows: IntArray  # (n,) where each row stands in the log
     points: FloatArray  # (n, D) of x_i
     slots: IntArray  # (n,)
-    rewards: FloatArray  # (n,)
-    center_here: FloatArray  # (n,) q̂(x_i)
-    center_next: FloatArray  # (n,) mean of q̂(x'_i) over the policy, 0 where nothing follows
-    center_error: float
+    outcome: FloatArray  # (n,) r_i + gamma q̂(x'_i): Y_i if the center were q*
+    residual: FloatArray  # (n,) R̂q̂_i
+    value_error: float  # of every outcome and residual
     after: RowMeasures  # x'_i with the policy's weights
     here: FloatArray  # (n, m) coordinates of x_i
     next: Embedding  # of x'_i
@@ -59,7 +58,7 @@ class Embedded:
     limits: Between  # [lo_i, hi_i]: the range of Y_i = r_i + gamma q*(x'_i), known before the row
 
     def __len__(self) -> int:
-        return int(self.rewards.shape[0])
+        return int(self.outcome.shape[0])
 
     def stretch(self, part: slice) -> Embedded:
         """Consecutive rows, by position."""
@@ -68,24 +67,8 @@ class Embedded:
         after = self.after.stretch(*part.indices(len(self))[:2])
         return replace(self, **cut, after=after, next=self.next.some(part), step=self.step.some(part), limits=limits)
 
-    @property
-    def outcome(self) -> FloatArray:
-        """r_i + gamma q̂(x'_i): Y_i if the center were q*."""
-        return np.asarray(self.rewards + self.gamma * self.center_next)
 
-    @property
-    def residual(self) -> FloatArray:
-        """R̂q̂_i."""
-        return np.asarray(self.center_here - self.gamma * self.center_next - self.rewards)
-
-    @property
-    def value_error(self) -> float:
-        """A bound of the error of every outcome and residual."""
-        size = float((np.abs(self.center_here) + np.abs(self.center_next) + np.abs(self.rewards)).max(initial=0.0))
-        return inflate(self.center_error * (1 + self.gamma) + 8 * U * size)
-
-
-_ROWS = ("log_rows", "points", "slots", "rewards", "center_here", "center_next", "here")
+_ROWS = ("log_rows", "points", "slots", "outcome", "residual", "here")
 
 
 def embed(
@@ -110,22 +93,12 @@ def _embed(batch: Batch, found: Coordinates, limits: tuple[float, float] | None,
     logged = RowMeasures(batch.logged, one_hot(batch.slots, batch.layout), np.arange(n), n)
     following = RowMeasures(cloud.points, cloud.weights, cloud.rows, n, (12 + batch.layout.slots) * U)
     here, there, step = found.pairs(logged, following, batch.gamma)
-    values = values_at_rows(batch, found.ball.center, sums)
-    return Embedded(
-        batch.gamma,
-        batch.log_rows,
-        batch.logged,
-        batch.slots,
-        batch.rewards,
-        values.logged,
-        values.next,
-        values.error,
-        following,
-        here.coordinates,
-        there,
-        step,
-        limits_at(batch, limits),
-    )
+    values, rewards, gamma = values_at_rows(batch, found.ball.center, sums), batch.rewards, batch.gamma
+    outcome, size = rewards + gamma * values.next, np.abs(values.logged) + np.abs(values.next) + np.abs(rewards)
+    error = inflate(values.error * (1 + gamma) + 8 * U * float(size.max(initial=0.0)))
+    residual = values.logged - gamma * values.next - rewards
+    places = (batch.log_rows, batch.logged, batch.slots, outcome, residual)
+    return Embedded(gamma, *places, error, following, here.coordinates, there, step, limits_at(batch, limits))
 
 
 def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
@@ -146,10 +119,10 @@ def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
 def _join(parts: Sequence[Embedded]) -> Embedded:
     rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
     limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
-    error = max(part.center_error for part in parts)
+    error = max(part.value_error for part in parts)
     following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))
     after = RowMeasures.joined([part.after for part in parts])
-    return replace(parts[0], **rows, after=after, next=following, step=step, limits=limits, center_error=error)
+    return replace(parts[0], **rows, after=after, next=following, step=step, limits=limits, value_error=error)
 
 
 def limits_from_class(ball: Ball, terms: Terms) -> ValueRange | None:
