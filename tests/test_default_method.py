@@ -39,7 +39,7 @@ def test_without_a_method_it_is_the_table_where_states_are_names():
     result = b.estimate_interval(question())
     assert result.method == "table"
     assert isinstance(result.proof, CellsProof)
-    assert result.choices["method"] == "table, as states are names"
+    assert result.choices["method"].startswith("table, as states are names")
     assert "Method chosen by a fixed rule that saw no certified row: table" in " ".join(summarize(result).lines)
     assert result.certificate.body["information"]["choices"] == result.choices
     assert result.hashes["certificate"] == result.certificate.digest
@@ -81,15 +81,7 @@ def test_a_short_log_is_for_the_dual_method():
     assert result.method == "dual"
     assert isinstance(result.proof, DualProof)
     assert "199 rows are fewer than the 200" in result.choices["method"]
-    assert isinstance(b.Default().choose(question(200))[0], b.Sequential)
-
-
-def test_a_box_for_actions_that_are_numbers_is_for_the_dual_method():
-    problem = numbers(400)
-    layout = replace(problem.layout, action_dim=1, slots=1)
-    chosen, why = b.Default(ball=b.Box(1.0)).choose(replace(problem, layout=layout))
-    assert isinstance(chosen, b.Dual)
-    assert "no table" in why
+    assert isinstance(b.Default().choose(question(200))[0], b.Table)
 
 
 STATED = b.Default(radius=2.0)
@@ -118,10 +110,6 @@ def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
         assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
         assert isinstance(chosen, b.Sequential) == (rank is not None)
         assert words in why
-    table = question()  # few pairs: few landmarks are enough
-    pairs = len(np.unique(np.column_stack([LOG.observations, LOG.actions]), axis=0))
-    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 100 * 600 * 2 * pairs)
-    assert b.Default().choose(table)[0].rank == 2 * pairs
 
 
 def test_a_streamed_log_is_held_within_its_budget():
