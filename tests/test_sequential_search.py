@@ -27,9 +27,9 @@ from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram,
 from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
 from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
+from bondic.search.sequential.outlook import cheapest
 from bondic.search.sequential.past import make_history
 from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
-from bondic.search.sequential.prices import cheapest
 from bondic.search.sequential.starts import StartPath, known_starts
 from bondic.search.sequential.weights import Problem, propose_aim
 from builders import part, wobbling_sampler
