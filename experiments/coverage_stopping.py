@@ -16,7 +16,7 @@ import bondic as b
 from bondic.core.bounded import Enclosure
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.facts import noise_facts
-from bondic.core.noise.start import initial_error
+from bondic.core.starts import SampledStart
 from bondic.core.terms import Terms
 
 PLANNED, LONGEST = 100, 1000
@@ -45,7 +45,7 @@ def bounds() -> dict[str, FloatArray]:
         out["fixed lambda"][n - 1] = n * fixed.epsilon(facts, ALPHA).upper
         out["half"][n - 1] = n * half.epsilon(facts, ALPHA).upper
         for name, count_fixed in (("start of any size", False), ("start of fixed size", True)):
-            radius = initial_error(2.0, ALPHA, weights, draws=1, count_fixed=count_fixed, sides=2).upper
+            radius = SampledStart(weights, 2.0, 1, count_fixed, 2).error(ALPHA).upper
             out[name][n - 1] = n * radius
     return out
 

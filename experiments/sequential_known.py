@@ -16,8 +16,8 @@ from experiments.coverage_saturating import transitions_of
 
 import bondic as b
 from bondic.core.claims import Side
-from bondic.core.classes.box import Box
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.ball import Ball
+from bondic.core.classes.value_class import constant_function
 from bondic.core.columns import Batch
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of
@@ -43,7 +43,7 @@ class Known:
     """A question with its answer."""
 
     problem: Rows
-    ball: ValueClass
+    ball: Ball
     value: float  # J*
     q: Callable[[FloatArray, IntArray], FloatArray]  # points (N, D), slots (N,) -> (N,)
 
@@ -62,7 +62,7 @@ class Known:
 
 def certify(known: Known, alpha: float, side: Side = "both", pilot: float | int = 0.05) -> tuple[SequentialProof, Rows]:
     """The proof that the sequential method finds in coordinates, and the rows that it is about."""
-    method = b.Sequential(ball=known.ball, side=side, pilot=pilot, coordinates=True)
+    method = b.Sequential(ball=known.ball, side=side, pilot=pilot)
     result = b.estimate_interval(known.problem, alpha=alpha, method=method)
     assert isinstance(result.proof, SequentialProof)
     return result.proof, known.problem.select(*result.rows)
@@ -78,7 +78,7 @@ def table(
     horizon: int | None = None,
     starts: int | None = None,
 ) -> Known:
-    """States are categories; Q is the box of the value range, which assumes nothing, or a ball around 0.
+    """States are categories; Q is a ball around 0, or one around the middle that holds every function in the value range.
 
     `horizon` asks for the value of so many steps, `starts` draws so many initial states in place of all with their weights.
     """
@@ -97,7 +97,8 @@ def table(
         horizon=horizon,
     )
     kernel = b.Dirac(on="state") * b.Dirac(on="action")
-    assumed = b.Ball(kernel, FACTOR * float(np.linalg.norm(mdp.q_star))) if ball else nothing_assumed(problem)
+    pairs = mdp.q_star.size * (horizon or 1)
+    assumed = b.Ball(kernel, FACTOR * float(np.linalg.norm(mdp.q_star))) if ball else nothing_assumed(problem, pairs)
     if horizon is None:
         return Known(problem, assumed, mdp.value, lambda points, slots: mdp.q_star[points[:, 0].astype(int), slots])
     values = mdp.finite_horizon(horizon)
@@ -105,9 +106,11 @@ def table(
     return Known(problem, assumed, value, lambda points, slots: values[*reversed(points[:, :2].astype(int).T), slots])
 
 
-def nothing_assumed(problem: Rows) -> Box:
+def nothing_assumed(problem: Rows, pairs: int) -> Ball:
+    """Every function with values in the range on so many pairs: |q - middle|^2 <= pairs (B/2)^2."""
     limits = range_of(problem.terms)
-    return Box.around(limits.low, limits.high, problem.layout)
+    middle = constant_function(0.5 * (limits.low + limits.high), problem.layout)
+    return Ball(b.Dirac(on="state") * b.Dirac(on="action"), 0.5 * limits.width * np.sqrt(pairs) * (1 + 1e-9), middle)
 
 
 def with_jumps(mdp: TabularMDP, rows: int, *, expected: float = 3.0) -> TabularMDP:

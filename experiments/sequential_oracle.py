@@ -53,7 +53,7 @@ def facts(known: Known, proof: SequentialProof, rows: Rows) -> Facts:
     # <q* - q̂, b_j> = sum_l M_jl (q* - q̂)(z_l)
     error = plan.basis.matrix @ (known.q(plan.basis.points, plan.basis.slots) - _center(proof))
     predicted = np.concatenate([own.predicted + data.gamma * own.embedding @ error[: plan.seen] for own in applied])
-    outcome = data.rewards + data.gamma * following
+    outcome = rows.whole().rewards + data.gamma * following
     noise, deviation = here - outcome, outcome - np.clip(predicted, data.limits.low, data.limits.high)
     tails = {end: _tail(applied, noise, outcome, predicted, end) for end in ends_of(proof.side)}
     return Facts(evidence, _vector(applied, noise, deviation), tails, error, outcome - predicted)
@@ -105,7 +105,7 @@ def contradictions(known: Known, proof: SequentialProof, found: Facts) -> list[s
 def _localized(plan: Plan, evidence: Evidence, found: Facts) -> list[str]:
     """Whether q* stays in what is left of Q, and the deviations within their bounds, block after block."""
     data = evidence.data
-    localizer = Localizer.begin(evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus)
+    localizer = Localizer.begin(plan, evidence.start, evidence.found.radius, evidence.probabilities["vector"])
     out = []
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)

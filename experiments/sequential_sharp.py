@@ -53,7 +53,7 @@ def survival(ends: tuple[int, ...], p: float = 0.0, rows: int = ROWS) -> Known:
     )
     first = survival_value(p)
     values = np.array([first, 1.0 + GAMMA * first])
-    return Known(problem, nothing_assumed(problem), first, lambda points, _: values[points[:, 0].astype(int)])
+    return Known(problem, nothing_assumed(problem, 2), first, lambda points, _: values[points[:, 0].astype(int)])
 
 
 def lower_end(ends: tuple[int, ...], *, log_share: float = 1.0) -> float:

@@ -1,8 +1,7 @@
-"""Tables: how long the interval is, beside the efficiency limit and beside the plans that it replaces.
+"""Tables: how long the interval is, beside the efficiency limit.
 
 Garnet worlds (P ~ Dirichlet(.15), Bernoulli rewards, uniform behavior, restarts every 50 rows) have exact values and an exact
-limit, 2 z sqrt(V*/n). Gymnasium's toy tables and a sepsis-like table of 700 states and 25 actions have exact values. `Table` is
-the bound on cells; `Sequential` is what was used for tables before, the shorter of its two plans by prediction.
+limit, 2 z sqrt(V*/n). Gymnasium's toy tables and a sepsis-like table of 700 states and 25 actions have exact values.
 
     python experiments/tables.py [--seeds 5] [--first-seed 0] [--only REGEX] [--page docs/table-lengths.md]
 """
@@ -25,8 +24,8 @@ import bondic  # noqa: E402
 Z = 1.6448536269514722
 PAGE = """# Lengths on tables
 
-States that are names: nothing is assumed. `Table` is the [bound on cells](theory/groups.md), `Sequential` what was used before;
-the default takes the one with the shorter predicted interval. Medians over logs, α = .1. "limit" is 2 z (V*/n)^½, below which no
+States that are names: nothing is assumed. `Table` is the [bound on cells](theory/groups.md). Medians over logs, α = .1.
+"limit" is 2 z (V*/n)^½, below which no
 regular interval can be, even for large logs. Garnet worlds are random tables with coin-flip rewards; many logs of Gymnasium's
 tables and of the sepsis-like one (700 states × 25 actions) have fewer rows than planned, as episodes end early. Seconds are those
 of a machine with two busy cores.
@@ -199,48 +198,37 @@ def main() -> int:
     parser.add_argument("--page", default="")
     given = parser.parse_args()
     lines = [
-        "| world | rows | logs | misses | Table | Sequential | default | range | Table / limit | seconds, Table / Sequential |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| world | rows | logs | misses | Table | range | Table / limit | seconds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
     missed = runs = 0
     for world in (w for w in worlds() if re.search(given.only, w.name)):
         truth = float(world.start @ world.values[0])
         for rows in world.rows:
-            found, limits, times, misses, chosen = [], [], [], 0, []
+            found, limits, times, misses = [], [], [], 0
             for seed in range(given.first_seed, given.first_seed + given.seeds):
                 problem = world.problem(rows, seed)
-                lengths, spent = [], []
-                for method in (bondic.Table(), bondic.Sequential()):
-                    began = time.perf_counter()
-                    try:
-                        result = bondic.estimate_interval(problem, alpha=0.1, method=method)
-                        lengths.append(result.high - result.low)
-                        misses += method == bondic.Table() and not result.low <= truth <= result.high
-                    except bondic.InvalidInput:
-                        lengths.append(float("nan"))
-                    spent.append(time.perf_counter() - began)
-                default, _ = bondic.Default().choose(problem, 0.1)
-                chosen.append(type(default).__name__)
-                found.append(lengths)
-                times.append(spent)
+                began = time.perf_counter()
+                result = bondic.estimate_interval(problem, alpha=0.1, method=bondic.Table())
+                times.append(time.perf_counter() - began)
+                found.append(result.high - result.low)
+                misses += not result.low <= truth <= result.high
                 limits.append(world.limit(problem.log))
-            lengths, seconds = np.nanmedian(found, axis=0), np.median(times, axis=0)
+            length, seconds = float(np.median(found)), float(np.median(times))
             limit, width = float(np.median(limits)), result.value_range.width
             ratio = (
-                f"{lengths[0] / limit:.2f}" if 1e-6 * width < limit <= lengths[0] else "–"
+                f"{length / limit:.2f}" if 1e-6 * width < limit <= length else "–"
             )  # above it where pairs of the policy were never logged
-            most = max(set(chosen), key=chosen.count)
             missed, runs = missed + misses, runs + given.seeds
             row = [
                 f"{world.name}, γ {world.gamma:g}",
                 rows,
                 given.seeds,
                 misses,
-                *(f"{one:.3g}" for one in lengths),
-                most,
+                f"{length:.3g}",
             ]
-            row += [f"{width:.3g}", ratio, f"{seconds[0]:.1f} / {seconds[1]:.1f}"]
+            row += [f"{width:.3g}", ratio, f"{seconds:.1f}"]
             lines.append(f"| {' | '.join(str(cell) for cell in row)} |")
             print(lines[-1], flush=True)
     print(f"{missed} misses of {runs}")

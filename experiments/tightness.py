@@ -186,7 +186,7 @@ def _with_rewards(log: bondic.Transitions, rewards: Any) -> bondic.Transitions:
 
 def method_of(name: str, ball: Any) -> Any:
     if name == "sequential":
-        return Sequential(ball=ball)
+        return Sequential(ball=ball) if isinstance(ball, bondic.Ball) else bondic.Table()
     if name in ("self-normalized", "half", "paper"):
         return bondic.Dual(ball=ball, gauge=name)
     return bondic.Propensities() if name == "propensities" else make_baseline(name)

@@ -205,7 +205,7 @@ CASES = (
     Case("300 decisions, dual method", decisions(rows=300, method=bondic.Dual()), "method", _to(method=None), _foreseen,
          "--method propensities"),
     Case("table, 3000 rows, γ = 0.9, dual method", table(rows=3000, method=bondic.Dual()), "method",
-         _to(method=bondic.Sequential()), _shorter, "--method sequential"),
+         _to(method=bondic.Table()), _shorter, "--method table"),
     Case("table, 4000 rows, γ = 0.5, radius 0.001 stated", table(rows=4000, gamma=0.5, method=bondic.Dual(ball=TINY)), "rejected",
          _to(method=bondic.Dual(ball=TINY.with_radius(10.0))), _anything, "radius"),
 )  # fmt: skip

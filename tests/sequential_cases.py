@@ -20,7 +20,7 @@ from bondic.core.sequential import bound as sequential
 from bondic.core.sequential import localize
 from bondic.core.sequential.embedded import limits_from_class
 from bondic.core.sequential.plan import Block, Plan, RidgeModel, Weighting, columns
-from bondic.core.sequential.proof import SequentialProof, probabilities
+from bondic.core.sequential.proof import SequentialProof
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.rows.asked import asked_of
@@ -32,7 +32,7 @@ CONSTANT = 0.3
 class World:
     """Points of rows, next points with weights, starts; and q* as a function of (point, slot)."""
 
-    kind: str  # "discrete", "continuous" or "table"
+    kind: str  # "discrete" or "continuous"
     rng: np.random.Generator
     n: int = 30
     gamma: float = 0.8
@@ -49,12 +49,8 @@ class World:
     def __post_init__(self):
         rng, n = self.rng, self.n
         self.slots = 1 if self.kind == "continuous" else self.slots
-        if self.kind == "table":
-            self.states, self.nexts = (rng.integers(0, 4, size=(n, 1)).astype(float) for _ in range(2))
-            self.begin = np.arange(3.0)[:, None]
-        else:
-            self.states, self.begin = rng.normal(size=(n, 2)), rng.normal(size=(3, 2))
-            self.nexts = 0.7 * self.states + 0.3 * rng.normal(size=(n, 2))
+        self.states, self.begin = rng.normal(size=(n, 2)), rng.normal(size=(3, 2))
+        self.nexts = 0.7 * self.states + 0.3 * rng.normal(size=(n, 2))
         self.terminal = rng.random(n) < self.ending
         self.times = self._times() if self.horizon else None
         self.weights = rng.dirichlet(np.ones(3))
@@ -80,10 +76,6 @@ class World:
 
     def _choose_truth(self):
         rng, count = self.rng, 8
-        if self.kind == "table":
-            times = self.horizon or 1
-            self.table = self.radius * rng.uniform(-1, 1, size=(times, 4, self.slots)) * self.inside
-            return
         points = rng.normal(size=(count, self.dimension))
         if self.horizon:
             points[:, 2] = rng.integers(0, self.horizon, count)
@@ -94,16 +86,13 @@ class World:
 
     @property
     def dimension(self):
-        return (1 if self.kind == "table" else 2) + bool(self.horizon) + (self.kind == "continuous")
+        return 2 + bool(self.horizon) + (self.kind == "continuous")
 
     def kernel_values(self, x, a, y, b):
         square = ((x[:, None] - y[None]) ** 2).sum(-1)
         return np.exp(-square / (2 * self.bandwidth**2)) * (a[:, None] == b[None]) + CONSTANT
 
     def e(self, points, slots):
-        if self.kind == "table":
-            times = points[:, 1].astype(int) if self.horizon else np.zeros(len(points), dtype=int)
-            return self.table[times, points[:, 0].astype(int), slots]
         return self.kernel_values(points, slots, self.centers, self.center_slots) @ self.alpha
 
     def q(self, points, slots):
@@ -126,9 +115,7 @@ class World:
 
     def ball(self, layout):
         center = None if self.center is None else constant_function(self.center, layout)
-        return (
-            bondic.Box(self.radius, center) if self.kind == "table" else bondic.Ball(self.kernel, self.radius, center)
-        )
+        return bondic.Ball(self.kernel, self.radius, center)
 
     def rows(self, noise):
         """Rewards such that Z_i = -noise_i, and ranges that hold."""
@@ -149,7 +136,7 @@ class World:
 
     @property
     def reach(self):
-        return self.radius * (1.0 if self.kind == "table" else np.sqrt(1 + CONSTANT))
+        return self.radius * np.sqrt(1 + CONSTANT)
 
     def _rows(self, rewards, reward_range, value_range):
         log = bondic.Transitions(
@@ -180,10 +167,6 @@ class World:
 def landmarks(world, rows, count, near):
     """Points of the log, some of them `near` each other, and the inverse of a factor of their Gram matrix."""
     rng, batch = world.rng, rows.whole()
-    if world.kind == "table":
-        keys = np.unique(np.column_stack([batch.logged, batch.slots]), axis=0)
-        keys = keys[rng.permutation(len(keys))[:count]]
-        return LandmarkBasis(keys[:, :-1], keys[:, -1].astype(np.int64), np.eye(len(keys)))
     pick = rng.permutation(len(batch))[:count]
     points, slots = batch.logged[pick].copy(), batch.slots[pick].copy()
     if near and count > 1:
@@ -240,7 +223,7 @@ def _empty_block(seen, stop):
 
 
 def make_proof(rows, ball, plan, side="both", alpha=0.4):
-    shares = probabilities(side, 0.5)
+    shares = {"vector": 0.5} | dict.fromkeys(ends_of(side), 0.5 / len(ends_of(side)))
     blocks = tuple(
         replace(block, weightings={end: block.weightings[end] for end in ends_of(side)}) for block in plan.blocks
     )
@@ -267,9 +250,9 @@ def watching():
     seen = Seen()
     real_enclose, real_begin, real_delta = localize.enclose, localize.Localizer.begin, sequential.clipped_deviation
 
-    def enclose(radius, cylinders, taus, *base):
+    def enclose(radius, cylinders, shares):
         seen.cylinders += cylinders
-        found = real_enclose(radius, cylinders, taus, *base)
+        found = real_enclose(radius, cylinders, shares)
         seen.ellipsoids += [] if found is None else [found]
         return found
 
@@ -329,12 +312,9 @@ class Truth:
         self.predicted = np.concatenate(
             [own.predicted + w.gamma * own.embedding @ self.coordinates[: plan.seen] for own in self.applied]
         )
-        if w.kind == "table":
-            self.perp_square = 0.0
-        else:
-            gram = plan.basis.matrix @ w.kernel_values(*[plan.basis.points, plan.basis.slots] * 2) @ plan.basis.matrix.T
-            along = self.coordinates @ np.linalg.solve(gram, self.coordinates)
-            self.perp_square = max((w.inside * w.radius) ** 2 - along, 0.0)
+        gram = plan.basis.matrix @ w.kernel_values(*[plan.basis.points, plan.basis.slots] * 2) @ plan.basis.matrix.T
+        along = self.coordinates @ np.linalg.solve(gram, self.coordinates)
+        self.perp_square = max((w.inside * w.radius) ** 2 - along, 0.0)
 
     def price(self, rows):
         """The true right side of (16) after so many rows."""
@@ -410,5 +390,5 @@ def attack(world, noise, **options):
     question = proof.evidence(rows)
     truth = Truth(world, question, proof.plan, side)
     with watching() as seen:
-        evaluation = proof.evaluate(question)
+        evaluation = sequential.evaluate(question, proof.plan, ends_of(side))
     return truth.events_hold(), truth.violations(seen, evaluation), evaluation

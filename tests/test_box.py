@@ -86,7 +86,7 @@ def box_setting(problem, share=0.5):
 
 
 @pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # few rows: actions that the log never took
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_bias_is_the_worst_function_of_the_box(seed):
     """F+ minus value and noise is the largest <q - center, mu> over all corners of the box, up to rounding."""
     rng = np.random.default_rng(seed)
@@ -118,7 +118,7 @@ def test_the_bias_is_the_worst_function_of_the_box(seed):
 
 def test_with_the_noise_of_the_log_both_ends_hold():
     """Identity (5) with the true q*: value - bias <= J* - noise <= value + bias for any omega."""
-    for seed in range(5):
+    for seed in range(2):
         mdp, problem = world_problem(tabular, 400, seed=seed)
         setting = box_setting(problem)
         q = mdp.q_star
@@ -184,8 +184,7 @@ def conic_optimum(search, *, sign, radius, kappa):
     return clarabel.DefaultSolver(zero, cost, matrix, side, cones, quiet).solve().obj_val
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "share"), [(0, 0.0), (1, 0.5), (2, 0.5)])
 def test_the_search_reaches_the_conic_optimum(seed, share):
     _, problem = world_problem(tabular, 2000, seed=seed)
     setting = box_setting(problem, share)
@@ -231,7 +230,7 @@ def test_memory_and_stream_agree():
 def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assumption():
     mdp, log, policy, initial = tabular(3000, gamma=0.8)
     terms = {"gamma": 0.8, "reward_range": mdp.reward_range, "initial": initial}
-    result = b.evaluate_policy(log, policy, method=b.Sequential(), **terms)
+    result = b.evaluate_policy(log, policy, method=b.Dual(choices=b.Choices(categorical=True)), **terms)
     assert {item.name: item.state for item in result.assumptions}["values"] == "checked"
     assert result.chosen == ()
     assert result.robustness is None

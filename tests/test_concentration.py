@@ -15,7 +15,7 @@ from bondic.core.bounded import U
 from bondic.core.claims import ErrorBudget, check_alpha
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.noise.facts import diagonal, noise_facts
-from bondic.core.noise.start import initial_error
+from bondic.core.starts import SampledStart
 from bondic.core.terms import discounted_steps, row_widths, value_range
 from bondic.methods.setting import _mean_square_width
 from bondic.rows import Terms
@@ -290,9 +290,9 @@ def test_initial_error_with_a_fixed_count(draws, sides):
     weights = np.array([0.5, 0.25, 0.125, 0.125])
     low, high = -1.5, 2.5
     delta = 0.02 * sides / 2  # log(sides / delta) is then that of the twin at 0.02
-    ours = initial_error(high - low, delta, weights, draws=draws, count_fixed=True, sides=sides)
+    ours = SampledStart(weights, high - low, draws, True, sides).error(delta)
     upper_and_close(ours, naive.initial_term_exact(low, high, 0.02, weights, draws))
-    uniform = initial_error(high - low, delta, np.full(64, 1 / 64), draws=1, count_fixed=True, sides=sides)
+    uniform = SampledStart(np.full(64, 1 / 64), high - low, 1, True, sides).error(delta)
     upper_and_close(uniform, naive.initial_term_sample(low, high, 0.02, 64))
 
 
@@ -306,9 +306,9 @@ def test_initial_error_for_any_size(count, sides):
         level = mp.log(mpf(sides * j * (j + 1)) / mpf(delta))
         rate = mp.sqrt(8 * level / mpf(4) ** (j - 1)) / width
         candidates.append((level / rate + rate * width**2 * count / 8) / count)
-    ours = initial_error(width, delta, np.full(count, 1 / count), draws=1, count_fixed=False, sides=sides)
+    ours = SampledStart(np.full(count, 1 / count), width, 1, False, sides).error(delta)
     upper_and_close(ours, min(candidates), 1e-12)
-    fixed = initial_error(width, delta, np.full(count, 1 / count), draws=1, count_fixed=True, sides=sides)
+    fixed = SampledStart(np.full(count, 1 / count), width, 1, True, sides).error(delta)
     assert fixed.mid < ours.mid < 4 * fixed.mid
 
 
@@ -323,8 +323,8 @@ def test_initial_error_covers_bernoulli_values(count, chance):
     heads = np.arange(count + 1)
     law = binom.pmf(heads, count, chance)
     for delta in (0.5, 0.1, 0.01):
-        two = initial_error(1.0, delta, np.full(count, 1 / count), draws=1, count_fixed=True, sides=2).upper
-        one = initial_error(1.0, delta, np.full(count, 1 / count), draws=1, count_fixed=True, sides=1).upper
+        two = SampledStart(np.full(count, 1 / count), 1.0, 1, True, 2).error(delta).upper
+        one = SampledStart(np.full(count, 1 / count), 1.0, 1, True, 1).error(delta).upper
         assert law[np.abs(heads / count - chance) > two].sum() <= delta
         assert law[heads / count - chance > one].sum() <= delta
         assert law[chance - heads / count > one].sum() <= delta
@@ -342,17 +342,15 @@ def test_any_size_form_survives_stopping_at_the_worst_moment(rng):
     checked = np.unique(np.geomspace(1, sizes, 120).astype(int))
     tables = {}
     for fixed in (True, False):
-        bounds = [
-            initial_error(1.0, delta, np.full(k, 1 / k), draws=1, count_fixed=fixed, sides=2).upper for k in checked
-        ]
+        bounds = [SampledStart(np.full(k, 1 / k), 1.0, 1, fixed, 2).error(delta).upper for k in checked]
         tables[fixed] = (off[:, checked - 1] > np.array(bounds)).any(axis=1).mean()
     assert tables[False] <= delta + 4 * math.sqrt(delta * (1 - delta) / runs)
     assert tables[True] > delta + 4 * math.sqrt(delta * (1 - delta) / runs)  # the negative control
 
 
 def test_nothing_to_pay_when_all_values_are_equal():
-    assert initial_error(0.0, 0.1, np.ones(1), draws=1, count_fixed=False, sides=2).upper < 1e-300
-    assert initial_error(0.0, 0.1, np.ones(1), draws=1, count_fixed=True, sides=2).upper < 1e-150
+    assert SampledStart(np.ones(1), 0.0, 1, False, 2).error(0.1).upper < 1e-300
+    assert SampledStart(np.ones(1), 0.0, 1, True, 2).error(0.1).upper < 1e-150
 
 
 # -------------------------------------------------------------------------------------------------------- budget

@@ -18,7 +18,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.methods.setting import make_setting
 from bondic.tuning.radius import weakness
 from bondic.tuning.sequential_class import kind_of_states
-from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot, state_kind
+from bondic.tuning.states import SeenStates, kind_of_pilot, state_kind
 from builders import synthetic, tabular, world_problem
 
 QUICK = b.Choices(pairs=16)
@@ -130,7 +130,7 @@ def test_check_and_evaluate_agree_about_the_pilot():
             log, b.UniformPolicy(2), b.InitialStates.exact(states[:1]), gamma=0, reward_range=(0, 1)
         )
         method = b.Sequential()
-        assert method.pilot_rows(problem) == pilot
+        assert method.pilot_rows(problem) == pilot  # what the default looks at
         assert kind_of_states(None, b.Choices(), method.pilot_of(problem, pilot)).text == found.text
 
 
@@ -153,12 +153,6 @@ def test_numbers_are_numbers():
     with_actions = kind(np.column_stack([np.arange(100) % 5, np.linspace(0, 1, 100)]), action_dim=1)
     assert not with_actions.table
     assert with_actions.columns == (0,)  # whole numbers beside continuous actions: names inside a kernel
-
-
-def test_columns_that_do_not_exist_are_refused():
-    assert check_categorical([1, 0, 1], 2) == (0, 1)
-    with pytest.raises(InvalidInput, match="column 2"):
-        check_categorical([2], 2)
 
 
 def test_a_column_of_names_has_no_neighbors():
@@ -245,32 +239,6 @@ def test_rows_that_cannot_tell_get_a_wide_class(made, why):
     assert result.status is not Status.INTERVAL or result.high - result.low > 0.5
 
 
-def test_constant_columns_do_no_harm():
-    problem = one_step()
-    log = problem.log
-    wide = np.hstack([log.observations, np.full((len(log), 2), [0.0, 7.0])])
-    more = b.Transitions(wide, log.actions, log.rewards, wide, log.terminations)
-    policy = b.CallablePolicy(lambda s: np.eye(3)[(s[:, 0] > 100.0).astype(int)])
-    other = b.make_problem(more, policy, b.InitialStates.exact(wide[:50]), gamma=0.0, reward_range=(0.0, 1.0))
-    plain, _, _ = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
-    found, _, _ = make_setting(b.Dual(radius="paper", choices=QUICK), other, 0.1)
-    one, two = (setting.ball.kernel.parts[0].parts[0].bandwidth for setting in (plain, found))
-    np.testing.assert_allclose(two[:4], one, rtol=1e-12)
-
-
-def test_ball_and_radius_together_are_refused():
-    _, problem = world_problem()
-    ball = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
-    with pytest.raises(InvalidInput, match=r"Both ball= .* and radius="):
-        b.estimate_interval(problem, method=b.Dual(ball=ball, radius=5.0))
-
-
-def test_alpha_is_for_the_noise_alone():
-    _, problem = world_problem()
-    for method in (b.Dual(radius="paper"), b.Dual(radius=3.0), b.Dual(ball=b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0))):
-        assert make_setting(replace(method, choices=QUICK), problem, 0.1)[1].parts == {"noise": 0.1}
-
-
 def test_numbers_without_a_statement_are_refused_with_the_way_out():
     """No method chooses a class; a table needs none."""
     _, problem = world_problem()
@@ -319,14 +287,6 @@ def test_an_end_without_weights_is_no_interval():
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
     again = conclude(result.value_range, result.claims, False, "both")
     assert again.status is Status.TRIVIAL
-
-
-def test_the_point_estimate_is_left_where_it_is():
-    """With a Q far from the truth the fit leaves the interval, and stays there."""
-    _, problem = world_problem(rows=20_000, gamma=0.3)
-    result = b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK))
-    assert result.value_range.low < result.estimate < result.value_range.high
-    assert "least-squares" in result.choices["estimate"]
 
 
 def test_robustness_is_what_the_ends_do_at_larger_radii():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import bondic as b
+from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
 from bondic.core.classes.value_class import constant_function
 from bondic.core.dual.proof import DualProof
 from bondic.core.errors import InvalidInput
-from bondic.core.sequential.proof import SequentialProof
 from bondic.summary import summarize
 from builders import tabular
 
@@ -35,19 +35,23 @@ def numbers(n=1500, seed=0, policy=None, gamma=0.5, **more):
     )
 
 
-def test_without_a_method_it_is_the_sequential_one_and_says_so():
+def test_without_a_method_it_is_the_table_where_states_are_names():
     result = b.estimate_interval(question())
-    assert result.method == "sequential"
-    assert isinstance(result.proof, SequentialProof)
-    assert result.choices["method"].startswith("sequential, the default wherever it applies")
-    assert "Method chosen by a fixed rule that saw no certified row: sequential" in " ".join(summarize(result).lines)
+    assert result.method == "table"
+    assert isinstance(result.proof, CellsProof)
+    assert result.choices["method"].startswith("table, as states are names")
+    assert "Method chosen by a fixed rule that saw no certified row: table" in " ".join(summarize(result).lines)
     assert result.certificate.body["information"]["choices"] == result.choices
     assert result.hashes["certificate"] == result.certificate.digest
-    same = b.estimate_interval(question(), method=b.Sequential())
+    same = b.estimate_interval(question(), method=b.Table(pilot=b.Sequential().pilot_rows(question())))
     assert (same.low, same.high) == (result.low, result.high)
     assert "method" not in same.choices
     assert b.verify(result.certificate, LOG, POLICY).low == result.low
-    assert "guessed from the first 120 rows" in result.choices["predicted"]
+    with pytest.raises(InvalidInput, match=r"method=Table\(\)"):
+        b.estimate_interval(question(), method=b.Sequential())
+    with pytest.raises(InvalidInput, match=r"method=Table\(\)"):
+        b.Sequential(ball=b.Box(1.0))
+    assert isinstance(b.Default(ball=b.Box(1.0)).choose(question())[0], b.Dual)
 
 
 WHY = {
@@ -77,15 +81,7 @@ def test_a_short_log_is_for_the_dual_method():
     assert result.method == "dual"
     assert isinstance(result.proof, DualProof)
     assert "199 rows are fewer than the 200" in result.choices["method"]
-    assert isinstance(b.Default().choose(question(200))[0], b.Sequential)
-
-
-def test_a_box_for_actions_that_are_numbers_is_for_the_dual_method():
-    problem = numbers(400)
-    layout = replace(problem.layout, action_dim=1, slots=1)
-    chosen, why = b.Default(ball=b.Box(1.0)).choose(replace(problem, layout=layout))
-    assert isinstance(chosen, b.Dual)
-    assert "no table" in why
+    assert isinstance(b.Default().choose(question(200))[0], b.Table)
 
 
 STATED = b.Default(radius=2.0)
@@ -114,10 +110,6 @@ def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
         assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
         assert isinstance(chosen, b.Sequential) == (rank is not None)
         assert words in why
-    table = question()  # few pairs: few landmarks are enough
-    pairs = len(np.unique(np.column_stack([LOG.observations, LOG.actions]), axis=0))
-    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 100 * 600 * 2 * pairs)
-    assert b.Default().choose(table)[0].rank == 2 * pairs
 
 
 def test_a_streamed_log_is_held_within_its_budget():
@@ -190,7 +182,7 @@ def test_a_stated_class_needs_a_pilot_that_promises_something(monkeypatch):
     assert replace(stated, pilot=100).choose(dull)[1].startswith("none, as the first 100 rows")
     assert STATED.choose(numbers(1500))[1].startswith("sequential")
     table = b.make_problem(LOG, POLICY, INITIAL, gamma=0.99, reward_range=MDP.reward_range)
-    assert b.Default().choose(table)[1].startswith("sequential")
+    assert b.Default().choose(table)[1].startswith("table")
 
 
 def test_no_method_is_recommended_that_promises_nothing():
@@ -217,7 +209,7 @@ def test_a_statement_on_the_states_reaches_the_default():
     asked = {"initial": INITIAL, **TERMS}
     table = b.evaluate_policy(LOG, POLICY, categorical=True, **asked)
     line = b.evaluate_policy(LOG, POLICY, categorical=False, **asked)
-    assert table.method == "sequential"
+    assert table.method == "table"
     assert "as you stated: a table" in table.choices["states"]
     assert line.choices["states"] == "states are numbers, as you stated"
 
@@ -235,7 +227,6 @@ def test_landmarks_of_a_plan_are_rows():
     assert "single rows are to be kept out" in private.choices["method"]
     private.without_rows(problem)
     table = b.estimate_interval(question(), method=b.Default(no_rows=True))
-    assert table.method == "sequential"
     shared = table.without_rows(question())
     assert b.verify(shared.certificate, LOG, POLICY).low == table.low
 
@@ -395,9 +386,5 @@ def test_rows_that_the_choice_has_seen_are_not_certified(rows):
     """The pilot by which methods are compared may be longer than the share that a method would set aside by itself."""
     demo = b.load_demo()
     problem = b.make_problem(demo.log, demo.policy, demo.initial, gamma=0.8, reward_range=(0.0, 1.0))[:rows]
-    method, _ = b.Default().choose(problem, 0.1)
     looked = b.Sequential().pilot_rows(problem)
-    if isinstance(method, b.Table):
-        assert b.estimate_interval(problem, alpha=0.1).rows[0] >= looked > 0.05 * rows
-    else:
-        assert isinstance(method, b.Sequential)
+    assert b.estimate_interval(problem, alpha=0.1).rows[0] >= looked > 0.05 * rows

@@ -62,7 +62,7 @@ def test_nothing_that_is_chosen_can_be_accepted():
         ask(LOG, accept=["chosen-class"])
 
 
-@pytest.mark.parametrize("method", ["dual", "sequential", "feng2020"])
+@pytest.mark.parametrize("method", ["dual", "table", "feng2020"])
 def test_methods_that_need_a_class_ask_for_it(method):
     with pytest.raises(InvalidInput, match="states are numbers: without a statement"):
         ask(log_of(rows=400), method=method)

@@ -7,8 +7,8 @@ from mpmath import mp, mpf
 import bondic
 from bondic.core.classes import shared
 from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.landmarks import coordinates
-from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.classes.landmarks import Coordinates
+from bondic.core.errors import NumericalError
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.sums.measure import Measure, RowMeasures
 from bondic.engines.sums import STANDARD
@@ -85,7 +85,7 @@ def test_what_is_left_over(near, scale, h):
     basis, logged, after = case(0, near=near, scale=scale, h=h)
     radius = 3.0
     ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), radius)
-    found = coordinates(ball, basis, LAYOUT)
+    found = Coordinates(ball, basis, LAYOUT)
     with mp.workdps(DIGITS):
         twin = Twin(h, 0.5, basis)
         for embedding, parts in zip(
@@ -111,7 +111,7 @@ def test_what_rows_leave_over_together(near, scale, h):
     """λ_max of the exact Gram matrices, for instruments and for weights; within rounding, and never above the rows one by one."""
     basis, logged, after = case(4, near=near, scale=scale, h=h)
     ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), 3.0)
-    found = coordinates(ball, basis, LAYOUT)
+    found = Coordinates(ball, basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
     together = found.together(logged, after, GAMMA, step.coordinates, there.coordinates)
     rng = np.random.default_rng(0)
@@ -137,7 +137,7 @@ def test_what_rows_leave_over_together(near, scale, h):
 def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatch):
     basis, logged, after = case(4, near=1.0, scale=1.0, h=1.0)
     kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac() + bondic.Constant(0.5)
-    found = coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
+    found = Coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
     arguments = logged, after, GAMMA, step.coordinates, there.coordinates
     whole = found.together(*arguments)[1].squares(np.ones(3))
@@ -150,7 +150,7 @@ def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatc
 def test_skew_and_radius(near):
     """|M K M^T - 1| is bounded, so the coordinates of a function of norm r have norm <= radius."""
     basis, _, _ = case(1, near=near, scale=1.0, h=1.0)
-    found = coordinates(bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 2.0), basis, LAYOUT)
+    found = Coordinates(bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 2.0), basis, LAYOUT)
     with mp.workdps(DIGITS):
         twin = Twin(1.0, 0.5, basis)
         m = len(basis)
@@ -166,7 +166,7 @@ def test_skew_and_radius(near):
 def test_left_over_of_one_measure():
     basis, logged, _ = case(2, near=1e-3, scale=1.0, h=1.5)
     ball = bondic.Ball(bondic.Gaussian(1.5) * bondic.Dirac() + bondic.Constant(0.5), 2.0)
-    found = coordinates(ball, basis, LAYOUT)
+    found = Coordinates(ball, basis, LAYOUT)
     one = Measure(logged.points, logged.weights[None])
     for factor in (1.0, 0.5, -1e6):  # any floats are coordinates
         c = factor * found.approximate(logged.points, logged.weights)
@@ -184,54 +184,28 @@ def test_landmarks_that_cannot_be_told_apart_are_refused():
     matrix = np.array([[1.0, 0.0], [-1e8, 1e8]])
     ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac(), 1.0)
     with pytest.raises(NumericalError):
-        _ = coordinates(ball, LandmarkBasis(points, np.zeros(2, dtype=np.int64), matrix), LAYOUT).radius
+        _ = Coordinates(ball, LandmarkBasis(points, np.zeros(2, dtype=np.int64), matrix), LAYOUT).radius
 
 
 def test_a_radius_of_zero_can_be_divided_by():
     basis, _, _ = case(0, near=1.0, scale=1.0, h=1.0)
     ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 0.0)
-    assert 0 < coordinates(ball, basis, LAYOUT).radius < 1e-50
+    assert 0 < Coordinates(ball, basis, LAYOUT).radius < 1e-50
 
 
-class TestTables:
-    def test_zeros_of_both_signs_are_one_state(self):
-        """Counted twice, a pair would weigh twice as much as it does."""
-        basis = LandmarkBasis(np.array([[0.0], [-0.0]]), np.zeros(2, dtype=np.int64), np.eye(2))
-        with pytest.raises(InvalidInput):
-            coordinates(bondic.Box(1.0), basis, Layout(1, False, 0, 1))
-
-    def test_other_pairs_cost_the_half_width(self):
-        basis = LandmarkBasis(np.array([[0.0], [2.0]]), np.array([0, 1]), np.eye(2))
-        found = coordinates(bondic.Box(3.0), basis, Layout(1, False, 0, 2))
-        rows = RowMeasures(
-            np.array([[0.0], [-0.0], [2.0], [5.0]]), np.full((4, 2), 0.25), np.array([0, 0, 1, 2]), 4
-        )  # row 3 has no point
-        embedding = found.single(rows)
-        assert np.array_equal(embedding.coordinates, [[0.5, 0.0], [0.0, 0.25], [0.0, 0.0], [0.0, 0.0]])
-        exact = 3.0 * np.array([0.5, 0.25, 0.5, 0.0])
-        assert np.all(embedding.extra >= exact)
-        assert np.all(embedding.extra <= exact + 1e-13)
-        assert not embedding.perp.any()
-
-
-@pytest.mark.parametrize("kind", ["ball", "box"])
-def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows(kind):
+def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows():
     """What models and weights see is the same to the last bit whatever was put into the basis afterwards."""
     rng = np.random.default_rng(5)
-    points, slots = np.arange(90.0)[:, None] * [1.0, 0.0], np.tile([0, 1], 45)
-    if kind == "ball":
-        points = rng.normal(size=(90, 2))
-        q = bondic.Ball(bondic.Gaussian(0.5, on="state") * bondic.Dirac() + bondic.Constant(0.5), 2.0)
-        gram = np.exp(-((points[:, None] - points) ** 2).sum(-1) / 0.5) * (slots[:, None] == slots) + 0.5
-        matrix = np.tril(np.linalg.inv(np.linalg.cholesky(gram + 1e-9 * np.eye(90))))
-    else:
-        q, matrix = bondic.Box(2.0), np.eye(90)
+    points, slots = rng.normal(size=(90, 2)), np.tile([0, 1], 45)
+    q = bondic.Ball(bondic.Gaussian(0.5, on="state") * bondic.Dirac() + bondic.Constant(0.5), 2.0)
+    gram = np.exp(-((points[:, None] - points) ** 2).sum(-1) / 0.5) * (slots[:, None] == slots) + 0.5
+    matrix = np.tril(np.linalg.inv(np.linalg.cholesky(gram + 1e-9 * np.eye(90))))
     x, a = np.vstack([points[:70], rng.normal(size=(300, 2))]), rng.integers(0, 2, 370)
     count = 37
 
     def leading(landmarks, rows):
         basis = LandmarkBasis(points[:landmarks], slots[:landmarks], matrix[:landmarks, :landmarks])
-        return coordinates(q, basis, LAYOUT).leading(x[rows], a[rows], count)
+        return Coordinates(q, basis, LAYOUT).leading(x[rows], a[rows], count)
 
     whole = leading(90, slice(None))
     assert np.array_equal(whole, leading(count, slice(None)))
@@ -239,4 +213,4 @@ def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows(kind):
     assert np.array_equal(whole[300:], leading(90, slice(300, None)))
     basis = LandmarkBasis(points, slots, matrix)
     rows = RowMeasures(x, np.eye(2)[a], np.arange(370), 370)
-    assert np.allclose(whole, coordinates(q, basis, LAYOUT).single(rows).coordinates[:, :count], atol=1e-6)
+    assert np.allclose(whole, Coordinates(q, basis, LAYOUT).single(rows).coordinates[:, :count], atol=1e-6)

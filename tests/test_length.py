@@ -27,13 +27,12 @@ def length_of(items):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"),
-    [("numbers", {"radius": "paper"}), ("names", {"coordinates": True}), ("names", {"coordinates": False})],
+    ("kind", "method", "options"), [("numbers", bondic.Sequential, {"radius": "paper"}), ("names", bondic.Table, {})]
 )
-def test_sequential_plans_state_their_length_and_certificates_keep_it(kind, options):
+def test_plans_state_their_length_and_certificates_keep_it(kind, method, options):
     texts = []
     for planned in (None, 600, 1000):
-        log, result = ask(kind, bondic.Sequential, planned_rows=planned, **options)
+        log, result = ask(kind, method, planned_rows=planned, **options)
         assert result.proof.planned == planned
         checked = bondic.verify(result.certificate, log)
         texts.append(length_of(checked.assumptions))
@@ -46,7 +45,7 @@ def test_sequential_plans_state_their_length_and_certificates_keep_it(kind, opti
 
 
 def test_what_was_planned_cannot_be_changed_beside_the_assumption():
-    log, result = ask("names", bondic.Sequential)
+    log, result = ask("numbers", bondic.Sequential, radius=5.0)
     rows = rebuild(result.proof.asked, log, None, None)
     proof = replace(result.proof, planned=600)
     shown = proof.claims(rows)
@@ -71,13 +70,13 @@ def test_a_value_range_from_no_row_rests_on_no_length():
     columns = {name: column for name, column in bondic.load_demo().log.columns().items() if column is not None}
     log = bondic.Transitions(**columns | {"rewards": np.zeros(len(columns["rewards"]))})
     asked = {"initial": bondic.load_demo().initial, "gamma": 0.8, "reward_range": (0.0, 0.0)}
-    result = bondic.evaluate_policy(log, bondic.load_demo().policy, method=bondic.Sequential(), **asked)
+    result = bondic.evaluate_policy(log, bondic.load_demo().policy, **asked)
     assert result.interval == (0.0, 0.0)
     assert length_of(result.assumptions) == ""
 
 
 def test_a_replayed_plan_rests_on_the_same_length():
-    log, result = ask("names", bondic.Sequential, planned_rows=1000)
+    log, result = ask("names", bondic.Table, planned_rows=1000)
     _, _, policy, _ = tabular(600, gamma=0.2)
     checked = bondic.verify(result.certificate, log, policy, replay=True)
     assert length_of(checked.assumptions) == length_of(result.assumptions)

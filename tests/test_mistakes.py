@@ -53,7 +53,7 @@ def half(states):
 
 
 def ask(log=LOG, policy=half, **changes):
-    return evaluate(log, policy, **{"gamma": 0.5, "reward_range": (0, 1), "method": Sequential()} | changes)
+    return evaluate(log, policy, **{"gamma": 0.5, "reward_range": (0, 1), "method": bondic.Table()} | changes)
 
 
 def columns(**changes):
@@ -100,7 +100,7 @@ STATEMENTS = {
     "starts of two columns": ({"initial": InitialStates.exact([[0, 1]])}, "2 dimensions, the log 1"),
     "a method that is a class": ({"method": bondic.Dual}, "the class Dual", "method=Dual()"),
     "a method that nobody knows": ({"method": "sequental"}, "no method 'sequental'", "Did you mean `sequential`?"),
-    "a number for a method": ({"method": 3}, "`method` is an int", "Sequential()"),
+    "a number for a method": ({"method": 3}, "`method` is an int", "Table()"),
     "a word that is no argument": ({"rewardrange": (0, 1)}, "no argument `rewardrange`", "`reward_range`?"),
     "another name of gamma": ({"discount": 0.9}, "no argument `discount`", "There are", "gamma"),
     "a horizon as a text": ({"horizon": "5"}, "`horizon` is '5'", "whole number"),
@@ -114,8 +114,8 @@ STATEMENTS = {
     "a column that is not there": ({"method": None, "categorical": [4]}, "column 4", "0..0"),
     "ranges that exclude each other": ({"value_range": (5, 6)}, "no value in common"),
     "progress that is no function": ({"progress": True}, "progress(stage, share)"),
-    "a side that does not exist": ({"method": Sequential(side="down")}, "side='down'", "'lower'"),
-    "a pilot of two rows and a half": ({"method": Sequential(pilot=2.5)}, "pilot=2.5", "share"),
+    "a side that does not exist": ({"method": Sequential(radius=5.0, side="down")}, "side='down'", "'lower'"),
+    "a pilot of two rows and a half": ({"method": Sequential(radius=5.0, pilot=2.5)}, "pilot=2.5", "share"),
     "a radius in words": ({"method": bondic.Dual(radius="big")}, "`radius` of Q is 'big'", "a number"),
     "how to read what is read": ({"columns": {"rewards": "r"}}, "columns=", "a Transitions already", "Leave it out"),
 }  # fmt: skip

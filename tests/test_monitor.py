@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 import bondic
 from bondic.cli import main as cli
+from bondic.core.cells.proof import CellsProof
+from bondic.core.cells.tails import EndWeights
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.sequential.plan import columns
@@ -37,9 +39,9 @@ def watched(monitor, log, cuts):
 # ------------------------------------------------------------------------------------- worst-time coverage
 
 
-RUNS, LEVEL = 20, 0.1
-MOST_MISSES = 5
-"""A binomial number of 20 runs that each fail with probability 0.1 exceeds 5 with probability 0.011."""
+RUNS, LEVEL = 12, 0.1
+MOST_MISSES = 4
+"""A binomial number of 12 runs that each fail with probability 0.1 exceeds 4 with probability 0.004."""
 
 
 def coin(seed, n=400):
@@ -57,7 +59,7 @@ def coin_monitor(n=400, alpha=LEVEL):
         reward_range=(0, 1),
         planned_rows=n,
         alpha=alpha,
-        method=Sequential(pilot=40, coordinates=True),
+        method=bondic.Table(pilot=40),
     )
 
 
@@ -85,20 +87,16 @@ def _normal_intervals_all_hold(rewards):
 
 
 def _planned_again(result, log):
-    """The same proof with weights on the rows that suit: as if past blocks were planned again after a look at them."""
-    plan, blocks, first = result.proof.plan, [], result.rows[0]
-    for block in plan.blocks:
-        rows = np.arange(first, min(block.stop, len(log)))
-        suits = {"upper": log.rewards[rows] == 0, "lower": log.rewards[rows] == 1}
-        weightings = {}
-        for end, chosen in suits.items():
-            directions = np.zeros((len(rows), plan.seen))
-            directions[:, 0] = 0.3 * chosen
-            rate = max(0.3 * chosen.mean(), 1e-9)
-            weightings[end] = replace(block.weightings[end], starts=rows, directions=directions, rate=rate)
-        blocks.append(replace(block, weightings=weightings))
-        first = rows[-1] + 1
-    proof = replace(result.proof, plan=replace(plan, blocks=tuple(blocks), rounds=()))
+    """The same proof with weights on the rows that suit: as if every row were a block that is planned after a look at it."""
+    proof, events, first = result.proof, result.proof.events, result.rows[0]
+    rewards, stops = log.rewards[first:], tuple(range(first + 1, len(log) + 1))
+    tails = {}
+    for end, chosen in (("upper", rewards == 0), ("lower", rewards == 1)):
+        sign = 1.0 if end == "upper" else -1.0
+        tails[end] = EndWeights(sign * 0.3 * chosen[:, None].astype(float), 0.3 * float(chosen.sum()))
+    quotas = np.ones((len(stops), 1))
+    plan = replace(events, stops=stops, tails=tails, quotas=quotas, past=None, eras=())
+    proof = replace(proof, events=plan)
     ends = {claim.end: claim.bound for claim in proof.claims(rebuild(proof.asked, log, None, None)).ends}
     return ends["lower"], ends["upper"]
 
@@ -193,7 +191,10 @@ def new_monitor(asked, method):
 
 
 def planned_alike(mine, theirs, row):
-    """Whether two plans are the same, bit for bit, as far as they were made from rows before this one."""
+    """Whether two proofs are the same, bit for bit, as far as they were made from rows before this one."""
+    if isinstance(mine, CellsProof):
+        return _tables_alike(mine, theirs, row)
+    mine, theirs = mine.plan, theirs.plan
     seen = slice(mine.seen)
     assert np.array_equal(mine.basis.points[seen], theirs.basis.points[seen])
     assert np.array_equal(mine.basis.matrix[seen, seen], theirs.basis.matrix[seen, seen])
@@ -209,22 +210,36 @@ def planned_alike(mine, theirs, row):
     return True
 
 
+def _tables_alike(mine, theirs, row):
+    """Weights and quotas of the blocks that begin before this row, and the events, on the cells that both know."""
+    one, other, cells = mine.events, theirs.events, min(mine.events.reference.size, theirs.events.reference.size)
+    blocks = sum(begin <= row for begin in (mine.asked.rows[0], *one.stops[:-1]))
+    assert mine.budget.parts == theirs.budget.parts
+    assert one.vector.rates == other.vector.rates
+    assert np.array_equal(one.cells.rates[:, :cells], other.cells.rates[:, :cells])
+    assert np.array_equal(one.quotas[:blocks, :cells], other.quotas[:blocks, :cells])
+    for end, tail in one.tails.items():
+        assert np.array_equal(tail.weights[:blocks, :cells], other.tails[end].weights[:blocks, :cells])
+    return True
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_an_interval_depends_on_the_rows_and_not_on_how_they_came(case):
     """Updates, another division into updates, and all rows at once, planned from scratch: the same plan and interval."""
     log, asked, method = case()
     results = watched(new_monitor(asked, method), log, CUTS)
-    plans = [result.proof.plan for result in results if result.proof is not None]
+    plans = [result.proof for result in results if result.proof is not None]
     last = new_monitor(asked, method)
     final = watched(last, log, [350])[-1]
     for plan, result in zip(plans, results[-len(plans) :], strict=True):
         assert planned_alike(plan, plans[-1], result.rows[1] - 1)
-        assert planned_alike(plan, final.proof.plan, result.rows[1] - 1)
+        assert planned_alike(plan, final.proof, result.rows[1] - 1)
     assert (final.low, final.high, final.hashes) == (results[-1].low, results[-1].high, results[-1].hashes)
     whole, terms = last.log, {key: value for key, value in asked.items() if key not in ("policy", "initial")}
     initial = bondic.InitialStates.from_log(whole) if asked["initial"] is None else asked["initial"]
     problem = bondic.make_problem(whole, asked["policy"], initial, gamma=0.8, **terms)
-    once = bondic.estimate_interval(problem, method=replace(method, planned_rows=650))
+    alone = bondic.Table(pilot=80) if case is a_table else method
+    once = bondic.estimate_interval(problem, method=replace(alone, planned_rows=650))
     assert (once.low, once.high) == (final.low, final.high)
     checked = bondic.verify(final.certificate, whole, asked["policy"])
     assert (checked.low, checked.high) == (final.low, final.high)
@@ -238,13 +253,12 @@ def test_later_rows_change_nothing_earlier():
     for before, after in zip(mine[:4], theirs[:4], strict=True):
         assert (before.low, before.high, before.hashes) == (after.low, after.high, after.hashes)
     assert mine[-1].hashes["certificate"] != theirs[-1].hashes["certificate"]
-    assert planned_alike(mine[-1].proof.plan, theirs[-1].proof.plan, 415)
+    assert planned_alike(mine[-1].proof, theirs[-1].proof, 415)
 
 
-@pytest.mark.parametrize("case", [a_table, smooth])
-def test_what_is_bet_on_a_row_stays_to_the_last_bit(case):
+def test_what_is_bet_on_a_row_stays_to_the_last_bit():
     """Predictions, instruments and weights are computed again at every update, with more rows and other landmarks."""
-    log, asked, method = case()
+    log, asked, method = smooth()
     results = [result for result in watched(new_monitor(asked, method), log, CUTS) if result.proof is not None]
     found = [_bets(result, log) for result in results]
     for bets in found[:-1]:
@@ -343,7 +357,7 @@ def test_resumed_is_as_if_it_had_never_been_away(case, tmp_path):
 
 def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
     """Another machine may plan with other last digits: what was planned there is used as it is."""
-    log, asked, method = a_table()
+    log, asked, method = smooth()
     monitor = new_monitor(asked, method)
     rows = portions(log, CUTS)
     for portion in rows[:4]:
@@ -360,17 +374,20 @@ def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
     assert len(found.blocks[len(nudged) - 1].weightings["upper"].starts) >= len(nudged[-1].weightings["upper"].starts)
 
 
-def test_a_plan_of_a_table_from_elsewhere_is_kept_to_the_last_bit():
+def test_weights_of_a_table_that_were_used_stay_when_states_are_new():
+    """A state that nobody saw before, also as a start, comes in the last update: weights before it stay, bit for bit."""
     log, asked, method = a_table()
-    monitor = new_monitor(asked, replace(method, coordinates=False))
-    rows = portions(log, CUTS)
-    for portion in rows[:4]:
-        monitor.update(portion)
-    plan = monitor.result.proof.table
-    nudged = tuple(replace(block, rate=float(np.nextafter(block.rate, 0.0))) for block in plan.blocks)
-    monitor._plans = replace(monitor._plans, table=replace(plan, blocks=nudged))
-    found = monitor.update(rows[4]).proof.table
-    assert [block.rate for block in found.blocks[: len(nudged)]] == [block.rate for block in nudged]
+    last = np.arange(700) >= 600
+    for initial in (asked["initial"], None):  # given, or the starts of the log, which become known one by one
+        states = np.where(last[:, None] & (log.observations == 1.0), 9.0, log.observations)
+        grown = part(log, observations=states, next_observations=np.where(last[:, None], 9.0, log.next_observations))
+        policy = bondic.CallablePolicy(lambda s: asked["policy"].action_probs(np.minimum(s, 5.0)))
+        more = {"accept": ["next-observations"]}
+        monitor = new_monitor({**asked, "policy": policy, "initial": initial, **more}, method)
+        *_, before, after = watched(monitor, grown, CUTS)
+        assert after.proof.cells.states.shape[0] > before.proof.cells.states.shape[0]
+        assert planned_alike(before.proof, after.proof, before.rows[1] - 1)
+        bondic.verify(after.certificate, monitor.log, policy)
 
 
 class Killed(BaseException):
@@ -428,7 +445,7 @@ def test_a_killed_update_has_not_happened(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Sequential, "evaluate", fail)
+        patch.setattr(bondic.Table, "evaluate", fail)
         with pytest.raises(KeyboardInterrupt):
             monitor.update(part(rows[2], rewards=1.0 - rows[2].rewards))
     assert len(monitor) == 270
@@ -460,7 +477,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
     numbers = tmp_path / "a" / "certificates" / "000002.npz"
     whole = numbers.read_bytes()
     arrays = dict(np.load(numbers))
-    name = next(name for name in arrays if name.endswith("directions"))
+    name = next(name for name in arrays if name.endswith("quotas"))
     np.savez(numbers, **{**arrays, name: arrays[name] * 2})
     with pytest.raises(InvalidInput, match="not the certificate of the last update"):
         bondic.SequentialMonitor.load(tmp_path / "a", asked["policy"])
@@ -480,7 +497,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
     [
         ({"planned_rows": 0}, "whole number of rows"),
         ({"planned_rows": 30}, "some have to be left"),
-        ({"method": bondic.Dual()}, "method= is a Sequential"),
+        ({"method": bondic.Dual()}, "method= is a Sequential or a Table"),
         ({"method": Sequential(planned_rows=10)}, "pass one of them"),
         ({"alpha": 1.5}, "alpha"),
         ({"gamma": 1.2}, "gamma"),
@@ -611,9 +628,8 @@ def test_the_command_leaves_nothing_behind_when_it_is_interrupted(tmp_path, monk
     assert [path.name for path in Path(tmp_path / "taken").iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("coordinates", [False, True])
-def test_a_plan_waits_for_the_first_start_after_the_pilot(coordinates):
-    """Episodes are long there: nothing is given up meanwhile, with coordinates or without."""
+def test_a_plan_waits_for_the_first_start_after_the_pilot():
+    """Episodes are long there: nothing is given up meanwhile."""
     rng, rows = np.random.default_rng(0), 4000
     late = 399 + 380 * np.arange(10) + np.arange(10) ** 2
     last = np.where(np.arange(rows) < 195, np.arange(rows) % 10 == 9, np.isin(np.arange(rows), late))
@@ -626,7 +642,7 @@ def test_a_plan_waits_for_the_first_start_after_the_pilot(coordinates):
     }  # fmt: skip
     monitor = bondic.SequentialMonitor(
         bondic.TablePolicy(np.full((3, 2), 0.5)), gamma=0.5, reward_range=(0, 1), planned_rows=rows,
-        method=bondic.Sequential(coordinates=coordinates, pilot=200),
+        method=bondic.Table(pilot=200),
     )  # fmt: skip
     first = monitor.update(bondic.Transitions(**{name: column[:260] for name, column in columns.items()}))
     assert "no episode has begun" in first.choices["waiting"]

@@ -74,10 +74,10 @@ def tabular_world(seed, *, rows=80, **options):
 
 
 WORLDS = [
-    *[(synthetic_world, seed, {}) for seed in range(4)],
+    (synthetic_world, 0, {}),
     (synthetic_world, 4, {"reward_noise": 0.3, "termination": 0.2}),
     (synthetic_world, 5, {"dimension": 2, "n_actions": 3}),
-    *[(tabular_world, seed, {"reward_noise": 0.2, "termination": 0.3}) for seed in range(4)],
+    (tabular_world, 0, {"reward_noise": 0.2, "termination": 0.3}),
     (tabular_world, 4, {}),
 ]
 
@@ -171,8 +171,7 @@ def bellman_rows(mdp):
     return np.eye(states * actions) - mdp.gamma * step
 
 
-@pytest.mark.parametrize("gram", ["table", "smooth"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("seed", "gram"), [(0, "table"), (1, "smooth")])
 def test_infinite_data(seed, gram):
     """All pairs visited and a rich Q: exactly J*. Otherwise an interval around J* that shrinks with every pair."""
     rng = np.random.default_rng(seed)
@@ -239,7 +238,7 @@ def test_exact_proportions_are_infinitely_many_rows(missing):
 # ---------------------------------------------------------------------------------------------- double robustness
 
 
-@pytest.mark.parametrize(("make", "seed", "options"), WORLDS[3:8])
+@pytest.mark.parametrize(("make", "seed", "options"), WORLDS[1:4])
 def test_exact_at_q_star_up_to_its_noise(make, seed, options, rng):
     """J^(q*, omega) = J* - (1/n) sum omega_i R^q*_i for any omega whatever."""
     _, world = make(seed, **options)

@@ -119,22 +119,6 @@ class TestDualProof(ProofCase):
         assert any("W is said to come from rows" in line for line in checked.checks)
 
 
-class TestTableWithoutCoordinates(ProofCase):
-    replayed = ("plan",)
-
-    @classmethod
-    def ask(cls):
-        return table(bondic.Sequential(coordinates=False))
-
-
-class TestTableWithCoordinates(ProofCase):
-    replayed = ("plan",)
-
-    @classmethod
-    def ask(cls):
-        return table(bondic.Sequential(coordinates=True))
-
-
 class TestTableByDefault(ProofCase):
     replayed = ("plan",)
 

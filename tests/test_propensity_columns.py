@@ -221,7 +221,7 @@ def test_rows_of_a_logged_target_hold_what_is_known():
             cloud.per_row(np.zeros((N, 1)), N)
 
 
-@pytest.mark.parametrize("method", [b.Dual(), b.Sequential()], ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("method", [b.Dual(), b.Sequential(radius=5.0)], ids=lambda method: type(method).__name__)
 def test_methods_that_need_a_policy_refuse_it(method):
     n = 400
     more = {"behavior_log_probs": np.log(probs(n)), "target_log_probs": np.log(probs(n))}

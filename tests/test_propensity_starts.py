@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import Dual, InitialStates, LoggedTarget, Propensities, Sequential
+from bondic import Dual, InitialStates, LoggedTarget, Propensities, Table
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import MeansProcess, Strategy, means_end
 from bondic.core.propensities.ratios import Stated
@@ -100,7 +100,7 @@ def test_a_stated_sample_is_refused_and_the_default_takes_another_method(start):
         with pytest.raises(InvalidInput, match=r"not read off this log.*Leave `initial` out"):
             ask()
     result = asked(two_contexts(), start)
-    assert result.method in ("table", "sequential")
+    assert result.method == "table"
     assert result.low <= 0.1
     assert "propensities applies" not in result.choices["other methods"]
 
@@ -173,7 +173,7 @@ def long_episodes(n=1000, seed=0, **columns):
 @pytest.mark.parametrize("columns", [{}, {"timesteps": np.tile([0, 1, 2], 1000)}])
 def test_later_steps_are_not_taken_for_starts(columns):
     log = long_episodes(**columns)
-    for method in (None, Sequential(), Dual()):
+    for method in (None, Table(), Dual()):
         result = asked(log, None, method)
         assert result.low <= 0.01 <= result.high < 0.3
     for gamma in (0.0, 0.5):

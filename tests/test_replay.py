@@ -72,7 +72,7 @@ def coin():
     rng, n = np.random.default_rng(0), 1500
     rewards = (rng.random(n) < 0.505).astype(np.float64)
     log = bondic.Transitions(np.zeros((n, 1)), rng.integers(0, 2, n), rewards, np.zeros((n, 1)), np.ones(n, bool))
-    method = bondic.Sequential(coordinates=True, choices=bondic.Choices(categorical=True))
+    method = bondic.Sequential(ball=bondic.Ball(bondic.Constant(1.0), 2.0))
     start, policy = bondic.InitialStates.exact([[0.0]]), bondic.TablePolicy([[0.5, 0.5]])
     return Case(log, policy, start, method, "sequential", gamma=0.0, reward_range=(0.0, 1.0))
 
@@ -151,21 +151,6 @@ def test_one_later_block_is_found(ball):
     plan, last = ball.proof.plan, ball.proof.plan.blocks[-1]
     changed = replace(plan, blocks=(*plan.blocks[:-1], replace(last, guess=1.01 * last.guess)))
     ball.refused(replace(ball.proof, plan=changed), rf"blocks\.{len(plan.blocks) - 1}\.guess")
-
-
-def test_tables_without_coordinates_are_replayed():
-    rng, n = np.random.default_rng(3), 600
-    states, actions = rng.integers(0, 2, (n, 1)).astype(float), rng.integers(0, 2, n)
-    rewards = (rng.random(n) < 0.2 + 0.5 * actions).astype(np.float64)
-    log = bondic.Transitions(states, actions, rewards, rng.integers(0, 2, (n, 1)).astype(float), rng.random(n) < 0.1)
-    start, policy = bondic.InitialStates.exact([[0.0]]), bondic.TablePolicy([[0.1, 0.9], [0.6, 0.4]])
-    method = bondic.Sequential(coordinates=False)
-    case = Case(log, policy, start, method, "sequential", gamma=0.5, reward_range=(0.0, 1.0))
-    table = case.proof.table
-    blocks = tuple(replace(block, weights=1.1 * block.weights) for block in table.blocks)
-    case.refused(replace(case.proof, table=replace(table, blocks=blocks)), r"table\.blocks\.0\.weights")
-    moved = (replace(table.blocks[0], stop=table.blocks[0].stop + 1), *table.blocks[1:])
-    case.refused(replace(case.proof, table=replace(table, blocks=moved)), r"table\.blocks\.0\.stop")
 
 
 def test_w_of_the_dual_bound_is_replayed():
@@ -400,23 +385,3 @@ def test_the_value_over_contexts_is_no_answer_for_stated_starts():
     body = honest.certificate.with_proof(replace(honest.proof, asked=asked))
     with pytest.raises(VerificationError, match="exact list"):
         bondic.verify(body, log, policy, initial=starts)
-
-
-def test_a_choice_of_coordinates_that_hangs_on_the_cost_of_starts_is_replayed():
-    """A prefix knows of no start after the pilot; what starts will cost must be predicted all the same."""
-    states, rng = 10, np.random.default_rng(400)
-    moves = np.random.default_rng(1).dirichlet(np.full(states, 0.5), size=(states, 2))
-    rows, state, episode = [], int(rng.integers(states)), 0
-    for _ in range(400):
-        action = int(rng.integers(2))
-        reward = float(rng.random() < (state + 1) / (states + 1) * 0.9)
-        after, ends = int(rng.choice(states, p=moves[state, action])), bool(rng.random() < 0.5)
-        rows.append((state, action, reward, after, ends, episode))
-        state, episode = (int(rng.integers(states)), episode + 1) if ends else (after, episode)
-    seen, actions, rewards, following, ended, episodes = (np.array(column) for column in zip(*rows, strict=True))
-    log = bondic.Transitions(seen[:, None], actions, rewards, following[:, None], ended, episode_ids=episodes)
-    policy = bondic.CallablePolicy(lambda s: np.full((len(s), 2), 0.5))
-    problem = bondic.make_problem(log, policy, gamma=0.9, reward_range=(0, 1))
-    found = bondic.estimate_interval(problem, method=bondic.Sequential())
-    assert found.proof.table is None  # close: without the cost of starts the other plan promises more
-    assert bondic.verify(found.certificate, log, policy, replay=True).low == pytest.approx(found.low)

@@ -18,7 +18,7 @@ import bondic
 from bondic.core.bounded import Between, Enclosure, upper_sum
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
-from bondic.core.classes.landmarks import Embedding, coordinates
+from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.noise.betting import loss, tail_term, vector_term
 from bondic.core.noise.deviations import clipped_deviation
 from bondic.core.sequential.bound import Evidence, Tail
@@ -32,6 +32,7 @@ from bondic.rows import Terms, make_rows
 from sequential_cases import watching
 
 FOLDER = Path(__file__).parent / "reference"
+SHARES = SimpleNamespace(shares=(0.3, 0.9), with_earlier=(0.6, 0.35), slab_shares=(0.2, 0.5))
 
 
 class Reference:
@@ -49,11 +50,11 @@ class Reference:
         self.rows = make_rows(log, answers, start, Terms(d["gamma"], (-9.0, 9.0)))
         self.kernel = bondic.Gaussian(d["h"]) * bondic.Dirac() + bondic.Constant(1.0)
         self.ball = bondic.Ball(self.kernel, d["r_Q"])
-        self.found = coordinates(self.ball, self.basis, self.rows.layout)
+        self.found = Coordinates(self.ball, self.basis, self.rows.layout)
         n = len(self.rows)
         whole = Between(np.full(n, d["v_lo"]), np.full(n, d["v_hi"]))
-        self.data = replace(embed(self.rows, self.ball, self.found), limits=whole)
-        self.start = embed_start(self.rows, self.ball, self.found)
+        self.data = replace(embed(self.rows, self.found), limits=whole)
+        self.start = embed_start(self.rows, self.found)
         self.near = 4 * self.found._skew
         if how == "exact":
             self._exact_coordinates()
@@ -114,14 +115,14 @@ class Reference:
     @cached_property
     def localizer(self):
         """Before the first round: all of Q is left."""
-        localizer = Localizer.begin(self.start, self.found.radius, self.given["delta_vector"], (0.3, 0.9))
+        localizer = Localizer.begin(SHARES, self.start, self.found.radius, self.given["delta_vector"])
         localizer.add(self.data, self.columns, 0)
         return localizer
 
     @cached_property
     def cylinder(self):
         """(17), unscaled: its size is Λ eps."""
-        fresh = Localizer.begin(self.start, self.found.radius, self.given["delta_vector"], (0.3, 0.9))
+        fresh = Localizer.begin(SHARES, self.start, self.found.radius, self.given["delta_vector"])
         with watching() as seen:
             fresh.add(self.data, self.columns, 1)
         return seen.cylinders[0]

@@ -11,16 +11,14 @@ from scipy.optimize import minimize
 import bondic
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.box import Box
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Embedding
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.noise.betting import loss
 from bondic.core.sequential.plan import columns
-from bondic.core.sequential.proof import SequentialProof, probabilities
-from bondic.core.start import sampled_start
-from bondic.core.terms import range_at_all_times
+from bondic.core.sequential.proof import SequentialProof
+from bondic.core.starts import sampled_start
 from bondic.engines.sums import STANDARD
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
@@ -29,18 +27,19 @@ from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram,
 from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
 from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
+from bondic.search.sequential.outlook import cheapest
 from bondic.search.sequential.past import make_history
 from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
-from bondic.search.sequential.prices import cheapest
 from bondic.search.sequential.starts import StartPath, known_starts
 from bondic.search.sequential.weights import Problem, propose_aim
-from builders import part, tabular, wobbling_sampler
+from builders import part, wobbling_sampler
 
 PILOT = 0.1
 
 
 def budget_of(problem, alpha=0.1, side="both"):
-    shares = probabilities(side, 0.2)
+    ends = ends_of(side)
+    shares = {"vector": 0.2} | dict.fromkeys(ends, 0.8 / len(ends))
     if sampled_start(problem, len(ends_of(side))) is not None:
         shares = {**{name: 0.8 * share for name, share in shares.items()}, "initial": 0.2}
     return ErrorBudget.split(alpha, shares)
@@ -61,7 +60,7 @@ def interval(problem, ball, *, pilot=0.05, alpha=0.1):
     )
     certified = problem.select(problem.rows.start + start)
     proof = SequentialProof(asked_of(certified), budget, "both", ball, plan)
-    found = proof.evaluate(proof.evidence(certified))
+    found = proof.evaluate(certified)
     assert not found.empty
     low, high = (next(claim.bound for claim in found.claims if claim.end == end) for end in ("lower", "upper"))
     return low, high, plan
@@ -192,20 +191,6 @@ def test_landmarks_give_an_orthonormal_basis_that_can_be_extended():
         around = basis.matrix @ gram(terms, landmarks, landmarks) @ basis.matrix.T
         np.testing.assert_allclose(around, np.eye(len(basis)), atol=1e-6)
         assert np.array_equal(np.tril(basis.matrix), basis.matrix)
-
-
-def test_a_table_has_the_pairs_as_landmarks():
-    _, log, policy, initial = tabular(400)
-    problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=(-1.0, 1.0))
-    plan = plan_of(problem, box_of(problem), seen=100, landmarks=100)
-    pairs = {(*point, slot) for point, slot in zip(plan.basis.points.tolist(), plan.basis.slots.tolist(), strict=True)}
-    assert np.array_equal(plan.basis.matrix, np.eye(len(plan.basis)))
-    assert {(s, a) for s, a in zip(log.observations[:, 0], log.actions, strict=True)} <= {(p[0], p[1]) for p in pairs}
-
-
-def box_of(problem):
-    limits = range_at_all_times(problem.terms)
-    return Box.around(limits.low, limits.high, problem.layout)
 
 
 def history_of(problem, ball, pilot=60, seen=20):
@@ -413,16 +398,6 @@ def test_the_price_of_noise_is_that_of_the_worst_candidate():
     assert max(found) <= price <= loss(-sizes * largest).sum() * (1 + 1e-12)
 
 
-def test_a_table_needs_no_class():
-    mdp, log, policy, initial = tabular(8000, seed=3)
-    problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-    box = box_of(problem)
-    low, high, plan = interval(problem, box)
-    assert low <= mdp.value <= high
-    assert high - low <= 0.1 * (2 * box.radius)
-    assert plan.limits is None
-
-
 @pytest.mark.parametrize("starts", ["log", "sample", "open"])
 def test_sampled_starts_have_bets_made_without_them(starts):
     problem = numbers_problem(numbers_log(2000, 11, ending=0.0), starts=starts)
@@ -439,12 +414,6 @@ def test_one_step_logs_have_plans():
     log = numbers_log(600, 12, length=1, ending=1.0)
     low, high, _ = interval(numbers_problem(log), bondic.Ball(KERNEL, 8.0), pilot=0.1)
     assert high - low < 2.0
-
-
-def test_a_box_needs_pairs_that_come_again():
-    problem = numbers_problem(numbers_log(300, 13, continuous=True), continuous=True)
-    with pytest.raises(InvalidInput, match="pass a Ball"):
-        plan_of(problem, box_of(problem))
 
 
 def test_a_class_that_saw_later_rows_is_refused():

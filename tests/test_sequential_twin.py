@@ -8,6 +8,7 @@ import pytest
 from mpmath import mp, mpf
 
 import naive_sequential
+from bondic.core.sequential import bound as sequential
 from sequential_cases import CONSTANT, Truth, World, make_plan, make_proof, watching
 
 
@@ -41,7 +42,7 @@ def test_ends_over_the_ball(kind, end):
     proof = make_proof(rows, world.ball(rows.layout), replace(plan, rounds=(0, 1)))
     evidence = proof.evidence(rows)
     with watching() as seen:
-        whole = {one.end: one for one in proof.evaluate(evidence).claims}[end]
+        whole = {one.end: one for one in sequential.evaluate(evidence, proof.plan, ("lower", "upper")).claims}[end]
     ((tail, claim),) = ((tail, found) for tail, found in seen.claims if tail.end == end)
     own, batch, basis = Truth(world, evidence, proof.plan, "both").applied[0], rows.whole(), proof.plan.basis
     few = basis.matrix[: proof.plan.seen].T  # weights of landmarks in the first functions

@@ -267,16 +267,15 @@ ASKED = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "start
 @pytest.mark.parametrize(
     ("words", "method"),
     [
-        ((), "sequential"),
-        (("--method", "sequential"), "sequential"),
+        ((), "table"),
+        (("--method", "table"), "table"),
         (("--method", "dual"), "dual"),
         (("--with", "gauge=finite", "--radius", "paper"), "dual"),
         (("--radius", "paper"), "sequential"),
         (("--with", "misspecification=0.1"), "dual"),
         (("--with", "weight_bandwidth=1"), "dual"),
-        (("--planned-rows", "900", "--with", "pilot=100", "--side", "lower"), "sequential"),
+        (("--planned-rows", "900", "--with", "pilot=100", "--side", "lower"), "table"),
         (("--method", "sequential", "--radius", "50", "--side", "lower"), "sequential"),
-        (("--method", "sequential", "--categorical", "obs", "--with", "pilot=0.2"), "sequential"),
     ],
 )
 def test_the_method_follows_from_the_options(words, method, place, capsys):
@@ -294,7 +293,7 @@ def test_the_method_follows_from_the_options(words, method, place, capsys):
 def test_compare_names_the_method_that_was_taken(capsys):
     code, out, _ = run(capsys, "compare", *ASKED, "--json")
     assert code == 0
-    assert [line["method"] for line in json.loads(out)] == ["sequential"]
+    assert [line["method"] for line in json.loads(out)] == ["table"]
     everything = ["compare", *ASKED, "--method", "all", "--with", "tis.steps=5", "--json"]
     assert [line["method"] for line in json.loads(run(capsys, *everything)[1])][:4] == [
         "table",

@@ -14,7 +14,7 @@ from bondic.core.terms import value_range
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.tuning import instruments
-from bondic.tuning.defaults import Choices, default_instruments, default_value_kernel, paper_ball
+from bondic.tuning.defaults import Choices, paper_ball
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
 from bondic.tuning.scales import measure_scales, pilot_points
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -153,21 +153,6 @@ def test_pilot_rows_are_not_certified():
     assert one.rows == other.rows == (100, 300)
 
 
-def test_a_stretch_of_the_log_has_a_pilot_of_its_own():
-    """problem.select(start): the pilot are the first rows of the stretch, wherever it starts."""
-    columns = rollout(3)
-    result = b.estimate_interval(
-        problem_of(columns).select(50, 250), method=b.Dual(radius="paper", choices=QUICK, pilot=60)
-    )
-    assert result.rows == (110, 250)
-    assert result.proof.instruments.provenance.rows == (50, 110)
-    assert "rows 110..249 are certified" in result.choices["pilot"]
-    whole = b.estimate_interval(
-        problem_of(columns).select(50, 250), method=b.Dual(radius="paper", choices=QUICK, pilot=0)
-    )
-    assert whole.rows == (50, 250)
-
-
 # ------------------------------------------------------------------------------------------------- provenance
 
 
@@ -183,23 +168,6 @@ def test_instruments_tuned_on_certified_rows_are_refused(rows):
         b.estimate_interval(problem, method=b.Dual(instruments=unknown, radius=3.0))
 
 
-def test_instruments_tuned_elsewhere_are_welcome():
-    problem = problem_of(rollout(4))
-    kernel, ball = b.Gaussian(0.7) * b.Dirac(), b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
-    for provenance, certified in [
-        (b.Provenance("by eye", (0, 100), problem.log_hash), problem.select(100)),
-        (b.Provenance("by eye", (0, 300), "another log"), problem),
-        (b.Provenance("thought of beforehand"), problem),
-    ]:
-        result = b.estimate_interval(certified, method=b.Dual(instruments=b.Instruments(kernel, provenance), ball=ball))
-        assert str(provenance) in result.choices["W"]
-        (item,) = (a for a in result.assumptions if a.name == "instruments")
-        assert str(provenance) in item.text
-        earlier = provenance.rows is not None and provenance.log_hash == problem.log_hash
-        assert item.state == ("checked" if earlier else "stated")
-        b.verify(result.certificate, b.Transitions(**rollout(4)))
-
-
 def test_q_may_see_every_row():
     """Q is an assumption, not an instrument: any provenance is fine, and it is written down."""
     problem = problem_of(rollout(4))
@@ -208,28 +176,6 @@ def test_q_may_see_every_row():
     assert "fitted on rows 0..299" in result.choices["Q"]
     (item,) = (a for a in result.assumptions if a.name == "values")
     assert "fitted on rows 0..299" in item.text
-
-
-def test_defaults_are_written_into_the_result():
-    """A user who names the rule of the paper reads every choice in the result and in the certificate."""
-    columns = rollout(5)
-    result = b.estimate_interval(problem_of(columns), method=b.Dual(radius="paper"))
-    assert result.rows == (60, 300)
-    assert set(result.choices) >= {"pilot", "W", "W picked", "Q", "noise", "search lower"}
-    assert "rows 60..299 are certified" in result.choices["pilot"]
-    assert "kernel picked on rows 0..59" in result.choices["W"]
-    assert "radius" in result.choices["Q"]
-    assert "Gaussian" in result.choices["Q"]
-    assert "'half'" in result.choices["noise"]
-    proof = result.proof
-    assert result.certificate.body["information"]["choices"] == result.choices
-    assert proof.instruments.provenance.rows == (0, 60)
-    assert proof.instruments.provenance.log_hash == result.hashes["log"]
-    assert proof.ball.provenance.rows == (0, 60)
-    assert "states are numbers" in result.choices["states"]
-    assert f"radius {proof.ball.radius:.6g}" in result.choices["Q"]
-    assert result.seeds["features"] == 0
-    b.verify(result.certificate, b.Transitions(**columns), b.CallablePolicy(MDP.target_probs))
 
 
 # ---------------------------------------------------------------------------------------------------- pilot rows
@@ -290,13 +236,6 @@ def test_scales_are_moments_of_the_points(rng):
     np.testing.assert_allclose(scales.bandwidth(2.0), 2.0 * scales.spread * scales.median)
 
 
-def test_scales_without_data():
-    scales = measure_scales(None, 4)
-    assert scales.median == 2.0
-    np.testing.assert_array_equal(scales.center, np.zeros(4))
-    np.testing.assert_array_equal(scales.spread, np.ones(4))
-
-
 @pytest.mark.parametrize("level", [0.0, 7.0, 1e12, 1e-12])
 def test_a_constant_column_is_harmless(level, rng):
     """It gets a scale of its own size: bandwidths stay positive and finite."""
@@ -311,36 +250,6 @@ def test_a_constant_column_is_harmless(level, rng):
     result = b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK))
     assert math.isfinite(result.low)
     b.verify(result.certificate, log)
-
-
-def test_default_kernels():
-    """W: K_max = 1, features from the seed; Q: a Gaussian per action and a constant."""
-    problem = problem_of(rollout(7))
-    pilot = problem.select(0, 80)
-    one, again, other = (default_instruments(problem, pilot, Choices(pairs=8, seed=seed)) for seed in (0, 0, 1))
-    assert one.kernel.sup_diag == pytest.approx(1.0)
-    points = problem.whole().logged[:5]
-    blocks = [make_basis(w.kernel, problem.layout, points, rank=5).parts[1].raw(points) for w in (one, again, other)]
-    np.testing.assert_array_equal(blocks[0], blocks[1])
-    assert not np.allclose(blocks[0], blocks[2])
-    assert one.provenance.rows == (0, 80)
-    assert default_instruments(problem, None, Choices()).provenance.rows is None
-    kernel = default_value_kernel(problem, Choices(value_bandwidth=2.0))
-    scales = measure_scales(problem.some_points(20_000), 1)
-    assert f"Gaussian({2 * scales.spread[0] * scales.median:.4g}" in repr(kernel)
-    assert kernel.sup_diag == pytest.approx(2.0)
-    assert repr(default_value_kernel(pilot, Choices(value_bandwidth=2.0))) != repr(kernel)
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [{"weight_bandwidth": 0.0}, {"value_bandwidth": math.nan}, {"constant_share": 1.0}],
-)
-def test_impossible_choices_are_refused_for_tables_too(choice):
-    """A table uses neither bandwidth nor radius, and would never notice."""
-    (name,) = choice
-    with pytest.raises(InvalidInput, match=name):
-        Choices(**choice)
 
 
 # --------------------------------------------------------------------------------------------------------- radius
@@ -416,33 +325,6 @@ def test_the_radius_is_that_of_a_second_fit_around_the_level_of_the_first():
     fitted = held_out_radius(pilot, *KERNELS, factor=10.0, half_range=0.0)
     assert fitted.ridge == second.ridge
     assert fitted.fitted_norm == pytest.approx(second.fitted_norm, rel=1e-6)
-
-
-def test_the_radius_of_a_long_log_holds_q_star():
-    """On the synthetic problem, in the space of q*: ten times the fitted norm covers |q*| (5 of 5 logs of 400 rows)."""
-    kernels = builders.synthetic_kernel(MDP), b.Gaussian(0.5) * b.Dirac()
-    for seed in range(5):
-        pilot = problem_of(rollout(20 + seed, 400))
-        fitted = held_out_radius(pilot, *kernels, factor=10.0, half_range=0.0)
-        assert fitted.radius >= MDP.q_norm
-        assert fitted.held_out_loss > 0
-
-
-def test_silent_rewards_give_a_radius_of_the_value_range():
-    """All rewards 0 and no end: nothing to fit; half the range stands in for the norm."""
-    columns = rollout(10)
-    columns["rewards"][:], columns["terminations"][:] = 0.0, False
-    fitted = held_out_radius(problem_of(columns, reward_range=(-1, 2)), *KERNELS, factor=10.0, half_range=3.75)
-    assert fitted.radius == pytest.approx(math.hypot(3.75, 37.5))
-    assert "every reward" in fitted.weak
-    assert math.isnan(fitted.held_out_loss)
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 19])
-def test_a_radius_from_hardly_any_rows(rows):
-    fitted = held_out_radius(problem_of(rollout(11)).select(40, 40 + rows), *KERNELS, factor=10.0, half_range=0.5)
-    assert fitted.radius == pytest.approx(math.hypot(0.5, 5.0))
-    assert fitted.weak == f"only {rows} rows"
 
 
 def test_the_radius_splits_rows_within_the_horizon():

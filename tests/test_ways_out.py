@@ -57,7 +57,7 @@ def test_a_dict_is_what_the_file_holds(result, tmp_path):
 def test_a_row_and_a_frame(result, monkeypatch):
     frame = pd.concat([result.to_frame(), replace(result, method="another").to_frame()], ignore_index=True)
     assert frame["low"].tolist() == [result.low, result.low]
-    assert frame["method"].tolist() == ["sequential", "another"]
+    assert frame["method"].tolist() == ["table", "another"]
     assert list(frame.columns) == list(result.to_row())
     header, line = result.to_csv().splitlines()
     assert header.split(",") == list(result.to_row())
@@ -69,8 +69,8 @@ def test_a_row_and_a_frame(result, monkeypatch):
 
 def test_a_picture(result, problem):
     assert "interval" in result.plot().axes[0].get_legend_handles_labels()[1]
-    comparison = bondic.compare(problem, ["sequential", "lstd"]).plot()
-    assert [text.get_text() for text in comparison.axes[0].get_yticklabels()] == ["sequential", "lstd"]
+    comparison = bondic.compare(problem, ["table", "lstd"]).plot()
+    assert [text.get_text() for text in comparison.axes[0].get_yticklabels()] == ["table", "lstd"]
 
 
 def test_a_report_is_one_file(result, tmp_path):
@@ -154,14 +154,14 @@ def test_what_is_no_finite_sample_interval_meets_no_requirement(result):
 def test_results_side_by_side(result, tmp_path):
     other = replace(result, method="another", low=result.low - 1)
     table = bondic.compare([result, other])
-    assert [line.name for line in table] == ["sequential", "another"]
+    assert [line.name for line in table] == ["table", "another"]
     assert table["another"] is other
     assert len(table) == 2
     rows = table.to_rows()
     assert [row["length"] for row in rows] == [result.length, other.length]
     assert rows[0]["guarantee"] == result.guarantee
     assert rows[0]["seconds"] > 0
-    assert table.to_frame()["method"].tolist() == ["sequential", "another"]
+    assert table.to_frame()["method"].tolist() == ["table", "another"]
     for word in ("method", "low", "high", "guarantee", "length", "seconds", "another"):
         assert word in str(table)
     assert "another" in table.report(tmp_path / "table.html").read_text()
@@ -177,9 +177,9 @@ def test_results_of_one_method_are_told_apart(result):
 
 
 def test_methods_side_by_side(problem):
-    table = bondic.compare(problem, ["sequential", bondic.Dual(), "tis", "lstd"])
-    assert [line.name for line in table] == ["sequential", "dual", "tis", "lstd"]
-    assert table["sequential"].low == bondic.estimate_interval(problem, method="sequential").low
+    table = bondic.compare(problem, ["table", bondic.Dual(), "tis", "lstd"])
+    assert [line.name for line in table] == ["table", "dual", "tis", "lstd"]
+    assert table["table"].low == bondic.estimate_interval(problem, method="table").low
     tis = table.to_rows()[2]
     assert tis["low"] is None
     assert "exact list of initial states" in tis["reason"]
@@ -201,11 +201,11 @@ def test_methods_have_names_of_their_own_or_are_numbered(problem):
 
 
 def test_intervals_that_hold_at_once_divide_alpha(problem):
-    table = bondic.compare(problem, ["sequential", "dual"], alpha=0.1, joint=True)
+    table = bondic.compare(problem, ["table", "dual"], alpha=0.1, joint=True)
     assert all(line.result.alpha <= 0.05 for line in table)
     assert "at once" in table.title
-    alone = bondic.compare(problem, ["sequential"], alpha=0.1)
-    assert table["sequential"].low <= alone["sequential"].low
+    alone = bondic.compare(problem, ["table"], alpha=0.1)
+    assert table["table"].low <= alone["table"].low
 
 
 @pytest.mark.parametrize(

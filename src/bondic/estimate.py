@@ -66,8 +66,7 @@ def _method(given: Any) -> Method:
         raise InvalidInput(f"`method` is the class {given.__name__}. Make one: method={given.__name__}().")
     if not callable(getattr(given, "run", None)):
         raise InvalidInput(
-            f"`method` is {kind_of(given)}. It is a method such as Sequential() or Dual(), or the name of one: "
-            "'sequential'."
+            f"`method` is {kind_of(given)}. It is a method such as Table() or Dual(), or the name of one: 'sequential'."
         )
     return given  # type: ignore[no-any-return]
 

@@ -1,8 +1,7 @@
 """How long an interval will be: guesses, never bounds. From the rows at hand, or before there is a log.
 
-From rows: the predictions that the methods make from their pilots, with more of the log in the place of the pilot. For tables
-of many pairs what a plan without coordinates foresees, for others one with few coordinates; from propensities the spread of the
-weighted rewards.
+From rows: the predictions that the methods make from their pilots, with more of the log in the place of the pilot; from
+propensities the spread of the weighted rewards.
 
 Before there is a log (`LogDesign`): with propensities the spread that bets leave (section 13), with ratios that are 0 or as large
 as was said, and rewards at the ends of their range, the worst that can be:
@@ -29,26 +28,21 @@ from scipy.stats import norm
 
 from bondic.core.claims import Side, check_alpha, ends_of
 from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_at_all_times, range_of
 from bondic.methods import with_propensities
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
+from bondic.methods.table import Table
 from bondic.rows import Rows
 from bondic.rows.episodes import own_starts
-from bondic.search.sequential.plan import costs_of, pairs_of_a_table, predicted_length
-from bondic.search.sequential.tables import predict_table_length
+from bondic.search.sequential.plan import costs_of, predicted_length
 from bondic.tuning.scales import seen_states
 from bondic.tuning.states import state_kind
 
 _MOST_ROWS = 3000
 """Rows that a guess is made from."""
-_FEW_PAIRS = 24
-"""Pairs up to which a plan with coordinates is foreseen in about half a second."""
-_SHORT = 500
-"""Rows below which both plans of a table are foreseen: the one with coordinates knows too little to tell."""
 _LANDMARKS = 24
 _GROWTH = 4.0
 _MOST_GROWTH = 256.0
@@ -123,24 +117,20 @@ def _discounted(first: Rows, gamma: float) -> Rows:
 def _sequential(
     first: Rows, alpha: float, side: Side, categorical: bool | None, stated: Ball | None
 ) -> LengthGuess | None:
-    rows, limits, ends = first.whole(), range_at_all_times(first.terms), ends_of(side)
+    limits, ends = range_at_all_times(first.terms), ends_of(side)
     kind = state_kind(seen_states(first), first.layout, categorical if first.layout.discrete else False)
     if stated is None and not (kind.table and first.answers.exact):
         return None
-    ball: Ball | Box = stated or Box.around(limits.low, limits.high, first.layout)
-    pairs = 0 if stated else pairs_of_a_table(first)
-    lengths: list[Callable[[int], float]] = []
-    if isinstance(ball, Box) and (pairs > _FEW_PAIRS or len(rows) < _SHORT):
-        box, log_term = ball, math.log(len(ends) / alpha)
-        lengths.append(lambda planned: predict_table_length(first, box, log_term, planned))
-    if pairs <= _FEW_PAIRS:
+
+    def length(planned: int) -> float:
+        if stated is None:
+            return Table(side, len(first.rows), planned).predicted_from(first, alpha, planned - len(first.rows))
         costs = costs_of(Sequential(side=side).budget(first, alpha), ends)
-        lengths.append(lambda planned: predicted_length(first, ball, planned, costs, _LANDMARKS))
+        return predicted_length(first, stated, planned, costs, _LANDMARKS)
 
     def share(wanted: float) -> float:
-        planned = len(first.rows) + max(math.ceil(wanted), 1)
         try:
-            return min(1.0, *(length(planned) / limits.width for length in lengths))
+            return min(1.0, length(len(first.rows) + max(math.ceil(wanted), 1)) / limits.width)
         except NumericalError:  # rows that no plan can be made from promise nothing
             return 1.0
 

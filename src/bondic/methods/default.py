@@ -1,4 +1,4 @@
-"""The method where none is named, by a rule that no certified row can move: the shortest predicted interval that assumes nothing.
+"""The method where none is named, by a rule that no certified row can move.
 
 It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
 the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where states are numbers and nothing
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from bondic.core.cells.allowance import Allowance
+from bondic.core.certificate.withhold import FEWEST_ROWS as FEWEST_SHARED
 from bondic.core.claims import Side
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.box import Box
@@ -45,8 +46,6 @@ from bondic.tuning.states import WAY_OUT, unstated
 _OnCells = TypeVar("_OnCells", Table, Groups)
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
-TABLE_BYTES = 400
-"""Memory of a row of a table without coordinates, as measured."""
 _OTHERS = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
@@ -66,7 +65,7 @@ class _Choice:
 @listing_options
 @dataclass(frozen=True)
 class Default:
-    """`Propensities` where the log holds them and they say enough, else `Sequential` where its pilot promises something.
+    """`Propensities` where the log holds them and they say enough, `Table` where states are names, `Sequential` for stated balls.
 
     `Dual` where it alone applies: for what was stated, for short logs, for rows that do not fit into memory. Where states are
     numbers, and neither propensities nor a statement (`ball`, `radius`) say more, the answer is the value range. It is what
@@ -75,14 +74,14 @@ class Default:
     Parameters
     ----------
     ball : Ball or Box, default None
-        Q, the functions that q* is assumed to be among. None: a box where states are names, which assumes nothing.
+        Q, the functions that q* is assumed to be among. None: nothing is assumed.
     radius : float or "paper", default None
         Radius of Q around 0, for the kernel that `Sequential` describes; "paper": the radius rule of the paper. Not together
         with `ball`.
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute.
     pilot : float or int, default None
-        Rows set aside for tuning, a share or a number. None: what the method sets aside, 0.05 (`Sequential`) or 0.2 (`Dual`).
+        Rows set aside for tuning, a share or a number. None: what the method sets aside, 0.05, or 0.2 (`Dual`).
     planned_rows : int, default None
         The number of rows that was planned, if the log may have stopped earlier or later than that.
     choices : Choices
@@ -92,8 +91,8 @@ class Default:
     misspecification : float, default 0
         How far q* may be from Q anywhere; more than 0 selects `Dual`.
     no_rows : bool, default False
-        The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows where
-        states are numbers: then `Dual`. Plans of tables without coordinates tell single rows: they are not made.
+        The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows: then
+        `Dual`. In a table pairs of state and action that few rows share get no weight.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
     propensities : Propensities, default None
@@ -210,10 +209,12 @@ class Default:
             return self._dual(why)
         sequential = self._sequential()
         pilot = tuning_problem(problem, sequential.pilot_rows(problem))
-        why = self._only_dual(problem, pilot)
+        if self.ball is None and self.radius is None:
+            return self._names(problem, pilot, sequential.pilot_rows(problem))
+        why = self._only_dual(pilot)
         if why or pilot is None:
             return self._dual(why)
-        rank = self._rank(pilot, self._rows(problem), _room(problem))
+        rank = _landmarks(pilot, self._rows(problem), _room(problem))
         if rank == 0:
             why = f"{self._rows(problem)} rows are too many for the sequential method to hold in {_room(problem) / 1e9:.3g} GB"
             needed = dual_needs(problem.terms, alpha)
@@ -225,12 +226,19 @@ class Default:
         chosen = sequential.promising(pilot, problem, alpha)
         if isinstance(chosen, str):
             return self._value_range(chosen)
-        table = self._begun_after(sequential.pilot_rows(problem), self._table_method(), problem)
-        if self._shorter_table(table, problem, alpha, chosen):
-            names = kind_of_states(None, self.choices, pilot).said
-            return _Choice(table, "table, as its predicted interval is the shortest", states=names)
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
         return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
+
+    def _names(self, problem: Rows, pilot: Rows | None, looked_at: int) -> _Choice:
+        """A table; or the dual method where there is none."""
+        table = self._begun_after(looked_at, Table(self.side, self.pilot or TABLE_PILOT, self.planned_rows), problem)
+        if pilot is None:
+            return self._dual("too few rows of the pilot can be used")
+        if not problem.answers.exact:
+            return self._dual("the policy is known by drawn actions, and a table needs its probabilities")
+        if self.no_rows:
+            table = replace(table, fewest_rows=FEWEST_SHARED)
+        return _Choice(table, "table, as states are names", states=kind_of_states(None, self.choices, pilot).said)
 
     def _numbers(self, problem: Rows) -> _Choice | None:
         """The answer where a table is impossible and nothing was stated about values: the value range. None elsewhere.
@@ -271,15 +279,6 @@ class Default:
         own = math.ceil(share * self._rows(problem)) if isinstance(share, float) else int(share)
         return method if own >= rows else replace(method, pilot=rows)
 
-    def _table_method(self) -> Table:
-        return Table(self.side, TABLE_PILOT if self.pilot is None else self.pilot, self.planned_rows)
-
-    def _shorter_table(self, table: Table, problem: Rows, alpha: float, chosen: ChosenClass) -> bool:
-        """Whether states are a table and the plan on cells promises the shorter interval, as the pilot alone tells."""
-        if not isinstance(chosen.ball, Box) or self.ball is not None or self.no_rows or not problem.answers.exact:
-            return False
-        return table.predicted(problem, alpha) < chosen.length
-
     def _value_range(self, why: str, states: str = "") -> _Choice:
         """No row is used, so nothing but the side matters."""
         return _Choice(Sequential(side=self.side), f"none, as {why}", nothing=why, states=states)
@@ -304,42 +303,24 @@ class Default:
             else ""
         )
 
-    def _only_dual(self, problem: Rows, pilot: Rows | None) -> str:
-        """Why the sequential method does not apply and the dual one does."""
+    def _only_dual(self, pilot: Rows | None) -> str:
+        """Why the sequential method does not apply to a stated class and the dual one does."""
         if pilot is None:
             return "too few rows of the pilot can be used"
-        if isinstance(self.ball, Box) and not problem.layout.discrete:
-            return "Q is a box and actions are numbers, for which the sequential method has no table"
-        if self.no_rows and not self._table(pilot):
+        if isinstance(self.ball, Box):
+            return "Q is a box, and the sequential method is that of balls"
+        if self.no_rows:
             return "single rows are to be kept out of the certificate, and landmarks of the sequential method are rows"
         return ""
-
-    def _rank(self, pilot: Rows, rows: int, room: float) -> int:
-        """Landmarks that there is room for; a table can do without any."""
-        found = _landmarks(pilot, rows, room)
-        table = not self.no_rows and pilot.answers.exact and rows * TABLE_BYTES <= room and self._table(pilot)
-        return max(found, 1) if table else found
-
-    def _table(self, pilot: Rows) -> bool:
-        """Whether Q is a table, whose landmarks are states that many rows share."""
-        if self.ball is not None or self.radius is not None:
-            return isinstance(self.ball, Box)
-        return kind_of_states(None, self.choices, pilot).table
 
     def _rows(self, problem: Rows) -> int:
         """A number that is known before the log: the length of a log may be a stopping time."""
         return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def _sequential(self) -> Sequential:
+        ball = None if isinstance(self.ball, Box) else self.ball
         return Sequential(
-            self.ball,
-            self.radius,
-            self.side,
-            self.pilot,
-            self.planned_rows,
-            coordinates=True if self.no_rows else None,
-            choices=self.choices,
-            engine=self.engine,
+            ball, self.radius, self.side, self.pilot, self.planned_rows, choices=self.choices, engine=self.engine
         )
 
     def _dual(self, why: str) -> _Choice:

@@ -73,7 +73,7 @@ class Effort:
                 f"{_duration(self.sums / cores())}. Use a Q whose sums are linear in the rows, such as method=Sequential("
                 "ball=Ball(GaussianSeries(...) * Dirac() + Constant(1.0), radius)), fewer rows (problem[:100_000]), or fewer "
                 "columns (round or leave out what does not matter: equal states are summed once). A method that is named, such "
-                "as method=Sequential() or --method sequential, is not refused."
+                "as method=Sequential(ball=...) or --method sequential, is not refused."
             )
 
 

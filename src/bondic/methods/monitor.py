@@ -15,17 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate.certificate import Certificate, UserFunctions
 from bondic.core.certificate.proof import Proof
 from bondic.core.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
-from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.box import Box
 from bondic.core.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import SequentialProof
-from bondic.core.sequential.table_plan import TablePlan
 from bondic.core.terms import make_terms, range_of
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
@@ -38,10 +36,13 @@ from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so
 from bondic.methods.monitor_propensities import evaluate as bets_result
 from bondic.methods.monitor_repeats import REPEATED, check_accepted, find_repeated, refuse_known_keys
 from bondic.methods.monitor_statements import read_method, read_statements, write_statements
+from bondic.methods.monitor_tables import follow_table
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.sequential import NOTES, Sequential, settled
+from bondic.methods.table import NAME as TABLE
+from bondic.methods.table import Table
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import RowProbabilities
 from bondic.result import ConfidenceInterval, Result
@@ -49,8 +50,12 @@ from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
 from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.search.sequential.plan import Planner, Shape
+from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import SMALLEST_PILOT
-from bondic.tuning.sequential_class import ChosenClass
+from bondic.tuning.sequential_class import ChosenClass, kind_of_states
+from bondic.tuning.states import refuse_unstated
+
+_NO_START = "no episode has begun after the pilot yet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +78,10 @@ class _Fixed:
 
 @dataclass(frozen=True, eq=False)
 class _Plans:
-    """With coordinates, or without; or from propensities."""
+    """Of a stated ball, of a table, or from propensities."""
 
     plan: Plan | None = None
-    table: TablePlan | None = None
+    table: CellsProof | None = None
     bets: BetPlan | None = None
     proof: PropensityProof | None = None  # of the bets so far
 
@@ -108,8 +113,9 @@ class SequentialMonitor:
         How many rows there will be, about. Rates are made for it; the log may stop earlier or go on.
     alpha : float, default 0.1
         Probability that any of the intervals may miss the value.
-    method : Sequential, default Sequential()
-        Q, the pilot, sides and shares. The pilot is a share of the planned rows, or a number.
+    method : Sequential or Table, default None
+        The pilot, a share of the planned rows or a number; sides; and for states that are numbers the ball that you state. States
+        that are names are followed as a table.
     value_range, horizon, may_terminate, time_varying, draws, initial_draws, seed, accept
         As in `make_problem`.
     propensities : Propensities, default None
@@ -126,7 +132,7 @@ class SequentialMonitor:
         reward_range: tuple[float, float],
         planned_rows: int,
         alpha: float = 0.1,
-        method: Sequential | None = None,
+        method: Sequential | Table | None = None,
         value_range: tuple[float, float] | None = None,
         horizon: int | None = None,
         may_terminate: bool = True,
@@ -192,7 +198,9 @@ class SequentialMonitor:
         """The method of the intervals; "undecided" where the log has propensities, and the pilot is not complete."""
         if self._plans.bets is not None:
             return PROPENSITIES
-        return "undecided" if self._rows is not None and self._rows.whole_episodes else SEQUENTIAL
+        if self._rows is not None and self._rows.whole_episodes:
+            return "undecided"
+        return SEQUENTIAL if self._stated_class else TABLE
 
     @property
     def running(self) -> Conclusion:
@@ -289,23 +297,44 @@ class SequentialMonitor:
         if why := settled(problem):
             result = self.method.say_nothing(problem.select(self._pilot), self.alpha, why, clock)
             return self._with_notes(result, problem, grown), fixed, self._plans
+        if not self._stated_class:
+            return self._on_table(problem, grown, clock)
         clock.stage("pilot")
         if fixed is None:
             pilot = self.method.pilot_of(problem, self._pilot)
             chosen = self.method.choose(pilot, problem, self.alpha, self._shape)
-            fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha, coordinates=not chosen.table))
+            fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha))
         elif self._rows is not None:
             fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)
         clock.done("pilot")
         clock.stage("plan")
-        plans = self._planned(problem, fixed)
+        planner = self._planner = self._planner or self._replayed(problem, fixed)
+        planner.extend(problem)
+        plan = planner.plan(problem, self._plans.plan)  # what was planned before stays as it is
         clock.done("plan")
-        plan = plans.plan or plans.table
-        if problem.initial_states.from_rows and plan is not None and plan.start is None:
-            return self._waiting(grown, "no episode has begun after the pilot yet"), fixed, _Plans()
+        if problem.initial_states.from_rows and plan.start is None:
+            return self._waiting(grown, _NO_START), fixed, _Plans()
         certified = problem.select(fixed.pilot.rows.stop)
-        result = self.method.evaluate(certified, fixed.chosen, plans.plan, fixed.budget, clock, plans.table)
-        return self._with_notes(result, problem, grown), fixed, plans
+        result = self.method.evaluate(certified, fixed.chosen, plan, fixed.budget, clock)
+        return self._with_notes(result, problem, grown), fixed, _Plans(plan)
+
+    @property
+    def _stated_class(self) -> bool:
+        return self.method.ball is not None or self.method.radius is not None
+
+    def _on_table(self, problem: Rows, grown: GrowingRows, clock: Clock) -> tuple[Result, None, _Plans]:
+        """States that are names, as the pilot tells."""
+        method, before = self.method, self._plans.table
+        kind = kind_of_states(None, method.choices, method.pilot_of(problem, self._pilot))
+        if not kind.table:
+            refuse_unstated(problem.layout)
+        table = Table(method.side, self._pilot, method.planned_rows)
+        result = follow_table(table, problem, self.alpha, before, clock)
+        if result is None:
+            return self._waiting(grown, _NO_START), None, _Plans()
+        proof = result.proof
+        assert isinstance(proof, CellsProof)
+        return self._with_notes(result.with_choice("states", kind.said), problem, grown), None, _Plans(table=proof)
 
     def _bet(self, grown: GrowingRows, problem: Rows, clock: Clock) -> tuple[Result, None, _Plans]:
         """From propensities; or why not yet."""
@@ -329,16 +358,6 @@ class SequentialMonitor:
     def _stated(self) -> Propensities:
         """What is stated about the propensities of the log."""
         return replace(self.propensities or Propensities(), side=self.method.side)
-
-    def _planned(self, problem: Rows, fixed: _Fixed) -> _Plans:
-        """The plan for the rows so far; what was planned before stays as it is."""
-        table = self.method.table_plan(problem, fixed.pilot, fixed.chosen, fixed.budget, self._shape)
-        if table is None:
-            planner = self._planner = self._planner or self._replayed(problem, fixed)
-            planner.extend(problem)
-            return _Plans(planner.plan(problem, self._plans.plan))
-        before = () if self._plans.table is None else self._plans.table.blocks
-        return _Plans(table=replace(table, blocks=(*before, *table.blocks[len(before) :])))
 
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
         more = held_back(grown)
@@ -426,17 +445,15 @@ class SequentialMonitor:
             self._plans = _Plans(bets=BetPlan(proof.asked.rows[0], proof.planned, why), proof=proof)
             return
         self._rows = replace(self._rows, whole_episodes=False)
-        if not isinstance(proof, SequentialProof):  # the value range: nothing was planned
+        if isinstance(proof, CellsProof):
+            self._plans = _Plans(table=proof)
+        if not isinstance(proof, SequentialProof):  # a table, or the value range, for which nothing was planned
             return
-        plan, basis = proof.plan, None
-        if plan is not None:
-            seen = slice(plan.seen)
-            basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
+        plan, seen = proof.plan, slice(proof.plan.seen)
+        basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
         pilot = self.method.pilot_of(self._rows.earlier(self._rows.used), self._pilot)
         notes = {name: str(text) for name, text in told.items() if name in NOTES}
-        assert isinstance(proof.ball, Ball | Box)
-        self._plans = _Plans(plan, proof.table)
-        chosen = ChosenClass(proof.ball, notes, table=plan is None)
+        self._plans, chosen = _Plans(plan), ChosenClass(proof.ball, notes)
         self._fixed = _Fixed(pilot, chosen, proof.budget, basis)
 
 
@@ -457,10 +474,13 @@ def _refuse_other_values(stated: Propensities | None) -> None:
         )
 
 
-def _planned(method: Sequential, planned_rows: int) -> Sequential:
+def _planned(method: Sequential | Table, planned_rows: int) -> Sequential:
+    if isinstance(method, Table):
+        names = Choices(categorical=True)
+        method = Sequential(side=method.side, pilot=method.pilot, planned_rows=method.planned_rows, choices=names)
     if not isinstance(method, Sequential):
         raise InvalidInput(
-            f"method= is a Sequential, not {type(method).__name__}: only its intervals hold at all times."
+            f"method= is a Sequential or a Table, not {type(method).__name__}: their intervals hold at all times."
         )
     if isinstance(planned_rows, bool) or not isinstance(planned_rows, int | np.integer) or planned_rows < 1:
         raise InvalidInput(

@@ -10,7 +10,6 @@ import numpy as np
 from bondic.core.certificate import known
 from bondic.core.certificate.certificate import UserFunctions
 from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
 from bondic.core.classes.value_class import ValueClass
 from bondic.core.codec import Encoder, decode
 from bondic.core.errors import InvalidInput, one_line
@@ -23,7 +22,7 @@ from bondic.policies.answers import StartAnswers
 from bondic.rows.growing import INITIAL, GrowingRows, Statements
 from bondic.tuning.defaults import Choices
 
-_PLAIN = ("radius", "side", "pilot", "planned_rows", "vector_share", "coordinates", "rank", "engine")
+_PLAIN = ("radius", "side", "pilot", "planned_rows", "vector_share", "rank", "engine")
 _STATES, _WEIGHTS = "initial_states", "initial_weights"
 _DAMAGED = (KeyError, TypeError, ValueError)
 
@@ -112,7 +111,7 @@ def read_method(
         if data["ball"] is not None:
             supplies = {"layout": rows.layout, "functions": functions or {}}
             ball = decode(ValueClass, data["ball"], saved.arrays, "ball", **supplies)
-            assert isinstance(ball, Ball | Box)
+            assert isinstance(ball, Ball)
         method = Sequential(ball=ball, cuts=tuple(data["cuts"]), choices=Choices(**choices), **data["method"])
         bets = Propensities(**data["propensities"]) if "propensities" in data else None
         return method, bets, float(data["alpha"])

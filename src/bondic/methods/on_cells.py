@@ -20,8 +20,8 @@ from bondic.core.cells.tails import EndWeights, StartMean
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
 from bondic.core.classes.provenance import Provenance
-from bondic.core.sequential.plan import StartBets
 from bondic.core.sequential.proof import INITIAL, VECTOR
+from bondic.core.starts import StartBets
 from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of
 from bondic.rows import Rows
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets

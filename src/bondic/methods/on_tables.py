@@ -24,7 +24,7 @@ from bondic.core.classes.provenance import Provenance
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
 from bondic.methods.on_cells import CellProposal, costs_of, known_mean, planned_stops, reference, start_bets
-from bondic.plan.cells import Costs, propose_cell_events, propose_event
+from bondic.plan.cells import Costs, propose_cell_events, propose_event, reference_of
 from bondic.plan.tables import CellCapacity, Prices, TableWeights, doubted, doubts
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
@@ -106,8 +106,12 @@ def propose_table(
     side: Side,
     planned: int,
     before: Callable[[int], Rows] | None = None,
+    fewest: int = 1,
 ) -> CellProposal:
-    """Every block from the rows before it; `before(row)`, for a replay, knows no others."""
+    """Every block from the rows before it; `before(row)`, for a replay, knows no others.
+
+    Nothing is told of a cell that fewer than `fewest` rows have shown.
+    """
     expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
     shape, limits, ends = CellShape(2, cells.atoms(problem)), cells.limits(problem), ends_of(side)
@@ -118,7 +122,7 @@ def propose_table(
     sizes = lengths * (float(known.count.sum()) / max(lengths[0], 1.0))
     ahead = float(sizes[1:].sum())
     outlook = _Outlook.of(known, limits, budget, side, ahead)
-    maker = TableWeights(atoms, problem.gamma, limits.width, outlook.costs.tails)
+    maker = TableWeights(atoms, problem.gamma, limits.width, outlook.costs.tails, fewest=fewest)
     weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
     marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
     eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
@@ -148,16 +152,24 @@ def propose_table(
     events = CellPlan(
         stops[1:],
         outlook.events.vector,
-        outlook.events.cells,
+        CellTails(np.where(first.count >= fewest, outlook.events.cells.rates, 0.0)),
         {end: EndWeights(weights if end == "upper" else -weights, rate) for end in ends},
-        reference(certified, limits),
+        reference_of(certified, certified.count.sum(axis=0) >= fewest, limits.low, limits.high),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
         start_bets(problem, pilot, cells, starts, budget, ends, planned, known.reference),
         quotas,
-        doubted(first, _doubt(first, shape), 0.5 * (limits.low + limits.high)),
+        doubted(_often(first, fewest), _doubt(first, shape), 0.5 * (limits.low + limits.high)),
         eras,
     )
     return CellProposal(events, predicted)
+
+
+def _often(past: EarlierRows, fewest: int) -> EarlierRows:
+    """Without the rows of cells that fewer rows have shown."""
+    kept = past.count >= fewest
+    entries = kept[past.cell]
+    columns = (past.cell[entries], past.atom[entries], past.mass[entries])
+    return EarlierRows(np.where(kept, past.count, 0.0), np.where(kept, past.outcome, 0.0), *columns)
 
 
 def predicted_table(pilot: Rows, cells: TableCells, budget: ErrorBudget, side: Side, rows: int) -> float:
@@ -231,7 +243,7 @@ def _length(
     limits: ValueLimits,
     side: Side,
 ) -> float:
-    capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, rows, maker.width)
+    capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, rows, maker.width, fewest=maker.fewest)
     half = maker.best(capacity, start).half(maker.log_term)
     ends = len(ends_of(side))
     return min(2 * half, limits.width) * ends / 2 + limits.width * (2 - ends) / 2

@@ -28,7 +28,7 @@ from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.noise.pinelis import Pinelis
 from bondic.core.noise.plug_in import PlugIn
 from bondic.core.noise.self_normalized import SelfNormalized
-from bondic.core.start import INITIAL_SHARE, sampled_start
+from bondic.core.starts import INITIAL_SHARE, sampled_start
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import largest_width, range_at_all_times, range_of
 from bondic.data.initial import InitialStates

@@ -11,9 +11,10 @@ from bondic.rows import Rows
 FloatArray = npt.NDArray[np.float64]
 
 
-def states_of(problem: Rows, most: int) -> FloatArray | None:
-    """(S, D): given starts, then logged and next states as they first appear; None where they are more than `most`."""
-    known = _fresh(np.zeros((0, problem.layout.dimension)), problem.initial.points)
+def states_of(problem: Rows, most: int, first: FloatArray | None = None) -> FloatArray | None:
+    """(S, D): `first`, given starts, then logged and next states as they first appear; None where they are more than `most`."""
+    known = np.zeros((0, problem.layout.dimension)) if first is None else first
+    known = np.concatenate([known, _fresh(known, problem.initial.points)])
     for batch in problem.batches():
         rows = np.concatenate([np.arange(len(batch)) * 2, batch.next.rows * 2 + 1])
         points = np.concatenate([batch.logged, batch.next.points])[np.argsort(rows, kind="stable")]

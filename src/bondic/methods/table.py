@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED
 from bondic.core.cells.proof import SINGLE, CellsProof
@@ -19,7 +21,7 @@ from bondic.core.dual.bound import VALUE
 from bondic.core.errors import InvalidInput
 from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
-from bondic.core.start import sampled_start
+from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import Sums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
@@ -33,6 +35,8 @@ from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.tuning.pilot import SMALLEST_PILOT
+
+FloatArray = npt.NDArray[np.float64]
 
 NAME = "table"
 PILOT = 0.05
@@ -69,18 +73,27 @@ class Table:
         Rows set aside at the beginning, a share below 1 or a number. They are not certified.
     planned_rows : int, default None
         The number of rows that was planned, where the log may have stopped earlier or later.
+    fewest_rows : int, default 1
+        Pairs of state and action that fewer rows have shown before a block carry no weight in it: 5 for a certificate that
+        shows no single row (`Result.without_rows`).
     """
 
     side: Side = "both"
     pilot: float | int = PILOT
     planned_rows: int | None = None
+    fewest_rows: int = 1
 
     def __post_init__(self) -> None:
         ends_of(self.side)
+        if self.fewest_rows < 1:
+            raise InvalidInput(f"fewest_rows={self.fewest_rows}: at least one row has to show a pair.")
 
-    def plan(self, problem: Rows, alpha: float) -> PlannedTable:
-        """Everything that is fixed before the rows it is used on; InvalidInput where there is no table."""
-        return self._plan(problem, self._pilot(problem), alpha)
+    def plan(self, problem: Rows, alpha: float, known: FloatArray | None = None) -> PlannedTable:
+        """Everything that is fixed before the rows it is used on; InvalidInput where there is no table.
+
+        `known`: states that come first, those of an earlier plan for the beginning of this log.
+        """
+        return self._plan(problem, self._pilot(problem), alpha, known=known)
 
     def predicted(self, problem: Rows, alpha: float) -> float:
         """The length of the interval, from the pilot alone; inf where it has no table."""
@@ -88,28 +101,40 @@ class Table:
             return math.inf
         try:
             pilot = self._pilot(problem)
-            return self._promised(problem, pilot, alpha)[0]
+            return self._promised(pilot, alpha, self._planned(problem) - len(pilot.rows), problem)[0]
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
+
+    def predicted_from(self, pilot: Rows, alpha: float, ahead: int) -> float:
+        """The same if so many rows follow the pilot."""
+        return self._promised(pilot, alpha, ahead)[0]
 
     @staticmethod
     def _most_states(problem: Rows) -> int:
         return int(math.sqrt(_MOST_NUMBERS / problem.layout.slots))
 
     def _plan(
-        self, problem: Rows, pilot: Rows, alpha: float, before: Callable[[int], Rows] | None = None
+        self,
+        problem: Rows,
+        pilot: Rows,
+        alpha: float,
+        before: Callable[[int], Rows] | None = None,
+        known: FloatArray | None = None,
     ) -> PlannedTable:
         if not problem.layout.discrete:
             raise InvalidInput("Actions are numbers: there is no table of states and actions. Use method=Groups().")
         most = self._most_states(problem)
-        states = states_of(problem, most)
+        states = states_of(problem, most, known)
         if states is None:
             raise InvalidInput(
                 f"There are more than {most} states, too many for equations on all of them. If they are numbers, not names, use "
                 "method=Groups() (--method groups)."
             )
-        cells, (_, budget) = TableCells(states), self._promised(problem, pilot, alpha)
-        proposal = propose_table(problem, pilot, cells, budget, self.side, self._planned(problem), before)
+        ahead = self._planned(problem) - len(pilot.rows)
+        cells, (_, budget) = TableCells(states), self._promised(pilot, alpha, ahead, problem)
+        proposal = propose_table(
+            problem, pilot, cells, budget, self.side, self._planned(problem), before, self.fewest_rows
+        )
         return PlannedTable(pilot, cells, budget, proposal)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
@@ -117,6 +142,12 @@ class Table:
         clock.stage("plan")
         made = self.plan(problem, alpha)
         clock.done("plan")
+        return self.evaluate(problem, made, clock, describe(NAME, self, problem))
+
+    def evaluate(
+        self, problem: Rows, made: PlannedTable, clock: Clock, planner: dict[str, Any] | None = None
+    ) -> Result:
+        """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
         proof = self._proof(asked_of(certified), made)
@@ -138,7 +169,7 @@ class Table:
             choices=notes,
             effective=found.effective,
             seconds=clock.seconds,
-            planner=describe(NAME, self, problem),
+            planner=planner,
         )
 
     def _proof(self, asked: Asked, made: PlannedTable) -> CellsProof:
@@ -157,12 +188,13 @@ class Table:
         events = replace(again.events, reference=proof.events.reference, tails=tails)
         return replace(again, events=events), ("plan",)
 
-    def _promised(self, problem: Rows, pilot: Rows, alpha: float) -> tuple[float, ErrorBudget]:
-        """The shortest length that the pilot predicts, and how alpha is divided for it."""
+    def _promised(self, pilot: Rows, alpha: float, ahead: int, whole: Rows | None = None) -> tuple[float, ErrorBudget]:
+        """The shortest length that the pilot predicts, and how alpha is divided for it; the starts are those of the `whole`."""
+        problem = pilot if whole is None else whole
         states = states_of(pilot, self._most_states(problem))
         if states is None:
             return math.inf, self.budget(problem, alpha, _SHARES[0])
-        ahead, cells = self._planned(problem) - len(pilot.rows), TableCells(states)
+        cells = TableCells(states)
         found = [self.budget(problem, alpha, shares) for shares in _SHARES]
         lengths = [predicted_table(pilot, cells, budget, self.side, ahead) for budget in found]
         best = int(np.argmin(lengths))

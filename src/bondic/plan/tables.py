@@ -109,6 +109,7 @@ class CellCapacity:
     rows: float
     width: float
     caution: float = _CAUTION[0]
+    fewest: int = 1  # rows of a cell, below which it carries no weight
 
     @cached_property
     def after(self) -> Entries:
@@ -129,7 +130,7 @@ class CellCapacity:
         """Weight of one row."""
         allowed = self.caution * self.prices.unknown
         quiet = allowed / np.maximum(self.prices.noise + allowed * self.prices.worst, 1e-300)
-        return np.where(self.past.count > 0, np.minimum(FULL_BET / self.width, quiet), 0.0)
+        return np.where(self.past.count >= self.fewest, np.minimum(FULL_BET / self.width, quiet), 0.0)
 
     def sent_on(self, weights: FloatArray) -> FloatArray:
         """γ A^T P^T W: what arrives at cells."""
@@ -168,6 +169,7 @@ class TableWeights:
     balanced: FloatArray = field(default_factory=lambda: np.zeros(0))  # (p,) sum v_i T_i
     rows: float = 0.0  # that were to come at first
     squares: FloatArray = field(default_factory=lambda: np.zeros(0))  # (p,) sum v_i^2
+    fewest: int = 1
 
     def _paid(self, prices: Prices) -> float:
         """For noise so far."""
@@ -178,7 +180,7 @@ class TableWeights:
     ) -> tuple[FloatArray, FloatArray]:
         """Weights and quotas (p,) for the next of the `rows` rows to come."""
         self.rows = max(self.rows, rows)
-        capacity = CellCapacity(past, self.atoms, self.gamma, prices, rows, self.width)
+        capacity = CellCapacity(past, self.atoms, self.gamma, prices, rows, self.width, fewest=self.fewest)
         found = self.best(capacity, start, rows > _SETTLED * self.rows)
         self.total = found.total
         rows_needed = found.wanted / np.maximum(found.sizes, 1e-300)

@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _MISSING = {
     "behavior": "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which "
-    "every logged action was taken, or use a method that does not need them, such as Sequential() or Dual().",
+    "every logged action was taken, or use a method that does not need them, such as Table() or Dual().",
     "target": "The log does not hold the target policy's probabilities.",
 }
 

@@ -1,4 +1,4 @@
-"""Q for the sequential interval: a box where states are names, else what the user states. Nothing is chosen."""
+"""Q for the sequential interval: what the user states. Nothing is chosen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
+from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_at_all_times
 from bondic.rows import Rows
 from bondic.tuning.defaults import (
@@ -27,16 +27,13 @@ from bondic.tuning.states import StateKind, check_categorical, refuse_unstated, 
 class ChosenClass:
     """Q, and how it came about."""
 
-    ball: Ball | Box
+    ball: Ball
     notes: dict[str, str]
     length: float = math.nan  # of the interval, as far as the pilot can tell
-    table: bool = False  # whether the plan has no coordinates
 
 
-def choose_class(
-    ball: Ball | Box | None, radius: Radius | None, choices: Choices, pilot: Rows, planned: int
-) -> ChosenClass:
-    """Q as given; else the box where states are names, which assumes nothing; InvalidInput where neither is so.
+def choose_class(ball: Ball | None, radius: Radius | None, choices: Choices, pilot: Rows, planned: int) -> ChosenClass:
+    """Q as stated; InvalidInput where nothing was.
 
     The scales of a kernel, and the fit behind the rule of the paper, are the pilot's: certified rows are not looked at.
     """
@@ -46,9 +43,9 @@ def choose_class(
     kind = kind_of_states(radius, choices, pilot)
     notes, limits = {"states": kind.said}, range_at_all_times(pilot.terms)
     if kind.table and radius is None:
-        box = Box.around(limits.low, limits.high, pilot.layout)
-        notes["Q"] = f"every function with values in the value range: half-width {box.radius:.6g}, nothing is assumed"
-        return ChosenClass(box, notes)
+        raise InvalidInput(
+            f"{kind.text}. Use method=Table() (--method table): no class of values has to be stated for it."
+        )
     if radius is None:
         refuse_unstated(pilot.layout)
     kernel = default_value_kernel(pilot, choices, kind.columns, planned)

@@ -13,7 +13,7 @@ from bondic.core.bounded import Enclosure
 from bondic.core.certificate.assumptions import range_assumption
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
 from bondic.core.errors import NumericalError
-from bondic.core.start import INITIAL_SHARE, sampled_start
+from bondic.core.starts import INITIAL_SHARE, sampled_start
 from bondic.core.terms import ValueRange, in_full, range_of
 from bondic.result import Result
 from bondic.rows import Rows

@@ -32,13 +32,11 @@ from bondic.core.classes.box import Box
 from bondic.core.classes.provenance import Provenance
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import VerificationError
 from bondic.core.registry import register
 from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
-from bondic.core.sequential.plan import StartBets
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
-from bondic.core.start import SampledStart, sampled_start
-from bondic.core.start_bets import StartTerms, start_error, used_starts
+from bondic.core.starts import StartBets, StartTerms, start_cost, used_starts
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_at_all_times, range_of
@@ -191,26 +189,10 @@ class CellsProof(Proof):
         return Evaluation(tuple(claims), _crossed(claims, everything), (), bound.effective_rows())
 
     def _start(self, rows: Columns, end: End, value: ValueRange, located: Located) -> Enclosure:
-        sampled, probability = self._sampled(rows)
-        if sampled is None or probability is None:
-            return Enclosure(0.0)
-        bets = self.events.start
-        if bets is None and rows.initial_states.from_rows:
-            # no start of the log follows the pilot: another bound, picked for that, would spend this part of alpha twice
-            return Enclosure(range_of(rows.terms).width)
-        if bets is None:
-            return sampled.error(probability)
-        each = probability / len(ends_of(self.side))
         # actions that were drawn at the starts of a list are terms of their own: the range bounds them
         drawn = rows.initial_states.kind == "exact"
         known = None if drawn else _StartDeviations(self.cells, located, rows)
-        return start_error(rows, bets, range_of(rows.terms), value, end, each, known)
-
-    def _sampled(self, rows: Columns) -> tuple[SampledStart | None, float | None]:
-        sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get(INITIAL)
-        if sampled is not None and probability is None:
-            raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
-        return sampled, probability
+        return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends_of(self.side), end, value, known)
 
     def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
         del sums

@@ -5,14 +5,13 @@ again and reads the initial states off the log (or is given them). What stays: k
 claims, and an exact list of initial states, which states the question and is nobody's row.
 
 What cannot be withheld: landmark points, with which ω, a center of Q or a plan is written. A landmark that fewer than five
-rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with a
-block that has a model of a pair of which fewer than five rows came before it: the model of one row is its outcome. Numbers
+rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with
+weights made from fewer than five rows of a pair: those of one row tell its outcome. Numbers
 made from many rows (bandwidths, centers of kernels, hashes) are not protected further: this is no differential privacy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -26,10 +25,10 @@ from bondic.core.codec import instances
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function, landmarks
-from bondic.core.sequential.table_plan import TableBlock, TablePlan, repeats
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 FEWEST_ROWS = 5
 """A point that at least this many rows share says nothing about one of them."""
@@ -51,8 +50,6 @@ def withhold_rows(proof: P, rows: Columns) -> P:
             "kernel ball (ball=, radius=) with method=Dual()."
         )
     _refuse_landmarks_that_are_rows(proof, rows)
-    for plan in instances(proof, TablePlan):
-        _refuse_models_of_few_rows(plan, rows, proof.asked.rows[0])
     for plan, cells in zip(instances(proof, CellPlan), instances(proof, TableCells), strict=True):
         _refuse_cells_of_few_rows(plan, cells, rows, proof.asked.rows[0])
     return proof.without_rows()
@@ -61,7 +58,6 @@ def withhold_rows(proof: P, rows: Columns) -> P:
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
     points = [array for function in instances(proof, Function) for array in landmarks(function)]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
-    points += [plan.states for plan in instances(proof, TablePlan)]
     points += [cells.states for cells in instances(proof, TableCells)]
     if not points:
         return
@@ -76,45 +72,32 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
         )
 
 
-def _refuse_models_of_few_rows(plan: TablePlan, rows: Columns, first: int) -> None:
-    """`first` is the log's row where the first block begins."""
-    batches = list(rows.batches())
-    pairs = np.concatenate([plan.pairs(batch.logged, batch.slots) for batch in batches])
-    log_rows = np.concatenate([batch.log_rows for batch in batches])
-    last = (pairs >= 0) & (repeats(pairs) == FEWEST_ROWS - 1)
-    enough = np.full(plan.places.size, log_rows[-1] + 1)  # the row with which there are enough of a pair
-    enough[pairs[last]] = log_rows[last]
-    few = [bool(np.any(enough[: block.weights.size] >= begin)) for block, begin in _begun(plan, first)]
-    if any(few):
-        raise InvalidInput(
-            f"{sum(few)} of {len(few)} blocks of the plan have models of pairs that fewer than {FEWEST_ROWS} rows had shown: the "
-            "certificate would show what followed in single rows. Use Sequential(coordinates=True), Default(no_rows=True), or a "
-            "longer pilot."
-        )
-
-
 def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Columns, first: int) -> None:
-    """Weights of a block are made of what followed each pair before it, and the reference of what followed in certified rows."""
-    index, slots = StateIndex(cells.states), rows.layout.slots
+    """What a block tells of a pair comes from the rows before it, and the reference from certified rows."""
+    index, slots, limits = StateIndex(cells.states), rows.layout.slots, cells.limits(rows)
     batches = list(rows.batches())
     pairs = np.concatenate([index.positions(batch.logged) * slots + batch.slots for batch in batches])
     log_rows = np.concatenate([batch.log_rows for batch in batches])
+    middle, near = 0.5 * (limits.low + limits.high), 1e-9 * limits.width
 
-    def alone(used: npt.NDArray[np.bool_]) -> int:
-        counts = np.bincount(pairs[used & (pairs >= 0)])
-        return int(((counts > 0) & (counts < FEWEST_ROWS)).sum())
+    def few(used: BoolArray) -> BoolArray:
+        counts = np.bincount(pairs[used & (pairs >= 0)], minlength=plan.reference.size)
+        return (counts > 0) & (counts < FEWEST_ROWS)
 
-    few = max([alone(log_rows >= first), *(alone(log_rows < begin) for begin in (first, *plan.stops[:-1]))])
-    if few:
+    told = few(log_rows >= first) & (np.abs(plan.reference - middle) > near)
+    early = few(log_rows < first)
+    told |= early & (plan.cells.rates > 0).any(axis=0)
+    if plan.past is not None:
+        followed = np.bincount(plan.past.cell, plan.past.mass, minlength=early.size) > 0
+        told |= early & (followed | (np.abs(plan.past.outcome - plan.past.count * middle) > near))
+    for block, begin in enumerate((first, *plan.stops[:-1])):
+        weighed = np.any([tail.weights[block] != 0 for tail in plan.tails.values()], axis=0)
+        told |= few(log_rows < begin) & (weighed if plan.quotas is None else weighed | (plan.quotas[block] > 0))
+    if told.any():
         raise InvalidInput(
-            f"Weights or values of {few} pairs of states and actions come from fewer than {FEWEST_ROWS} rows: the certificate "
-            "would show what followed in single rows. Use Sequential(coordinates=True), Default(no_rows=True), or a longer pilot."
+            f"Weights or values of {int(told.sum())} pairs of states and actions come from fewer than {FEWEST_ROWS} rows: the "
+            f"certificate would show what followed in single rows. Use Table(fewest_rows={FEWEST_ROWS}) or Default(no_rows=True)."
         )
-
-
-def _begun(plan: TablePlan, first: int) -> Iterator[tuple[TableBlock, int]]:
-    """Every block with the log's row where it begins."""
-    return zip(plan.blocks, [first, *(block.stop for block in plan.blocks[:-1])], strict=True)
 
 
 def _rows_sharing(rows: Columns, centers: FloatArray, *, sampled: bool) -> IntArray:

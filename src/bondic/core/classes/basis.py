@@ -80,13 +80,3 @@ def one_hot(slots: IntArray, layout: Layout) -> FloatArray:
     out = np.zeros((slots.shape[0], layout.slots))
     out[np.arange(slots.shape[0]), slots] = 1.0
     return out
-
-
-def positions(known: FloatArray, points: FloatArray) -> IntArray:
-    """Where every point stands among different known ones; -1: nowhere."""
-    count = known.shape[0]
-    _, place = np.unique(np.concatenate([known, points]) + 0.0, axis=0, return_inverse=True)
-    place = place.reshape(-1)
-    order = np.full(int(place.max(initial=0)) + 1, -1)
-    order[place[:count]] = np.arange(count)
-    return np.asarray(order[place[count:]])

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bondic.core.bounded import (
     LEAST,
@@ -112,43 +111,34 @@ def whole_ball(radius: float, dimension: int) -> Ellipsoid:
     )
 
 
-def enclose(
-    radius: float, cylinders: Sequence[Cylinder], taus: Sequence[float], base: FloatArray | None = None
-) -> Ellipsoid | None:
-    """The ellipsoid (18) with share tau_k of its weight on every cylinder, the rest on the ball; None: not found.
+def enclose(radius: float, cylinders: Sequence[Cylinder], shares: Sequence[float]) -> Ellipsoid | None:
+    """The ellipsoid (18) with these shares of its weight on the cylinders, the rest on the ball; None: not found.
 
-    A box |ẽ_j| <= b lies in many ellipsoids, sum_j base_j ẽ_j^2 <= 1 for every base with b^2 sum_j base_j <= 1: `base` takes
-    the place of 1 / radius^2, and there must be no e_perp then. A matrix that floats cannot factor gives None, which is no
-    loss of validity: there is an ellipsoid less to choose from.
+    A matrix that floats cannot factor gives None, which is no loss of validity: there is an ellipsoid less to choose from.
     """
-    rest = 1.0 - math.fsum(taus)
-    m = cylinders[0].matrix.shape[1] if base is None else base.shape[0]
-    alpha = np.full(m, _down(rest / radius**2)) if base is None else base * _down(rest)
-    weights = [_down(tau / max(cylinder.size, LEAST) ** 2) for tau, cylinder in zip(taus, cylinders, strict=True)]
-    metric = np.diag(alpha)
-    target = np.zeros(m)
+    m, alpha = cylinders[0].matrix.shape[1], _down((1.0 - math.fsum(shares)) / radius**2)
+    weights = [_down(share / max(cylinder.size, LEAST) ** 2) for share, cylinder in zip(shares, cylinders, strict=True)]
+    metric, target = alpha * np.eye(m), np.zeros(m)
     for weight, cylinder in zip(weights, cylinders, strict=True):
         metric += weight * (cylinder.matrix.T @ cylinder.matrix)
         target -= weight * (cylinder.matrix.T @ cylinder.offset)
     try:
-        factor = cholesky(metric, lower=True)
-    except (LinAlgError, ValueError):
+        shape = np.linalg.inv(np.linalg.cholesky(metric)).T
+    except np.linalg.LinAlgError:
         return None
-    shape = solve_triangular(factor, np.eye(m), lower=True).T
     center = shape @ (shape.T @ target)
     if not (np.all(np.isfinite(shape)) and np.all(np.isfinite(center))):
         return None
     skew = _skew(shape, alpha, weights, cylinders)
     if not skew <= _MOST_SKEW:
         return None
-    square = _rho_square(center, radius, alpha, weights, cylinders)
-    return Ellipsoid(center, shape, skew, float(alpha.min()), square, radius)
+    return Ellipsoid(center, shape, skew, alpha, _rho_square(center, radius, alpha, weights, cylinders), radius)
 
 
-def _skew(shape: FloatArray, alpha: FloatArray, weights: Sequence[float], cylinders: Sequence[Cylinder]) -> float:
+def _skew(shape: FloatArray, alpha: float, weights: Sequence[float], cylinders: Sequence[Cylinder]) -> float:
     """A bound of |S^T P S - 1|_F."""
     m, size = shape.shape[0], norm(shape)
-    scaled = shape * alpha[:, None]
+    scaled = shape * alpha
     total, error = shape.T @ scaled, product_error(m + 1, norm(scaled), size)
     for weight, cylinder in zip(weights, cylinders, strict=True):
         image = cylinder.matrix @ shape
@@ -160,7 +150,7 @@ def _skew(shape: FloatArray, alpha: FloatArray, weights: Sequence[float], cylind
 
 
 def _rho_square(
-    center: FloatArray, radius: float, alpha: FloatArray, weights: Sequence[float], cylinders: Sequence[Cylinder]
+    center: FloatArray, radius: float, alpha: float, weights: Sequence[float], cylinders: Sequence[Cylinder]
 ) -> float:
     """rho^2 of (18) at this center, rounded up."""
     m, length = center.shape[0], norm(center)
@@ -178,14 +168,6 @@ def _rho_square(
     slope = (norm(gradient) + error) * (1 + 1e-9)
     high = 1.0 - least + 2 * (radius + length) * slope * (1 + 8 * U)
     return high + 16 * U * (1.0 + least)
-
-
-def box_base(side: float, weights: FloatArray) -> FloatArray:
-    """base_j proportional to the weights (most of it, the rest evenly), with side^2 sum_j base_j <= 1."""
-    m = weights.shape[0]
-    total = float(weights.sum())
-    shares = np.full(m, 1.0 / m) if not total > 0 else 0.9 * weights / total + 0.1 / m
-    return np.asarray(shares / side**2 * (1 - gamma(m + 16)))
 
 
 def _down(value: float) -> float:

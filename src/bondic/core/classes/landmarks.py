@@ -8,15 +8,13 @@ An embedding f (a point, or a next state with the policy's weights) gets floats 
 
     |ẽ|^2 + |e_perp|^2 <= radius^2,      | <e, f> - ẽ . c |  <=  |e_perp| perp + extra.
 
-Ball: perp bounds |R|, extra the little that R is not orthogonal to the basis. Box: the basis are the indicators of pairs,
-and whatever lies on other pairs costs half the value range per unit of mass (extra); nothing is assumed about q*.
+perp bounds |R|, extra the little that R is not orthogonal to the basis.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,10 +23,8 @@ import numpy.typing as npt
 
 from bondic.core.bounded import LEAST, SMALL, TINY, U, gamma, inflate, norm
 from bondic.core.classes.ball import Ball
-from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
-from bondic.core.classes.box import Box
+from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
 from bondic.core.classes.shared import LeftTogether, product_accuracy, products
-from bondic.core.classes.value_class import ValueClass
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.sums.forms import Sums
@@ -64,65 +60,6 @@ class Embedding:
         return Embedding(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-class Coordinates(ABC):
-    """A class Q seen through a basis."""
-
-    basis: LandmarkBasis
-
-    @property
-    @abstractmethod
-    def radius(self) -> float:
-        """Of |ẽ|^2 + |e_perp|^2 <= radius^2, rounded up; never 0, so that it can be divided by."""
-
-    @property
-    def side(self) -> float | None:
-        """A bound of every |ẽ_j|, where there is one beside the radius."""
-        return None
-
-    @abstractmethod
-    def pairs(
-        self, logged: RowMeasures, following: RowMeasures, discount: float
-    ) -> tuple[Embedding, Embedding, Embedding]:
-        """Embeddings of x_i, of x'_i and of T_i = x_i - gamma x'_i (coordinates of T: the float difference)."""
-
-    def together(
-        self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
-    ) -> tuple[LeftTogether, LeftTogether] | None:
-        """What T_i and x'_i with these coordinates leave over, as Gram matrices; None where there is nothing to gain by it."""
-        del logged, following, discount, step, after
-        return None
-
-    @abstractmethod
-    def single(self, measures: RowMeasures) -> Embedding:
-        """Embeddings of any measures."""
-
-    @abstractmethod
-    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
-        """Coordinates of pairs in the first `count` functions of the basis, (n, count).
-
-        The same bits whatever landmarks come after those, and however many rows there are: what is fixed beforehand sees these.
-        """
-
-    @abstractmethod
-    def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Good coordinates of one measure, (m,): any floats will do, since `left_over` says what they miss."""
-
-    @abstractmethod
-    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
-        """Bounds of | <e, f> - ẽ . c | over e in Q - center, for every measure f of the source and its coordinates c."""
-
-
-def coordinates(ball: ValueClass, basis: LandmarkBasis, layout: Layout, sums: Sums = REFERENCE) -> Coordinates:
-    """The coordinates that belong to a class."""
-    if basis.points.shape[1] != layout.dimension or np.any(basis.slots < 0) or np.any(basis.slots >= layout.slots):
-        raise InvalidInput("The landmarks do not have the columns and actions of this log.")
-    if isinstance(ball, Ball):
-        return BallCoordinates(ball, basis, layout, sums)
-    if isinstance(ball, Box):
-        return BoxCoordinates(ball, basis, layout)
-    raise InvalidInput(f"The sequential method knows Q as a ball or a box, not as {type(ball).__name__}.")
-
-
 @dataclass(frozen=True, eq=False)
 class _Raw:
     """Before left-overs are squared: kernel values k at the landmarks, weights a on them, K a, and what these are off by."""
@@ -149,13 +86,18 @@ class _Raw:
 
 
 @dataclass(frozen=True, eq=False)
-class BallCoordinates(Coordinates):
-    """Coordinates in the space of a ball's kernel."""
+class Coordinates:
+    """A ball seen through a basis of its kernel's space."""
 
     ball: Ball
     basis: LandmarkBasis
     layout: Layout
     sums: Sums = REFERENCE
+
+    def __post_init__(self) -> None:
+        basis, layout = self.basis, self.layout
+        if basis.points.shape[1] != layout.dimension or np.any(basis.slots < 0) or np.any(basis.slots >= layout.slots):
+            raise InvalidInput("The landmarks do not have the columns and actions of this log.")
 
     @cached_property
     def _terms(self) -> tuple[Term, ...]:
@@ -195,19 +137,43 @@ class BallCoordinates(Coordinates):
 
     @property
     def radius(self) -> float:
+        """Of |ẽ|^2 + |e_perp|^2 <= radius^2, rounded up; never 0, so that it can be divided by."""
         return max(inflate(self.ball.radius * (1 + self._skew)), LEAST)
 
     def single(self, measures: RowMeasures) -> Embedding:
+        """Embeddings of any measures."""
         return self._finish(*self._raw(measures))
 
     def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
-        return _leading(self._terms, self.basis, self.layout, points, slots, count)
+        """Coordinates of pairs in the first `count` functions of the basis, (n, count): what is fixed beforehand sees these.
+
+        The same bits whatever landmarks come after those, and however many rows there are: groups of one size, the last of
+        which is filled up with its first row.
+        """
+        basis, n = self.basis, points.shape[0]
+        first = LandmarkBasis(basis.points[:count], basis.slots[:count], basis.matrix[:count, :count])
+        out = np.empty((n, count))
+        for top in range(0, n, GROUP):
+            group = np.arange(top, top + GROUP)
+            group[group >= n] = top
+            values = landmark_values(self._terms, points[group], one_hot(slots[group], self.layout), first)
+            out[top : top + GROUP] = (values @ first.matrix.T)[: n - top]
+        return out
 
     def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
-        return self.basis.matrix @ _in_parts(self._values, points, weights)
+        """Good coordinates of one measure, (m,): any floats will do, since `left_over` says what they miss."""
+        total = np.zeros(len(self.basis))
+        for top in range(0, points.shape[0], _PART):
+            part = slice(top, top + _PART)
+            zeros = np.zeros(points[part].shape[0], dtype=np.int64)
+            total = total + self._values(RowMeasures(points[part], weights[part], zeros, 1))[0]
+        return np.asarray(self.basis.matrix @ total)
 
     def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
-        """r | f - sum_l a_l k̃(z_l) | by one kernel sum with the landmarks among its points, a = M^T c up to rounding."""
+        """Bounds of | <e, f> - ẽ . c | over the ball, for every measure f of the source and its coordinates c.
+
+        r | f - sum_l a_l k̃(z_l) | by one kernel sum with the landmarks among its points, a = M^T c up to rounding.
+        """
         rest = [coordinates @ self.basis.matrix for coordinates in found]
         squares = sums.squares(self._terms, _less(source, self.basis, rest, self.layout))
         apart = [gamma(len(self.basis)) * float(np.abs(c) @ self._rows) * self._largest for c in found]
@@ -217,6 +183,7 @@ class BallCoordinates(Coordinates):
     def pairs(
         self, logged: RowMeasures, following: RowMeasures, discount: float
     ) -> tuple[Embedding, Embedding, Embedding]:
+        """Embeddings of x_i, of x'_i and of T_i = x_i - gamma x'_i (coordinates of T: the float difference)."""
         here, there = self._raw(logged), self._raw(following)
         both = RowMeasures(
             np.concatenate([logged.points, following.points]),
@@ -234,8 +201,8 @@ class BallCoordinates(Coordinates):
 
     def together(
         self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
-    ) -> tuple[LeftTogether, LeftTogether] | None:
-        """<R_i, R_j> of T_i = x_i - gamma x'_i: products of points, less those with landmarks."""
+    ) -> tuple[LeftTogether, LeftTogether]:
+        """<R_i, R_j> of T_i = x_i - gamma x'_i and of x'_i: products of points, less those with landmarks."""
         here, there = self._values(logged), self._values(following)
         crossed = products(self._terms, logged, following)
         own = products(self._terms, following, following)
@@ -294,98 +261,6 @@ class BallCoordinates(Coordinates):
         residual = np.abs(raw.values - raw.image).max(axis=1) * (1 + 4 * U) + 2 * raw.error + raw.apart * self._largest
         inside = residual * norm(self._rows) / math.sqrt(1 - self._skew) * (1 + 1e-9)
         return Embedding(found, perp, np.asarray(np.minimum(inside, perp) * inflate(self.ball.radius)))
-
-
-@dataclass(frozen=True, eq=False)
-class BoxCoordinates(Coordinates):
-    """Coordinates that count pairs: |q*(x) - center(x)| <= half-width at every pair, whatever q* is."""
-
-    box: Box
-    basis: LandmarkBasis
-    layout: Layout
-
-    def __post_init__(self) -> None:
-        m = len(self.basis)
-        keys = np.column_stack([self.basis.points, self.basis.slots])
-        if np.unique(keys, axis=0).shape[0] < m or not np.array_equal(self.basis.matrix, np.eye(m)):
-            raise InvalidInput("The landmarks of a table are different pairs, and its matrix is the identity.")
-
-    @property
-    def radius(self) -> float:
-        return max(inflate(self.box.radius * float(np.sqrt(len(self.basis))) * (1 + 4 * U)), LEAST)
-
-    def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
-        return _in_parts(self._values, points, weights)
-
-    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
-        """Half-width times the total variation of what is not in the coordinates."""
-        rest = _less(source, self.basis, found, self.layout)
-        return [inflate(self.box.radius * size.upper) for size in sums.total_variations(rest)]
-
-    @property
-    def side(self) -> float | None:
-        return max(self.box.radius, LEAST)
-
-    def single(self, measures: RowMeasures) -> Embedding:
-        found = self._values(measures)
-        return Embedding(found, np.zeros(measures.count), self._left(found, measures))
-
-    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
-        n = points.shape[0]  # zeros and ones: there is nothing to round
-        return self._values(RowMeasures(points, one_hot(slots, self.layout), np.arange(n), n))[:, :count]
-
-    def pairs(
-        self, logged: RowMeasures, following: RowMeasures, discount: float
-    ) -> tuple[Embedding, Embedding, Embedding]:
-        here, there = self.single(logged), self.single(following)
-        found = here.coordinates - discount * there.coordinates
-        extra = here.extra + discount * there.extra + 4 * U * self.box.radius * (1 + np.abs(found).sum(axis=1))
-        return here, there, Embedding(found, np.zeros(logged.count), extra * (1 + 8 * U))
-
-    @cached_property
-    def _states(self) -> tuple[FloatArray, IntArray]:
-        """Different states of the landmarks, and which of them each landmark has."""
-        states, which = np.unique(self.basis.points + 0.0, axis=0, return_inverse=True)
-        return states, which.reshape(-1)
-
-    def _values(self, measures: RowMeasures) -> FloatArray:
-        """The weight of every landmark pair."""
-        states, which = self._states
-        at = positions(states, measures.points)  # among the states of the landmarks
-        same = at[:, None] == which
-        return _per_row(np.where(same, measures.weights[:, self.basis.slots], 0.0), measures)
-
-    def _left(self, found: FloatArray, measures: RowMeasures) -> FloatArray:
-        """Half-width times the mass on other pairs: all mass, less what the coordinates hold."""
-        mass = _mass(measures)
-        terms = measures.longest() * self.layout.slots + len(self.basis) if len(measures.rows) else 1
-        roundings = 2 * gamma(terms) + 2 * measures.error
-        left = np.maximum(mass - np.abs(found).sum(axis=1), 0.0) + roundings * mass
-        return np.asarray(self.box.radius * left * (1 + 8 * U))
-
-
-def _leading(
-    terms: tuple[Term, ...], basis: LandmarkBasis, layout: Layout, points: FloatArray, slots: IntArray, count: int
-) -> FloatArray:
-    """M k̃(z, x) of the first `count` landmarks alone, in groups of one size; the last is filled up with its first row."""
-    first = LandmarkBasis(basis.points[:count], basis.slots[:count], basis.matrix[:count, :count])
-    out = np.empty((points.shape[0], count))
-    for top in range(0, points.shape[0], GROUP):
-        group = np.arange(top, top + GROUP)
-        group[group >= points.shape[0]] = top
-        values = landmark_values(terms, points[group], one_hot(slots[group], layout), first)
-        out[top : top + GROUP] = (values @ first.matrix.T)[: points.shape[0] - top]
-    return out
-
-
-def _in_parts(values: Callable[[RowMeasures], FloatArray], points: FloatArray, weights: FloatArray) -> FloatArray:
-    """Values of one measure of many points."""
-    total: FloatArray | float = 0.0
-    for top in range(0, points.shape[0], _PART):
-        part = slice(top, top + _PART)
-        count = points[part].shape[0]
-        total = total + values(RowMeasures(points[part], weights[part], np.zeros(count, dtype=np.int64), 1))[0]
-    return np.asarray(total)
 
 
 def _less(source: Source, basis: LandmarkBasis, weights: Sequence[FloatArray], layout: Layout) -> Source:

@@ -24,7 +24,7 @@ from bondic.core.functions import Function
 from bondic.core.identity.residual import mean_over_starts, values_at_starts
 from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts
-from bondic.core.start import sampled_start
+from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of

@@ -63,9 +63,7 @@ class Evidence:
 def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
     """(13)-(19) for a plan; rounds as the plan prescribes them, or until they no longer help."""
     data = evidence.data
-    localizer = Localizer.begin(
-        evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus, evidence.found.side
-    )
+    localizer = Localizer.begin(plan, evidence.start, evidence.found.radius, evidence.probabilities["vector"])
     prescribed = iter(plan.rounds)
     applied, pooled = [], []
     for block, part in plan.pieces(data.log_rows):
@@ -87,7 +85,8 @@ def _ends(
 ) -> Evaluation:
     """Both ends from the tails and from E itself, fed back until that no longer helps."""
     low, high = evidence.limits.low, evidence.limits.high
-    sets = [enclose(localizer.radius, [localizer.cylinder], [tau]) for tau in plan.taus] if localizer.cylinder else []
+    newest = [] if localizer.cylinder is None else [localizer.cylinder]
+    sets = [enclose(localizer.radius, newest, [share]) for share in plan.shares] if newest else []
     candidates = [found for found in sets if found is not None] or [localizer.best]
     view = localizer.best
     claims: dict[End, Claim] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from bondic.core.bounded import Between, Enclosure, U, inflate
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import one_hot
 from bondic.core.classes.landmarks import Coordinates, Embedding
-from bondic.core.classes.value_class import ValueClass, constant_value
+from bondic.core.classes.value_class import constant_value
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.identity.measure import rows_measure, start_measure
@@ -49,10 +48,9 @@ class Embedded:
     log_rows: IntArray  # (n,) where each row stands in the log
     points: FloatArray  # (n, D) of x_i
     slots: IntArray  # (n,)
-    rewards: FloatArray  # (n,)
-    center_here: FloatArray  # (n,) q̂(x_i)
-    center_next: FloatArray  # (n,) mean of q̂(x'_i) over the policy, 0 where nothing follows
-    center_error: float
+    outcome: FloatArray  # (n,) r_i + gamma q̂(x'_i): Y_i if the center were q*
+    residual: FloatArray  # (n,) R̂q̂_i
+    value_error: float  # of every outcome and residual
     after: RowMeasures  # x'_i with the policy's weights
     here: FloatArray  # (n, m) coordinates of x_i
     next: Embedding  # of x'_i
@@ -60,7 +58,7 @@ class Embedded:
     limits: Between  # [lo_i, hi_i]: the range of Y_i = r_i + gamma q*(x'_i), known before the row
 
     def __len__(self) -> int:
-        return int(self.rewards.shape[0])
+        return int(self.outcome.shape[0])
 
     def stretch(self, part: slice) -> Embedded:
         """Consecutive rows, by position."""
@@ -69,71 +67,38 @@ class Embedded:
         after = self.after.stretch(*part.indices(len(self))[:2])
         return replace(self, **cut, after=after, next=self.next.some(part), step=self.step.some(part), limits=limits)
 
-    @property
-    def outcome(self) -> FloatArray:
-        """r_i + gamma q̂(x'_i): Y_i if the center were q*."""
-        return np.asarray(self.rewards + self.gamma * self.center_next)
 
-    @property
-    def residual(self) -> FloatArray:
-        """R̂q̂_i."""
-        return np.asarray(self.center_here - self.gamma * self.center_next - self.rewards)
-
-    @property
-    def value_error(self) -> float:
-        """A bound of the error of every outcome and residual."""
-        size = float((np.abs(self.center_here) + np.abs(self.center_next) + np.abs(self.rewards)).max(initial=0.0))
-        return inflate(self.center_error * (1 + self.gamma) + 8 * U * size)
-
-
-_ROWS = ("log_rows", "points", "slots", "rewards", "center_here", "center_next", "here")
+_ROWS = ("log_rows", "points", "slots", "outcome", "residual", "here")
 
 
 def embed(
-    rows: Columns,
-    ball: ValueClass,
-    found: Coordinates,
-    limits: tuple[float, float] | None = None,
-    sums: Sums = REFERENCE,
+    rows: Columns, found: Coordinates, limits: tuple[float, float] | None = None, sums: Sums = REFERENCE
 ) -> Embedded:
-    """All rows, block by block of the log."""
+    """All rows, batch by batch of the log."""
     m = len(found.basis)
     if len(rows) * m > MOST_NUMBERS:
         raise InvalidInput(
             f"{len(rows)} rows with {m} coordinates each do not fit into memory. Use fewer landmarks (rank=), fewer rows, or "
             "the dual method (method=Dual()), which reads a log in batches."
         )
-    check_limits(limits, ball, rows.terms)
-    task = partial(_embed, ball=ball, found=found, limits=limits, sums=sums)
-    parts = list(sums.in_order(task, rows.batches()))
+    check_limits(limits, found.ball, rows.terms)
+    parts = [_embed(batch, found, limits, sums) for batch in rows.batches()]
     if not parts:
         raise InvalidInput("There are no rows within the horizon.")
     return parts[0] if len(parts) == 1 else _join(parts)
 
 
-def _embed(
-    batch: Batch, ball: ValueClass, found: Coordinates, limits: tuple[float, float] | None, sums: Sums
-) -> Embedded:
+def _embed(batch: Batch, found: Coordinates, limits: tuple[float, float] | None, sums: Sums) -> Embedded:
     n, cloud = len(batch), batch.next
     logged = RowMeasures(batch.logged, one_hot(batch.slots, batch.layout), np.arange(n), n)
     following = RowMeasures(cloud.points, cloud.weights, cloud.rows, n, (12 + batch.layout.slots) * U)
     here, there, step = found.pairs(logged, following, batch.gamma)
-    values = values_at_rows(batch, ball.center, sums)
-    return Embedded(
-        batch.gamma,
-        batch.log_rows,
-        batch.logged,
-        batch.slots,
-        batch.rewards,
-        values.logged,
-        values.next,
-        values.error,
-        following,
-        here.coordinates,
-        there,
-        step,
-        limits_at(batch, limits),
-    )
+    values, rewards, gamma = values_at_rows(batch, found.ball.center, sums), batch.rewards, batch.gamma
+    outcome, size = rewards + gamma * values.next, np.abs(values.logged) + np.abs(values.next) + np.abs(rewards)
+    error = inflate(values.error * (1 + gamma) + 8 * U * float(size.max(initial=0.0)))
+    residual = values.logged - gamma * values.next - rewards
+    places = (batch.log_rows, batch.logged, batch.slots, outcome, residual)
+    return Embedded(gamma, *places, error, following, here.coordinates, there, step, limits_at(batch, limits))
 
 
 def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
@@ -154,24 +119,19 @@ def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
 def _join(parts: Sequence[Embedded]) -> Embedded:
     rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
     limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
-    error = max(part.center_error for part in parts)
+    error = max(part.value_error for part in parts)
     following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))
     after = RowMeasures.joined([part.after for part in parts])
-    return replace(parts[0], **rows, after=after, next=following, step=step, limits=limits, center_error=error)
+    return replace(parts[0], **rows, after=after, next=following, step=step, limits=limits, value_error=error)
 
 
-def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
+def limits_from_class(ball: Ball, terms: Terms) -> ValueRange | None:
     """The range of r + gamma q(x') over q in Q, where that can be told: a ball around a constant, no horizon.
 
     |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
     """
     level = constant_value(ball.center)
-    if (
-        not isinstance(ball, Ball)
-        or level is None
-        or terms.horizon is not None
-        or not math.isfinite(ball.kernel.sup_diag)
-    ):
+    if level is None or terms.horizon is not None or not math.isfinite(ball.kernel.sup_diag):
         return None
     extent = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
     low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * extent) for sign in (-1.0, 1.0))
@@ -183,7 +143,7 @@ def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
     return ValueRange((Enclosure(least) + ends[0]).lower, (Enclosure(most) + ends[1]).upper)
 
 
-def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Terms) -> None:
+def check_limits(limits: tuple[float, float] | None, ball: Ball, terms: Terms) -> None:
     """A plan may use a narrower range of outcomes only if Q implies it."""
     if limits is None:
         return
@@ -192,12 +152,12 @@ def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Te
         raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
 
 
-def embed_start(rows: Columns, ball: ValueClass, found: Coordinates, sums: Sums = REFERENCE) -> Start:
+def embed_start(rows: Columns, found: Coordinates, sums: Sums = REFERENCE) -> Start:
     """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
     measure = start_measure(rows)
     coordinates = found.approximate(measure.points, measure.weights[0])
     (left,) = found.left_over(measure, [coordinates], sums)
-    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, ball.center, sums)))
+    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, found.ball.center, sums)))
 
 
 def balance(rows: Columns, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:

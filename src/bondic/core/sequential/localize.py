@@ -18,38 +18,37 @@ import numpy.typing as npt
 
 from bondic.core.bounded import Between, U, inflate, norm, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
-from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, box_base, enclose, supremum, whole_ball
+from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding
 from bondic.core.errors import NumericalError
 from bondic.core.noise.betting import LARGEST_BET, curvature, loss, vector_term
 from bondic.core.sequential.embedded import Embedded, Start
-from bondic.core.sequential.plan import MOST_ROUNDS, Predictable
+from bondic.core.sequential.plan import MOST_ROUNDS, Plan, Predictable
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
 
 FloatArray = npt.NDArray[np.float64]
 
 _WORTH = 0.995
 """A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""
-_WITH_OLD = (0.6, 0.35)
-"""Shares of weight on the newest cylinder and on the one of the block before it."""
-_SLAB_SHARES = (0.2, 0.5)
-"""Shares of weight on the interval that is fed back; the cylinder keeps tau times the rest."""
+
+
+def _nobody() -> Between:
+    return Between(np.zeros(0), np.zeros(0))
 
 
 @dataclass(eq=False)
 class Localizer:
     """The state of the fixed point after some blocks."""
 
+    plan: Plan  # shares of weight that sets are made with
     start: Start  # of the evaluation, for the interval that is fed back
     radius: float  # of the ball in coordinates
     probability: float  # of the vector event
-    taus: tuple[float, ...]
     deviations: Embedding  # gamma D_i
-    limits: Between  # ranges of Y_i
     best: Ellipsoid
-    side: float | None = None  # of a box: every |ẽ_j| is at most this
+    limits: Between = field(default_factory=_nobody)  # ranges of Y_i
     offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i = r_i + gamma q̂(x'_i) - y0_i
-    apart: Between = field(default_factory=lambda: Between(np.zeros(0), np.zeros(0)))  # bounds of Y_i - ŷ_i
+    apart: Between = field(default_factory=_nobody)  # bounds of Y_i - ŷ_i
     along: FloatArray = field(default_factory=lambda: np.zeros(0))  # of |Y_i - ŷ_i| without what is left over of x'_i
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))  # |λ_i φ_i|
     together: float = 0.0  # sum_i |λ_i φ_i|^2 (what is left over)^2, for all rows so far at once
@@ -57,18 +56,13 @@ class Localizer:
     empty: bool = False  # no e is left: rejects
     spent: list[int] = field(default_factory=list)  # rounds at every block end
     _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what left-overs and roundings add to the size
-    _base: FloatArray | None = None  # of a box: how its ellipsoids are shaped
 
     @staticmethod
-    def begin(
-        start: Start, radius: float, probability: float, taus: tuple[float, ...], side: float | None = None
-    ) -> Localizer:
-        """Before the first block: all of Q is left, a ball, or a box of this `side` in it."""
-        m, nobody = start.coordinates.shape[0], np.zeros(0)
-        nothing = Embedding(np.zeros((0, m)), nobody, nobody)
-        return Localizer(
-            start, radius, probability, taus, nothing, Between(nobody, nobody), whole_ball(radius, m), side
-        )
+    def begin(plan: Plan, start: Start, radius: float, probability: float) -> Localizer:
+        """Before the first block: all of the ball is left."""
+        m = start.coordinates.shape[0]
+        nothing = Embedding(np.zeros((0, m)), np.zeros(0), np.zeros(0))
+        return Localizer(plan, start, radius, probability, nothing, whole_ball(radius, m))
 
     def add(
         self, block: Embedded, columns: Predictable, rounds: int | None = None, pooled: Pooled = NOT_POOLED
@@ -82,7 +76,7 @@ class Localizer:
         self.together = inflate(self.together + pooled.squares * self.radius**2 * (1 + 8 * U))
         self.deviations = Embedding.joined([self.deviations, deviations])
         self.offsets, self.sizes = np.concatenate([self.offsets, offsets]), np.concatenate([self.sizes, sizes])
-        whole = _shifted(self._beforehand(deviations), offsets)
+        whole = _shifted(whole_ball(self.radius, deviations.coordinates.shape[1]).products(deviations), offsets)
         known, bare = (_shifted(bounds, offsets) for bounds in self.best.both_products(deviations))
         new = whole.within(known.low, known.high)
         self.apart, self.limits = self.apart.then(new), self.limits.then(block.limits)
@@ -90,15 +84,6 @@ class Localizer:
         self._check_rows()
         if not self.empty:
             self._iterate(rounds)
-
-    def _beforehand(self, given: Embedding) -> Between:
-        """<e, f_i> over all of Q."""
-        found = whole_ball(self.radius, given.coordinates.shape[1]).products(given)
-        if self.side is None:
-            return found
-        m = given.coordinates.shape[1]
-        half = self.side * np.abs(given.coordinates).sum(axis=1) * (1 + rounding(m + 8)) + given.extra * (1 + 4 * U)
-        return found.within(-half, half)
 
     def _accumulate(self, block: Embedded, columns: Predictable, sizes: FloatArray, pooled: float) -> None:
         """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
@@ -127,7 +112,7 @@ class Localizer:
         assert self._sums is not None
         matrix, offset, left = self._sums
         old, total, last = self.cylinder, np.inf, MOST_ROUNDS if rounds is None else rounds
-        candidates, done = self._with_box([self.best]), 0
+        candidates, done = [self.best], 0
         for k in range(last + 1):
             found, pick = self.vector_bound(candidates)
             if k:
@@ -143,21 +128,10 @@ class Localizer:
         self.spent.append(done)
 
     def _ellipsoids(self, newest: Cylinder, old: Cylinder | None) -> list[Ellipsoid]:
-        bases = [None] if self._base is None else [None, self._base]
-        made = [enclose(self.radius, [newest], [tau], base) for base in bases for tau in self.taus]
+        made = [enclose(self.radius, [newest], [share]) for share in self.plan.shares]
         if old is not None:
-            made.append(enclose(self.radius, [newest, old], _WITH_OLD))
+            made.append(enclose(self.radius, [newest, old], self.plan.with_earlier))
         return [ellipsoid for ellipsoid in made if ellipsoid is not None]
-
-    def _with_box(self, candidates: list[Ellipsoid]) -> list[Ellipsoid]:
-        """For a box also the ellipsoid that fits the rows: weights where deviations weigh."""
-        if self.side is None:
-            return candidates
-        weights, _, _ = self._bets()
-        square = Quadratic.of(weights, self.offsets, self.deviations, self.radius).square
-        self._base = box_base(self.side, np.abs(square).sum(axis=1))
-        more = enclose(self.radius, [], [], self._base)
-        return candidates if more is None else [*candidates, more]
 
     def _sharpen(self, candidates: list[Ellipsoid]) -> None:
         """Row by row the smallest bounds so far."""
@@ -217,7 +191,7 @@ class Localizer:
         slab = self.slab(low, high)
 
         def made(cylinder: Cylinder) -> list[Ellipsoid]:
-            shares = [(tau * (1 - share), share) for tau in self.taus for share in _SLAB_SHARES]
+            shares = [(tau * (1 - share), share) for tau in self.plan.shares for share in self.plan.slab_shares]
             all_of = [enclose(self.radius, [cylinder, slab], pair) for pair in shares]
             return [ellipsoid for ellipsoid in all_of if ellipsoid is not None]
 

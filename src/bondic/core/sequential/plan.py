@@ -21,18 +21,17 @@ from bondic.core.classes.basis import GROUP, LandmarkBasis
 from bondic.core.classes.provenance import Provenance
 from bondic.core.codec import Extended
 from bondic.core.errors import InvalidInput
+from bondic.core.noise.betting import LARGEST_BET
 from bondic.core.registry import kind, register
+from bondic.core.starts import StartBets
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-FULL_BET, SMALL_BET = 0.99, 0.2
-"""Largest bet as a share of what would lose everything: usual rows, and rows unlike all that were seen before."""
 MOST_ROUNDS, MOST_FEEDBACK = 20, 12
 """Rounds of the fixed point at one block end, and of feeding the interval back; a plan cannot prescribe more."""
-MOST_TAUS = 16
-_MOST_RATES = 64
+MOST_SETS = 16
 _PART = 8192
 
 
@@ -93,24 +92,8 @@ class Block:
     guess: FloatArray  # (seen,) coordinates of q* - q̂ as they look from earlier rows: for the middle of the clip
     margin: Extended  # half-width of the clip of the tails; infinite: the whole range
     weightings: dict[End, Weighting]
-
-
-@dataclass(frozen=True, eq=False)
-class StartBets:
-    """Bets on initial states that are a sample, fixed before the states they are used on (`start_bets`, Lemma 35)."""
-
-    skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
-    guess: float | None  # c, what values are compared with; None: the mean value of the skipped starts
-    hoeffding: float  # λ, the rate of the process that pays for the whole range
-    rates: tuple[float, ...]  # b_k, those of the processes that pay for deviations from the guess
-    shares: tuple[float, ...]  # p_0 of the first process, p_k of the others: how the probability is divided
-
-    def __post_init__(self) -> None:
-        fine = self.skipped >= 0 and 0 < len(self.rates) <= _MOST_RATES and (self.guess is not None or self.skipped > 0)
-        fine = fine and (self.guess is None or math.isfinite(self.guess))
-        fine = fine and len(self.shares) == 1 + len(self.rates) and math.fsum(self.shares) <= 1
-        if not (fine and all(0 < number < math.inf for number in (self.hoeffding, *self.rates, *self.shares))):
-            raise InvalidInput("Bets on initial states need rates and shares > 0, and a guess or skipped starts.")
+    largest_bet: float = 0.99  # as a share of what would lose everything
+    unusual_bet: float = 0.2  # the same for rows unlike those before
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +114,12 @@ class Plan:
         For initial states that are a sample; None: Hoeffding's inequality for any number of them.
     limits : pair of float, default None
         A range of r + gamma q*(x') that is narrower than the value range because Q says so; None: the value range.
-    taus : tuple of float
-        Shares of weight on the newest cylinder for which ellipsoids (18) are made.
+    shares : tuple of float
+        Shares τ of weight on the newest cylinder for which ellipsoids (18) are made.
+    with_earlier : (float, float)
+        Shares on the newest cylinder and on that of the block before it, in the ellipsoid that knows both.
+    slab_shares : tuple of float
+        Shares of weight on the interval that is fed back; the cylinder keeps τ times the rest.
     rounds : tuple of int
         Rounds of the fixed point at every block end, and of feeding the interval back.
     """
@@ -143,7 +130,9 @@ class Plan:
     provenance: Provenance = field(default_factory=Provenance)
     start: StartBets | None = None
     limits: tuple[float, float] | None = None
-    taus: tuple[float, ...] = (0.5, 0.9, 0.98)
+    shares: tuple[float, ...] = (0.5, 0.9, 0.98)
+    with_earlier: tuple[float, float] = (0.6, 0.35)
+    slab_shares: tuple[float, ...] = (0.2, 0.5)
     rounds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -152,8 +141,11 @@ class Plan:
             raise InvalidInput("The blocks of a plan follow one another, and there is at least one.")
         if not 1 <= self.seen <= len(self.basis):
             raise InvalidInput(f"{self.seen} of {len(self.basis)} coordinates cannot be seen by the models.")
-        if not all(0 < tau < 1 for tau in self.taus) or not 1 <= len(self.taus) <= MOST_TAUS:
-            raise InvalidInput(f"1 to {MOST_TAUS} shares of weight on a cylinder lie strictly between 0 and 1.")
+        for shares in (self.shares, self.slab_shares):
+            if not all(0 < share < 1 for share in shares) or not 1 <= len(shares) <= MOST_SETS:
+                raise InvalidInput(f"1 to {MOST_SETS} shares of weight lie strictly between 0 and 1.")
+        if not (min(self.with_earlier) > 0 and math.fsum(self.with_earlier) < 1):
+            raise InvalidInput("Shares of weight on two cylinders are positive, and leave some for the ball.")
         if len(self.rounds) > len(self.blocks) + 1 or not all(0 <= count <= MOST_ROUNDS for count in self.rounds):
             raise InvalidInput(
                 f"Rounds are at most {MOST_ROUNDS} per block end, and at most one number more than blocks."
@@ -180,6 +172,7 @@ class Plan:
 def _check(block: Block, seen: int) -> None:
     fine = block.whitening.ndim == 2 and block.whitening.shape[0] == seen and 1 <= block.whitening.shape[1] <= seen
     fine = fine and block.guess.shape == (seen,) and block.rate > 0 and block.usual >= 0 and block.margin > 0
+    fine = fine and 0 < block.unusual_bet <= block.largest_bet <= LARGEST_BET
     for weighting in block.weightings.values():
         count = len(weighting.starts)
         fine = fine and weighting.starts.ndim == 1 and count > 0 and weighting.directions.shape == (count, seen)
@@ -228,15 +221,15 @@ def columns(
         [A_i, C_i] = y_i ± margin, inside the range;        y_i = y0_i + γ κ_i . guess, clipped to the range
         v_i = θ . T̄_i, capped:  upper end  -bet / (C_i - lo_i) <= v_i <= bet / (hi_i - A_i),  lower end the two swapped
 
-    with bet = 0.99, 0.2 for rows unlike those before, and 0 where x_i has no coordinate that may be seen: a pair of a table that
-    the plan does not speak of. Such rows do not count, λ_i = v_i = 0. The floats of a row are the same, bit for bit, however many
-    rows follow it: a log that grows keeps them.
+    with the bet of the block, a smaller one for rows unlike those before, and 0 where x_i has no coordinate that may be seen:
+    such rows do not count, λ_i = v_i = 0. The floats of a row are the same, bit for bit, however many rows follow it: a log that
+    grows keeps them.
     """
     predicted, kappa, raw = _predicted(block, gamma, points, slots, here)
     step = here - gamma * kappa
     sizes, width = row_norms(raw), np.maximum(limits.high - limits.low, 1e-300)
     counted = np.asarray(here.any(axis=1))
-    bet = np.where(counted, np.where(sizes > block.usual, SMALL_BET, FULL_BET), 0.0)
+    bet = np.where(counted, np.where(sizes > block.usual, block.unusual_bet, block.largest_bet), 0.0)
     rate = np.minimum(block.rate, bet / (width * np.maximum(sizes, 1e-300)))
     middle = np.clip(predicted + gamma * np.einsum("ij,j->i", kappa, block.guess), limits.low, limits.high)
     clip = Between(np.maximum(limits.low, middle - block.margin), np.minimum(limits.high, middle + block.margin))

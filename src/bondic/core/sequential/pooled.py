@@ -43,7 +43,7 @@ class Pooled:
 
 
 NOT_POOLED = Pooled()
-"""Of a class that leaves nothing over, or whose rows pay one by one."""
+"""Rows pay one by one."""
 
 
 def pool(found: Coordinates, block: Embedded, columns: Predictable, layout: Layout, rows: int) -> Pooled:
@@ -52,17 +52,12 @@ def pool(found: Coordinates, block: Embedded, columns: Predictable, layout: Layo
     parts = []
     for top in range(0, len(block), size):
         part = slice(top, min(top + size, len(block)))
-        made = _stretch(found, block.stretch(part), columns.cut(part), layout)
-        if made is None:
-            return NOT_POOLED
-        parts.append(made)
+        parts.append(_stretch(found, block.stretch(part), columns.cut(part), layout))
     return total(parts, tuple(columns.weights))
 
 
 def total(parts: Sequence[Pooled], ends: tuple[End, ...]) -> Pooled:
     """All rows of all parts."""
-    if NOT_POOLED in parts:
-        return NOT_POOLED
     tails = {end: _sum([part.of_end(end) for part in parts]) for end in ends}
     return Pooled(_sum([part.operator for part in parts]), _sum([part.squares for part in parts]), tails)
 
@@ -71,13 +66,10 @@ def _sum(values: list[float]) -> float:
     return inflate(upper_sum(np.array(values)))
 
 
-def _stretch(found: Coordinates, rows: Embedded, columns: Predictable, layout: Layout) -> Pooled | None:
+def _stretch(found: Coordinates, rows: Embedded, columns: Predictable, layout: Layout) -> Pooled:
     n = len(rows)
     logged = RowMeasures(rows.points, one_hot(rows.slots, layout), np.arange(n), n)
-    made = found.together(logged, rows.after, rows.gamma, rows.step.coordinates, rows.next.coordinates)
-    if made is None:
-        return None
-    step, after = made
+    step, after = found.together(logged, rows.after, rows.gamma, rows.step.coordinates, rows.next.coordinates)
     share = rows.gamma**2 * (1 + 4 * U)
 
     def squares(weights: FloatArray) -> float:

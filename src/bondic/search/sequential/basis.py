@@ -122,11 +122,6 @@ def candidates(rows: Batch, starts: Cloud) -> PointSlots:
     return PointSlots.join(parts).distinct(_MOST_CANDIDATES)
 
 
-def taken(rows: Batch, starts: Cloud) -> PointSlots:
-    """The pairs that the policy takes, at next and initial states: nothing else about a table matters for its value."""
-    return PointSlots.join([pairs_of(rows.next), pairs_of(starts)]).distinct(_MOST_CANDIDATES)
-
-
 def pilot_basis(kernel: Kernel, layout: Layout, pool: PointSlots, most: int) -> LandmarkBasis:
     """At most `most` landmarks among the pool."""
     return _pivots(normal_form(kernel, layout), pool, most, None)

@@ -11,11 +11,19 @@ import numpy.typing as npt
 
 from bondic.core.claims import End
 from bondic.core.sequential.plan import Block, Weighting, columns
-from bondic.search.sequential.instruments import Forecast, VectorBets, forecast, propose_instruments, propose_margin
+from bondic.search.sequential.instruments import (
+    SMALL_BET,
+    Forecast,
+    VectorBets,
+    forecast,
+    propose_instruments,
+    propose_margin,
+)
 from bondic.search.sequential.models import Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.sample import Predictions, prediction_noise, sample_of, sampled_rows
+from bondic.search.sequential.starts import FULL_BET
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
 FloatArray = npt.NDArray[np.float64]
@@ -167,6 +175,8 @@ class Proposer:
             found.fitted.guess,
             found.margin,
             {},
+            FULL_BET,
+            SMALL_BET,
         )
         balances = {end: Balance(aim, found.final) for end, aim in found.aims.items()}
         return _Open(begin, found, bare, sub_blocks(begin, stop), balances, {end: [] for end in found.aims})

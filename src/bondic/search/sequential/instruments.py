@@ -10,18 +10,18 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bondic.core.bounded import row_norms
-from bondic.core.sequential.plan import FULL_BET, SMALL_BET
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
 from bondic.search.sequential.sample import Predictions, sample_of
+from bondic.search.sequential.starts import FULL_BET
 
 FloatArray = npt.NDArray[np.float64]
 
+SMALL_BET = 0.2
+"""Largest bet on rows unlike all that were seen before, as a share of what would lose everything."""
 _RIDGE = 0.001
 """Of the trace, in the whitening: rare directions are not blown up."""
-_BARELY, _TURNS, _LEAST_VISITS = 0.03, 3, 3.0
-"""Every direction of a table matters as much as this share of the one that matters most; rounds until M agrees with W."""
 _STRANGE = 1.3
 """Times the largest |φ| so far: a row beyond it is like nothing before."""
 _MARGIN, _QUANTILE = 1.4, 0.95
@@ -34,7 +34,7 @@ _WIDE = 0.3
 class VectorBets:
     """What a block says about the vector event."""
 
-    whitening: FloatArray  # (m, m) W: whitened by C = mean T̄ T̄', or weighed by what matters
+    whitening: FloatArray  # (m, m) W: whitened by C = mean T̄ T̄'
     rate: float  # lambda
     usual: float  # |φ| beyond this is strange
 
@@ -50,28 +50,6 @@ def whitening(spread: FloatArray) -> FloatArray:
     return np.asarray((vectors / np.sqrt(values + _RIDGE * values.sum() + 1e-300)) @ vectors.T)
 
 
-def relevant(spread: FloatArray, sample: Predictions, gamma: float, rows: int) -> FloatArray:
-    """(C + ridge)^-1 M^(1/2), M = mean |φ|^2 (γ D)(γ D)': directions weigh as much as deviations hang on them.
-
-    After n rows the event leaves n^2 e' C W W' C e <= 2 log(2/delta_1) n sd^2 tr(W' C W), about, and what is wanted is a small
-    e' M e. With B = C^(1/2) W W' C^(1/2) and N = C^(-1/2) M C^(-1/2) that is at most a constant times tr(B) |N B^-1|, which is
-    least for B = N: tr(N) in place of m |N| for whitened instruments, B = I. In a table most pairs hardly matter. C comes from so
-    many `rows`: a pair that few of them had is taken to be no rarer than one with three.
-    """
-    values, vectors = np.linalg.eigh(spread)
-    values = np.maximum(values, 0.0)
-    ridge = max(_RIDGE, _LEAST_VISITS / max(rows, 1)) * float(values.sum())
-    inverse = (vectors / (values + ridge + 1e-300)) @ vectors.T
-    found, weight = inverse, np.ones(sample.miss.size)
-    for _ in range(_TURNS):
-        moves = gamma * sample.apart * np.sqrt(weight / weight.sum())[:, None]
-        own, turned = np.linalg.eigh(moves.T @ moves)
-        own = np.maximum(own, 0.0) / max(float(own.max()), 1e-300) + _BARELY
-        found = inverse @ ((turned * np.sqrt(own)) @ turned.T)
-        weight = np.sum((sample.toward @ found) ** 2, axis=1) + 1e-300
-    return np.asarray(found)
-
-
 def propose_instruments(
     past: Past, fitted: Fitted, sample: Predictions, outlook: Outlook, noise: float, rows_by_then: float
 ) -> VectorBets:
@@ -79,7 +57,7 @@ def propose_instruments(
 
     Early blocks bet little, so that the event can start from the whole ball; later ones more.
     """
-    white = relevant(fitted.spread, sample, past.gamma, len(past)) if past.table else whitening(fitted.spread)
+    white = whitening(fitted.spread)
     sizes = np.linalg.norm(sample.toward @ white, axis=1)
     if outlook.kept is None:
         known, weight, deviations = sizes, np.ones(sizes.size), outlook.over_the_ball(sample)

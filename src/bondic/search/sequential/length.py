@@ -1,8 +1,7 @@
 """How long the interval of a finished plan would be, as far as the pilot can tell: plans are compared by it.
 
 The last 30 % of the pilot, seen with the model of the rest, stand for all rows to come: the fixed point is run on them as if
-each came many times, then the tails (13) + (15) are evaluated over the ellipsoid that it leaves. For a table all of its rows do,
-with the model of all: pairs that the last ones happen to lack would count as if no row to come had them.
+each came many times, then the tails (13) + (15) are evaluated over the ellipsoid that it leaves.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from bondic.core.bounded import row_norms
 from bondic.core.claims import End
 from bondic.core.classes.ellipsoids import Quadratic, supremum
 from bondic.core.noise.betting import curvature
-from bondic.core.sequential.plan import FULL_BET
 from bondic.search.sequential.blocks import Budget, Draft, Proposer
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Predictions, held_rows, sample_of, sampled_rows
+from bondic.search.sequential.sample import Predictions, held_rows, sample_of
+from bondic.search.sequential.starts import FULL_BET
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -32,8 +31,8 @@ def predict_length(past: Past, planned: int, budget: Budget) -> float:
     """The length for a log that ends at row `planned`, from the rows of the past; it may be longer than the range."""
     proposer = Proposer(past.start.size, past.radius, past.gamma, past.row, planned, budget)
     found = proposer.prepare(past, planned)
-    rows = sampled_rows(past) if past.table else held_rows(past)
-    sample = found.sample if past.table else sample_of(rows, found.first.model, past.gamma)
+    rows = held_rows(past)
+    sample = sample_of(rows, found.first.model, past.gamma)
     weight = found.rows / len(rows)
     outlook = proposer.outlook
     features, deviations = sample.toward @ found.instruments.whitening, outlook.over_the_ball(sample)

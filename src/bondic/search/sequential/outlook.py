@@ -6,18 +6,19 @@ bounds: here are the pilot's coordinates, and at most 500 rows of every block, e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import Between, row_norms
-from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, enclose, whole_ball
+from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding
+from bondic.core.noise.betting import curvature, loss
 from bondic.core.sequential.plan import Block, columns
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.prices import cheapest
 from bondic.search.sequential.sample import Predictions
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,6 +29,8 @@ _ROUNDS, _WORTH = 20, 0.995
 _TAUS = (0.5, 0.9, 0.98)
 _BOTH = (0.6, 0.35)
 """Shares of the newest cylinder and of the one before it in the ellipsoid that knows both."""
+_MOST = 0.995
+"""Of a bet: g is infinite at 1."""
 
 
 @dataclass(eq=False)
@@ -139,3 +142,20 @@ class Outlook:
         """log(2/delta_1) + sum g(-λ |φ| |Delta|) (16): row by row, or jointly over one ellipsoid, whichever is less."""
         price, pick = cheapest(rows.weight, rows.size, rows.largest(), rows.offsets, rows.deviations, ellipsoids)
         return self.log_term + price, pick
+
+
+def cheapest(
+    weight: FloatArray,
+    sizes: FloatArray,
+    largest: FloatArray,
+    offsets: FloatArray,
+    deviations: Embedding,
+    ellipsoids: Sequence[Ellipsoid],
+) -> tuple[float, int]:
+    """The price of rows that come `weight` times with bets of these sizes; and which ellipsoid gives the least joint one."""
+    bets = np.minimum(sizes * largest, _MOST)
+    single = float(weight @ loss(-bets))
+    form = Quadratic.of(weight * sizes**2 * curvature(-bets), offsets, deviations, ellipsoids[0].ball)
+    joint = [supremum(one, np.zeros(form.linear.size), 0.0, form)[0] for one in ellipsoids]
+    pick = int(np.argmin(joint))
+    return min(single, joint[pick]), pick

@@ -68,7 +68,6 @@ class Past:
     start: FloatArray  # (m,) ψ_0 as far as it is known
     gamma: float
     radius: float  # r_Q
-    table: bool = False  # coordinates are pairs
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -94,13 +93,12 @@ class History:
     starts: StartPath
     gamma: float
     radius: float
-    table: bool = False
 
     def before(self, row: int) -> Past:
         """The rows before this one, and nothing else."""
         count = int(np.searchsorted(self.rows.log_rows, row))
         known = self.rows.cut(slice(0, count)), self.starts.before(row)
-        return Past(self.begin, row, *known, self.gamma, self.radius, self.table)
+        return Past(self.begin, row, *known, self.gamma, self.radius)
 
 
 def make_history(
@@ -111,21 +109,14 @@ def make_history(
     limits: tuple[float, float] | None,
     sums: Sums,
     before: History | None = None,
-    *,
-    table: bool = False,
 ) -> History:
-    """Embed all rows on the landmarks of the pilot; those of the history `before` of the same log are not embedded again.
-
-    Rows of a table whose pair is no landmark carry no bet, and are left out.
-    """
+    """Embed all rows on the landmarks of the pilot; those of the history `before` of the same log are not embedded again."""
     known = problem.rows.start if before is None else before.stop
     fresh = problem.restricted(RowRange(known, problem.rows.stop)).batches()
     parts = [_embedded(batch, ball, embedder, limits, sums) for batch in fresh]
-    if table:
-        parts = [part.cut(np.flatnonzero(part.coordinates.any(axis=1))) for part in parts]
     path = StartPath.of(starts, embedder, None if before is None else before.starts)
     rows = Seen.join(parts if before is None else [before.rows, *parts])
-    return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius, table=table)
+    return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius)
 
 
 def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:

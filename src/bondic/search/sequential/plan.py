@@ -5,7 +5,6 @@ A plan may grow with its log. Rows are shown to it in order, and what was planne
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,14 +13,13 @@ import numpy.typing as npt
 from bondic.core.claims import End, ErrorBudget
 from bondic.core.classes.ball import Ball
 from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.box import Box
 from bondic.core.classes.provenance import Provenance
-from bondic.core.columns import Batch, Cloud
 from bondic.core.errors import InvalidInput
 from bondic.core.identity.residual import values_at_starts
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.sequential.embedded import limits_from_class
-from bondic.core.sequential.plan import Block, Plan, StartBets
+from bondic.core.sequential.plan import Block, Plan
+from bondic.core.starts import StartBets
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
 from bondic.engines.sums import STANDARD
@@ -34,21 +32,17 @@ from bondic.search.sequential.basis import (
     extended,
     pairs_of,
     pilot_basis,
-    taken,
 )
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.past import History, make_history
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets
-from bondic.search.table import table_kernel
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MOST_SEEN, MOST_LANDMARKS = 150, 200
 """Landmarks of the pilot, and all of them."""
-_LEAST_TAKEN = 50
-"""Rows of the pilot with pairs that the policy takes, below which nothing can be learned from these alone."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
 
@@ -87,13 +81,12 @@ class Planner:
     """A plan that grows with its log."""
 
     pilot: Rows
-    ball: Ball | Box
+    ball: Ball
     budget: ErrorBudget
     ends: tuple[End, ...]
     shape: Shape
     sums: Sums
     embedder: Embedder
-    space: Ball  # Q, or a ball that holds it
     limits: tuple[float, float] | None
     proposer: Proposer
     history: History | None = None
@@ -102,7 +95,7 @@ class Planner:
     def begin(
         problem: Rows,
         pilot: Rows,
-        ball: Ball | Box,
+        ball: Ball,
         budget: ErrorBudget,
         ends: tuple[End, ...],
         shape: Shape,
@@ -113,25 +106,18 @@ class Planner:
 
         `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then.
         """
-        embedder, space = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
+        embedder = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
         planned = problem.rows.start + shape.planned
         size = len(embedder.basis)
-        proposer = Proposer(size, space.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
+        proposer = Proposer(size, ball.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
         limits = _limits(ball, problem)
-        return Planner(pilot, ball, budget, ends, shape, sums, embedder, space, limits, proposer)
+        return Planner(pilot, ball, budget, ends, shape, sums, embedder, limits, proposer)
 
     def extend(self, problem: Rows, ahead: int = 0) -> None:
         """Take in the rows of a grown log that were not there before, and plan as far as they go, and `ahead` rows further."""
         starts = known_starts(problem, self.pilot)
         self.history = make_history(
-            problem,
-            self.space,
-            self.embedder,
-            starts,
-            self.limits,
-            self.sums,
-            before=self.history,
-            table=isinstance(self.ball, Box),
+            problem, self.ball, self.embedder, starts, self.limits, self.sums, before=self.history
         )
         first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
         stops = block_ends(proposer.start, first, proposer.planned, stop + ahead, self.shape.cuts)
@@ -144,7 +130,7 @@ class Planner:
         """
         assert self.history is not None
         missed = _missed(problem, self.history, self.embedder)
-        basis = extended(self.embedder.basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
+        basis = extended(self.embedder.basis, self.ball.kernel, problem.layout, missed, self.shape.landmarks)
         bets = _start_bets(problem, self, self.history, self.sums)
         seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
         blocks = self.proposer.blocks
@@ -171,7 +157,7 @@ def _continued(before: Block, now: Block) -> Block:
 def make_plan(
     problem: Rows,
     pilot: Rows,
-    ball: Ball | Box,
+    ball: Ball,
     budget: ErrorBudget,
     ends: tuple[End, ...],
     shape: Shape,
@@ -184,12 +170,12 @@ def make_plan(
 
 
 def predicted_length(
-    pilot: Rows, ball: Ball | Box, planned: int, budget: Budget, seen: int = MOST_SEEN, sums: Sums = STANDARD
+    pilot: Rows, ball: Ball, planned: int, budget: Budget, seen: int = MOST_SEEN, sums: Sums = STANDARD
 ) -> float:
     """How long the interval of a plan would be for a log of so many rows; longer than the range where it is that bad."""
     starts = known_starts(pilot, pilot)
-    embedder, space = _pilot_space(pilot, ball, starts, seen)
-    history = make_history(pilot, space, embedder, starts, _limits(ball, pilot), sums, table=isinstance(ball, Box))
+    embedder = _pilot_space(pilot, ball, starts, seen)
+    history = make_history(pilot, ball, embedder, starts, _limits(ball, pilot), sums)
     past = history.before(pilot.rows.stop)
     return predict_length(past, past.begin + planned, budget)
 
@@ -198,7 +184,7 @@ def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
     return Budget.of(budget["vector"], {end: budget[end] for end in ends})
 
 
-def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
+def _limits(ball: Ball, problem: Rows) -> tuple[float, float] | None:
     """The range of r + gamma q*(x') that Q implies, where it is narrower than the one in force."""
     implied = limits_from_class(ball, problem.terms)
     known = range_of(problem.terms)
@@ -207,40 +193,11 @@ def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
     return implied.low, implied.high
 
 
-def as_ball(ball: Ball | Box, count: int) -> Ball:
-    """A box on so many pairs lies in the ball of their table whose radius is the half-width times the root of their number."""
-    if isinstance(ball, Ball):
-        return ball
-    return Ball(table_kernel(0.0), ball.radius * math.sqrt(count), ball.center)
-
-
-def _pilot_space(
-    pilot: Rows, ball: Ball | Box, starts: Starts, seen: int, basis: LandmarkBasis | None = None
-) -> tuple[Embedder, Ball]:
-    if isinstance(ball, Box) and not pilot.layout.discrete:
-        raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
-    kernel = as_ball(ball, 1).kernel
+def _pilot_space(pilot: Rows, ball: Ball, starts: Starts, seen: int, basis: LandmarkBasis | None = None) -> Embedder:
     if basis is None:
-        pool = _pool(pilot.whole(), starts.before(pilot.rows.stop), table=isinstance(ball, Box))
-        basis = pilot_basis(kernel, pilot.layout, pool, seen)
-    return Embedder(normal_form(kernel, pilot.layout), basis), as_ball(ball, len(basis))
-
-
-def pairs_of_a_table(pilot: Rows) -> int:
-    """How many coordinates a plan for a table would have, if it could have them all."""
-    return len(_pool(pilot.whole(), known_starts(pilot, pilot).before(pilot.rows.stop), table=True))
-
-
-def _pool(rows: Batch, starts: Cloud, *, table: bool) -> PointSlots:
-    """Among what landmarks are looked for: for a table pairs that the policy takes, unless the log has next to none of them."""
-    if table:
-        found = taken(rows, starts)
-        both = PointSlots.join([found, PointSlots(rows.logged, rows.slots)])
-        _, place = np.unique(np.column_stack([both.points + 0.0, both.slots]), axis=0, return_inverse=True)
-        there = np.isin(place[len(found) :], place[: len(found)])
-        if np.count_nonzero(there) >= _LEAST_TAKEN:
-            return found
-    return candidates(rows, starts)
+        pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
+        basis = pilot_basis(ball.kernel, pilot.layout, pool, seen)
+    return Embedder(normal_form(ball.kernel, pilot.layout), basis)
 
 
 def _missed(problem: Rows, history: History, embedder: Embedder) -> PointSlots:
@@ -270,7 +227,7 @@ def _start_bets(problem: Rows, planner: Planner, history: History, sums: Sums) -
     fitted, skipped = proposer.first.fitted.guess, path.starts.skipped
     values = past.rows.coordinates @ fitted + past.rows.values
     if skipped:
-        center, _ = values_at_starts(problem, planner.space.center, sums)
+        center, _ = values_at_starts(problem, planner.ball.center, sums)
         values = path.embeddings[:skipped] @ fitted + center[:skipped]
     guess = float(np.clip(values.mean(), limits.low, limits.high))
     each = budget["initial"] / len(planner.ends)

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from bondic.core.claims import End, ErrorBudget
 from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
 from bondic.core.sequential.plan import Plan
 from bondic.core.sums.forms import Sums
 from bondic.engines.sums import STANDARD
@@ -22,7 +21,7 @@ from bondic.search.sequential.starts import known_starts
 def replay_plan(
     prefixes: Prefixes,
     pilot: Rows,
-    ball: Ball | Box,
+    ball: Ball,
     budget: ErrorBudget,
     ends: tuple[End, ...],
     shape: Shape,

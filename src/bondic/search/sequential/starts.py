@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bondic.core.columns import Cloud
 from bondic.core.noise.betting import loss
-from bondic.core.sequential.plan import FULL_BET, StartBets
+from bondic.core.starts import StartBets
 from bondic.core.terms import range_of
 from bondic.data.episodes import episode_starts
 from bondic.rows import Rows
@@ -20,6 +20,8 @@ from bondic.search.sequential.basis import Embedder
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+FULL_BET = 0.99
+"""Largest bet, as a share of what would lose everything."""
 _ONE_IN, _FEW = 10, 50
 """One in ten of a given sample is spent on a guess of the value, unless there are fewer than 50."""
 
@@ -132,7 +134,9 @@ def propose_bets(
     shares = np.full(costs.size, 0.25 / rates.size)
     shares[0], shares[costs.argmin()] = 0.25, 0.5
     middle = 0.5 * (limits.low + limits.high) if guess is None else guess
-    return StartBets(skipped, None if skipped else middle, slow, tuple(rates.tolist()), tuple(shares.tolist()))
+    return StartBets(
+        skipped, None if skipped else middle, slow, tuple(rates.tolist()), tuple(shares.tolist()), FULL_BET
+    )
 
 
 def _others(starts: Starts) -> float:
