@@ -15,18 +15,26 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED
-from bondic.core.cells.bound import CellBound
+from bondic.core.cells.ends import CellBound, EndTerms, EndWeights
 from bondic.core.cells.localize import Events, Located
 from bondic.core.cells.proof import SINGLE
 from bondic.core.cells.rows import GroupCells
-from bondic.core.cells.tails import EndTerms, EndWeights
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.noise.betting import loss
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.terms import ValueRange, range_of
 from bondic.methods.on_cells import GROUP_CUTS, costs_of
-from bondic.plan.cells import FULL_BET, CellModel, propose_cell_events, propose_event, propose_rate, reference_of
+from bondic.plan.cells import (
+    FULL_BET,
+    CellModel,
+    mean_squares,
+    propose_cell_events,
+    propose_event,
+    propose_rate,
+    reference_of,
+    repeated,
+)
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
 
@@ -40,13 +48,10 @@ def outlook(held_out: Rows, cells: GroupCells, budget: ErrorBudget, side: Side, 
     stops, ends = (held_out.rows.stop,), ends_of(side)
     shape, limits = CellShape(1, cells.atoms(held_out)), cells.limits(held_out)
     past = tally(cells.parts(held_out, stops), shape, held_out.gamma, np.zeros(shape.cells))
-    counts = past.count.sum(axis=0)
-    reference = reference_of(past, counts > 0, limits.low, limits.high)
+    reference = reference_of(past, past.count.sum(axis=0) > 0, limits.low, limits.high)
     own = tally(cells.parts(held_out, stops), shape, held_out.gamma, reference)
-    foreseen = cells.forecast(held_out, stops, shape, reference)
-    assert foreseen is not None
-    squares = np.bincount(foreseen.cell, foreseen.rows.square.sum(axis=0), minlength=counts.size)
-    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+    labels = cells.labels(own, held_out, stops, None, ())
+    counts, variance = mean_squares(own, labels)
     costs, model, start = costs_of(budget, ends, limits.width), CellModel.of(past), cells.starts(held_out)
     visits, ahead = model.visits(start.cells[None])[0], float(rows)
     events = Events(
@@ -54,15 +59,15 @@ def outlook(held_out: Rows, cells: GroupCells, budget: ErrorBudget, side: Side, 
         propose_cell_events(variance, counts, ahead, costs), budget[SINGLE],
     )  # fmt: skip
     times = ahead / max(float(counts.sum()), 1.0)
-    longer, foreseen = own.repeated(times), replace(foreseen, rows=foreseen.rows.repeated(times))
+    longer, labels = repeated(own, times), replace(labels, rows=repeated(labels.rows, times))
     rate, _ = propose_rate(visits, model, variance, ahead, costs)
     cap = FULL_BET / costs.width
     weights = np.clip(rate * visits / (ahead * model.shares), -cap, cap)[None]
     tails = {_SIGNS[end]: EndWeights(_SIGNS[end] * weights, rate) for end in ends}
-    bound = CellBound(longer, events, tails, {_SIGNS[end]: budget[end] for end in ends}, start, limits, foreseen)
+    bound = CellBound(longer, labels, events, tails, {_SIGNS[end]: budget[end] for end in ends}, start, limits)
     located = bound.locate(NOTHING_ALLOWED)
     last = (1.0 - GROUP_CUTS[-2]) * ahead * model.shares + 1  # rows of the last block
-    unbalanced = located.support(located.system.direction(np.abs(visits) * np.sqrt(last) / (ahead * model.shares)))
+    unbalanced = located.support(np.abs(visits) * np.sqrt(last) / (ahead * model.shares))
     extra = unbalanced + _start_cost(held_out, cells, located, budget, starts, len(ends))
     return _between(bound.ends(located), range_of(held_out.terms), extra)
 

@@ -21,7 +21,7 @@ from bondic.methods.described import describe
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of
 from bondic.methods.group_outlook import expected_starts, outlook
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import GROUP_CUTS, propose_on_cells
+from bondic.methods.on_cells import propose_on_groups
 from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
 from bondic.result import Result
 from bondic.rows import Rows
@@ -133,9 +133,9 @@ class Groups:
         """The proof without an allowance: nothing beyond the value range is claimed by it."""
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
         planned = self._planned(problem)
-        made = propose_on_cells(problem, pilot, cells, budget, self.side, planned, GROUP_CUTS, before)
+        events = propose_on_groups(problem, pilot, cells, budget, self.side, planned, before)
         asked = asked_of(problem.select(pilot.rows.stop))
-        return CellsProof(asked, budget, self.side, cells.after(pilot), made.events, planned=self.planned_rows)
+        return CellsProof(asked, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
 
     def _planned(self, problem: Rows) -> int:
         return len(problem.rows) if self.planned_rows is None else self.planned_rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED
-from bondic.core.cells.proof import SINGLE, CellsProof
+from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import TableCells
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.limits import refuse
@@ -24,7 +24,6 @@ from bondic.core.sums.forms import Sums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import CellProposal
 from bondic.methods.on_tables import predicted_table, propose_table
 from bondic.methods.setting import tuning_problem
 from bondic.methods.states import states_of
@@ -51,7 +50,7 @@ class PlannedTable:
     pilot: Rows
     cells: TableCells
     budget: ErrorBudget
-    proposal: CellProposal
+    events: CellPlan
 
 
 @listing_options
@@ -109,8 +108,8 @@ class Table:
                 "method=Groups() (--method groups)."
             )
         cells, (_, budget) = TableCells(states), self._promised(problem, pilot, alpha)
-        proposal = propose_table(problem, pilot, cells, budget, self.side, self._planned(problem), before)
-        return PlannedTable(pilot, cells, budget, proposal)
+        events = propose_table(problem, pilot, cells, budget, self.side, self._planned(problem), before)
+        return PlannedTable(pilot, cells, budget, events)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
@@ -142,7 +141,7 @@ class Table:
         )
 
     def _proof(self, asked: Asked, made: PlannedTable) -> CellsProof:
-        return CellsProof(asked, made.budget, self.side, made.cells, made.proposal.events, planned=self.planned_rows)
+        return CellsProof(asked, made.budget, self.side, made.cells, made.events, planned=self.planned_rows)
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Every block from the rows before it."""

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.cells.tails import EndTerms
+from bondic.core.cells.ends import EndTerms
 from bondic.core.errors import InvalidInput
 from bondic.core.matrices import norm
 from bondic.core.noise.betting import curvature, tail_term
