@@ -158,7 +158,7 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     Blocks and labels are charged row by row (`Intervals.charges`) or by the form of Lemma 45: all in the first way, all in the
     second, and each in the way that looks cheaper.
     """
-    system, rows, grow = located.system, located.system.rows, 1 + 4 * located.system.relative
+    rows, grow = located.system.rows, 1 + 4 * located.system.relative
     each = located.intervals.charges(weights, located.single, located.limits.width)
     found = [(inflate(float(each.sum()) * grow), located.support(balance, lost))]
     if located.sets:
@@ -190,14 +190,14 @@ _HALVINGS = 20
 def ruled_out(bound: CellBound, halves: Tally, probability: float) -> float:
     """β such that averages and single values within β of one number per cell are excluded; 0 where nothing is.
 
-    `halves` is a tally of the same rows at the same reference, with cells 2 c and 2 c + 1 for the halves h of cell c. Halves share
-    e(c), so their equations overdetermine f. With a vector event (16) over halves, at the same rates,
+    `halves` is a tally of the same rows at the same reference, with cells 2 c and 2 c + 1 for the halves h of cell c. Halves
+    share e(c), so their equations overdetermine f. With a vector event (16) over halves, at the same rates, for every u
 
-        for every u:   sum_h u_h (mean_h R + <f, T_h>)  <=  ϱ |(u_h / (s_h n_h))_h| + β sum_h |u_h| m_h,     m_h = 1 + γ sum_j P_hj.
+        sum_h u_h (mean_h R + <f, T_h>)  <=  ϱ |(u_h / (s_h n_h))_h| + β sum_h |u_h| m_h,     m_h = 1 + γ sum_j P_hj.
 
-    u = 1 on one half of a cell, -1 on the other, and on all cells what makes sum_h u_h T_h vanish. Then f drops out, and averages
-    over halves cannot all be within β < (|sum_h u_h mean_h R| - ϱ |(u_h / (s_h n_h))|) / sum_h |u_h| m_h: the largest counts. ϱ
-    grows with β, which is found by bisection.
+    u = 1 on one half of a cell, -1 on the other, and on all cells what makes sum_h u_h T_h vanish. Then f drops out, and
+    averages over halves cannot all be within β < (|sum_h u_h mean_h R| - ϱ |(u_h / (s_h n_h))|) / sum_h |u_h| m_h: the largest
+    counts. ϱ grows with β, which is found by bisection.
     """
     found, length, spread = _contrasts(bound, halves)
 

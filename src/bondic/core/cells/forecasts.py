@@ -57,7 +57,16 @@ class LabelTally:
     rows: Tally
     cell: IntArray  # (Λ,)
     expected: Entries  # (Λ, J) κ
+    reference: FloatArray  # (p,) b
     places: tuple[IntArray, IntArray] | None = None  # (B,) for eras: the block among its own, and the era
+
+    def check(self, tally: Tally) -> None:
+        """Refuse a tally of other rows, or at another reference."""
+        count = np.bincount(self.cell, self.rows.count.sum(axis=0), minlength=tally.shape.cells)
+        same = count.size == tally.shape.cells and self.rows.gamma == tally.gamma
+        same = same and np.allclose(count, tally.count.sum(axis=0), rtol=self.rows.relative, atol=0.0)
+        if not (same and np.array_equal(self.reference, tally.reference)):
+            raise InvalidInput("Forecasts are tallied for other rows, or at another reference.")
 
     def spread(self, weights: FloatArray) -> FloatArray:
         """(B, p) of blocks and cells as (B', Λ) of the blocks and labels of `rows`."""
@@ -90,7 +99,7 @@ def tally_by_label(
     largest = float(np.abs(reference).max(initial=0.0)) * (1 + 8 * cells * U)
     size = (1.0 + float(np.abs(forecasts.following).sum(axis=1).max(initial=0.0))) * largest
     error = found.error + (found.relative + 8 * cells * U) * (size + float(np.abs(expected).max(initial=0.0)))
-    return LabelTally(replace(found, error=error), forecasts.cell, Entries.of(forecasts.following))
+    return LabelTally(replace(found, error=error), forecasts.cell, Entries.of(forecasts.following), reference)
 
 
 def _with_labels(
@@ -164,7 +173,7 @@ def tally_by_era(tally: Tally, past: EarlierRows, times: IntArray, firsts: Seque
     expected = offset.reshape(-1) + tally.gamma * entries.times(tally.shape.atoms @ tally.reference)
     places = np.array([int((era[:k] == one).sum()) for k, one in enumerate(era)], dtype=np.int64), era
     rows = _shifted(tally, places, expected.reshape(eras, cells), entries)
-    return LabelTally(rows, np.tile(np.arange(cells), eras), entries, places)
+    return LabelTally(rows, np.tile(np.arange(cells), eras), entries, tally.reference, places)
 
 
 def _shifted(tally: Tally, places: tuple[IntArray, IntArray], expected: FloatArray, entries: Entries) -> Tally:

@@ -84,6 +84,9 @@ class System:
     low: FloatArray  # (p,) bounds of f that hold whatever the log says
     high: FloatArray
 
+    def __post_init__(self) -> None:
+        self.labels.check(self.tally)
+
     @property
     def rows(self) -> Tally:
         """The rows by labels: deviations D in place of residuals R."""
