@@ -1,4 +1,4 @@
-"""Events on cells for a problem: blocks, the vector event and the weights of both ends, each from the rows before it."""
+"""What plans on cells share, for tables and for groups: pilot, blocks, alpha, starts, and the predicted length."""
 
 from __future__ import annotations
 
@@ -8,81 +8,74 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.localize import ValueLimits
-from bondic.core.cells.proof import SINGLE, CellPlan
-from bondic.core.cells.rows import Cells, GroupCells
-from bondic.core.cells.tally import CellShape, Tally, tally
+from bondic.core.cells.proof import SINGLE, CellsProof
+from bondic.core.cells.rows import Cells
+from bondic.core.cells.tally import Tally
+from bondic.core.certificate.limits import refuse
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.errors import InvalidInput
+from bondic.core.noise.betting import loss
 from bondic.core.sequential.plan import StartBets
 from bondic.core.sequential.proof import INITIAL, VECTOR
-from bondic.plan.cells import Costs, mean_squares, propose_cell_events, propose_event, propose_tails, reference_of
+from bondic.core.start import sampled_start
+from bondic.core.terms import ValueRange
+from bondic.methods.setting import tuning_problem
+from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets
+from bondic.tuning.pilot import SMALLEST_PILOT
 
 FloatArray = npt.NDArray[np.float64]
 
-_SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
-
-GROUP_CUTS = (0.6, 0.9, 1.0)
-"""Ends of blocks for groups, as shares of the planned rows: an allowance is about averages over them, so they are long."""
-
-
-def planned_stops(first: int, pilot_stop: int, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
-    """Rows of the log before which blocks should end, the pilot first. What is planned with them must not see how many came."""
-    ends = [first + math.ceil(cut * planned) for cut in cuts]
-    return (pilot_stop, *(sorted({end for end in ends if end > pilot_stop}) or [pilot_stop + 1]))
+SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
+_COMPARED_STARTS = 256
+"""Starts whose values are looked at in a prediction."""
 
 
-def propose_on_groups(
-    problem: Rows,
-    pilot: Rows,
-    cells: GroupCells,
-    budget: ErrorBudget,
-    side: Side,
-    planned: int,
-    before: Callable[[int], Rows] | None = None,
-) -> CellPlan:
-    """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
-    expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, GROUP_CUTS)
-    stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
-    shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
+def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
+    """The rows that are set aside, as a problem of their own."""
+    rows = math.ceil(pilot * planned) if isinstance(pilot, float) else int(pilot)
+    found = tuning_problem(problem, rows) if 0 < rows < len(problem.rows) else None
+    if found is None:
+        raise InvalidInput(
+            f"A pilot is needed, of at least {SMALLEST_PILOT} usable rows and fewer than all: {rows} of {len(problem.rows)} "
+            "rows cannot be set aside for one. Pass pilot= as another share of the rows, or a number."
+        )
+    return found
 
-    def count(rows: Rows) -> Tally:
-        return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
 
-    whole = count(problem) if before is None else count(before(stops[-2]))
-    block = np.arange(len(stops))
+def replayed_pilot(prefixes: Prefixes, proof: CellsProof, pilot: Callable[[Rows], Rows]) -> Rows:
+    """The pilot from the rows before the certified ones alone."""
+    first = proof.asked.rows[0]
+    refuse(first == prefixes.problem.rows.start, "No rows were set aside for a pilot.")
+    begin = pilot(prefixes.problem).rows.stop
+    refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
+    known = prefixes.before(first)
+    found = tuning_problem(known, len(known.rows))
+    refuse(found is None, "The pilot has no row that counts.")
+    assert found is not None
+    return found
 
-    def history(first: int) -> Tally:
-        return whole.of_blocks(block < first) if before is None else count(before(stops[first - 1]))
 
-    limits, ends = cells.limits(problem), ends_of(side)
-    costs = costs_of(budget, ends, limits.width)
-    lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
-    early = cells.first(pilot)
-    own = tally(early.parts(pilot, stops), shape, problem.gamma, reference(history(1), limits))
-    counts, variance = mean_squares(own, early.labels(own, pilot, stops, None, ()))
-    sizes = lengths * (float(counts.sum()) / max(lengths[0], 1.0))
-    starts = known_starts(problem, pilot)
-    means = [known_mean(cells, starts, first) for first in (pilot.rows.stop, *stops[:-1])]
-    tails = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
-    ahead = float(sizes[1:].sum())
-    return CellPlan(
-        stops[1:],
-        propose_event(variance, counts, ahead, costs),
-        propose_cell_events(variance, counts, ahead, costs),
-        {end: EndWeights(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
-        reference(whole.of_blocks(block > 0), limits),
-        Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
-        start_bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
-    )
+def cell_budget(problem: Rows, alpha: float, shares: dict[str, float], side: Side) -> ErrorBudget:
+    """alpha in these shares, that of the starts only where they are a sample, and the rest over the ends."""
+    ends = ends_of(side)
+    sampled = sampled_start(problem, len(ends)) is not None
+    own = {name: share for name, share in shares.items() if name != INITIAL or sampled}
+    return ErrorBudget.split(alpha, own | dict.fromkeys(ends, (1 - sum(own.values())) / len(ends)))
 
 
 def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
     vector, single = (math.log(2 / budget[name]) for name in (VECTOR, SINGLE))
     return Costs(vector, single, math.log(1 / min(budget[end] for end in ends)), width)
+
+
+def planned_stops(problem: Rows, pilot: Rows, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
+    """Rows of the log before which blocks should end, the pilot first. What is planned with them must not see how many came."""
+    ends = [problem.rows.start + math.ceil(cut * planned) for cut in cuts]
+    return (pilot.rows.stop, *(sorted({end for end in ends if end > pilot.rows.stop}) or [pilot.rows.stop + 1]))
 
 
 def reference(tally: Tally, limits: ValueLimits) -> FloatArray:
@@ -116,3 +109,46 @@ def start_bets(
         seen, center = cells.start_cells(problem.initial, 0, skipped)
         spread = float((center + seen @ values).std())
     return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends), spread=spread)
+
+
+def expected_starts(problem: Rows, pilot: Rows, rows: int) -> float:
+    """How many sampled starts will be used; 0 where the list is exact."""
+    states = problem.initial_states
+    if states.kind == "exact":
+        return 0.0
+    known = known_starts(problem, pilot).skipped
+    if states.from_rows and not states.count_fixed:
+        return max(known * rows / max(len(pilot.rows), 1), 1.0)
+    return float(len(states) - known)
+
+
+def start_cost(
+    pilot: Rows,
+    cells: Cells,
+    values: FloatArray,
+    unknown: Callable[[FloatArray], FloatArray],
+    budget: ErrorBudget,
+    starts: float,
+    ends: int,
+    width: float,
+) -> float:
+    """What sampled starts add to an end: min over bets b of ( log(1/δ) / b + sum_j g(-b |V(x_j) - mean|) / b ) / n_0.
+
+    `values` (p,) are those of the cells, `unknown` says how far means of them (m, p) may be off.
+    """
+    probability = budget.get(INITIAL)
+    if probability is None or starts <= 0:
+        return 0.0
+    seen, center = cells.start_cells(pilot.initial, 0, min(len(pilot.initial_states), _COMPARED_STARTS))
+    middle = center + seen @ values
+    apart = np.minimum(np.abs(middle - middle.mean()) + unknown(seen - seen.mean(axis=0)), width)
+    price, best = math.log(2 * ends / probability), width
+    for bet in FULL_BET / width * np.geomspace(1e-3, 1.0, 16):
+        best = min(best, (price / starts + float(loss(-bet * apart).mean())) / bet)
+    return best
+
+
+def predicted_interval(limits: ValueRange, ends: dict[End, float]) -> float:
+    """The length of the interval between predicted ends, within the value range; a missing end is that of the range."""
+    high, low = min(limits.high, ends.get("upper", limits.high)), max(limits.low, ends.get("lower", limits.low))
+    return max(high - low, 0.0)

@@ -22,7 +22,17 @@ from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.classes.provenance import Provenance
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
-from bondic.methods.on_cells import costs_of, known_mean, planned_stops, reference, start_bets
+from bondic.core.terms import range_of
+from bondic.methods.on_cells import (
+    SIGNS,
+    costs_of,
+    known_mean,
+    planned_stops,
+    predicted_interval,
+    reference,
+    start_bets,
+    start_cost,
+)
 from bondic.plan.cells import Costs, mean_squares, propose_cell_events, propose_event, repeated
 from bondic.plan.tables import CellCapacity, Prices, TableWeights, doubted, doubts
 from bondic.rows import Rows
@@ -102,7 +112,7 @@ def propose_table(
     before: Callable[[int], Rows] | None = None,
 ) -> CellPlan:
     """Every block from the rows before it; `before(row)`, for a replay, knows no others."""
-    expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, CUTS)
+    expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
     shape, limits, ends = CellShape(2, cells.atoms(problem)), cells.limits(problem), ends_of(side)
     starts, atoms = known_starts(problem, pilot), Entries.of(shape.atoms)
@@ -151,15 +161,33 @@ def propose_table(
     )
 
 
-def predicted_table(pilot: Rows, cells: TableCells, budget: ErrorBudget, side: Side, rows: int) -> float:
-    """The length of the interval, from the pilot alone, if so many rows like it follow."""
-    shape, limits = CellShape(2, cells.atoms(pilot)), cells.limits(pilot)
-    known = _solved(pilot, cells, shape)
-    start = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
-    outlook = _Outlook.of(known, limits, budget, side, float(rows))
+@dataclass(frozen=True)
+class PredictedTable:
+    """What the pilot says of the interval."""
+
+    half: float  # from the middle to an end, but for sampled starts
+    length: float  # of the interval within the value range
+
+
+def predicted_table(
+    pilot: Rows, cells: TableCells, budget: ErrorBudget, side: Side, rows: int, starts: float
+) -> PredictedTable:
+    """From the pilot alone, if so many rows like it follow, and `starts` sampled starts (0: the list is exact)."""
+    shape, limits, ends = CellShape(2, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
+    known, everything = _solved(pilot, cells, shape), range_of(pilot.terms)
+    start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows)
+    outlook = _Outlook.of(known, limits, budget, side, ahead)
     maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, outlook.costs.tails)
-    prices = outlook.prices(known, float(rows))
-    return _length(maker, EarlierRows.of(known), prices, start, float(rows), limits, side)
+    prices = outlook.prices(known, ahead)
+    capacity = CellCapacity(EarlierRows.of(known), maker.atoms, maker.gamma, prices, ahead, maker.width)
+    half = maker.best(capacity, start).half(maker.log_term)
+    values, unknown = known.reference, prices.unknown
+    extra = start_cost(
+        pilot, cells, values, lambda seen: np.abs(seen) @ unknown, budget, starts, len(ends), everything.width
+    )
+    middle = float(np.clip(start @ values, everything.low, everything.high))
+    at = {end: middle + SIGNS[end] * (half + extra) for end in ends}
+    return PredictedTable(half, predicted_interval(everything, at))
 
 
 def _at(problem: Rows, planned: int, cuts: Sequence[float]) -> list[int]:
@@ -208,21 +236,6 @@ def _among(own: Tally, shown: BoolArray, middle: float) -> tuple[Tally, IntArray
         **columns,
     )
     return found, place
-
-
-def _length(
-    maker: TableWeights,
-    past: EarlierRows,
-    prices: Prices,
-    start: FloatArray,
-    rows: float,
-    limits: ValueLimits,
-    side: Side,
-) -> float:
-    capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, rows, maker.width)
-    half = maker.best(capacity, start).half(maker.log_term)
-    ends = len(ends_of(side))
-    return min(2 * half, limits.width) * ends / 2 + limits.width * (2 - ends) / 2
 
 
 def _count(
