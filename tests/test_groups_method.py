@@ -472,7 +472,7 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
         with pytest.raises(NumericalError, match="leaves the value range"):
             far.claims(rows)
     few = replace(stated.proof, cells=replace(cells, start_group=cells.start_group[1:]))
-    with pytest.raises(VerificationError, match="start has no group"):
+    with pytest.raises(InvalidInput, match="start has no group"):
         few.claims(rows)
     events = stated.proof.events
     with pytest.raises(VerificationError, match="no quotas"):  # an allowance is about all rows of a block and cell
