@@ -13,13 +13,15 @@ import numpy as np
 
 from bondic.core.bounded import Enclosure
 from bondic.core.cells.allowance import CellAllowance
-from bondic.core.cells.forecasts import Forecasts, forecast_tally
-from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent
+from bondic.core.cells.ends import EndWeights, StartMean
+from bondic.core.cells.forecasts import Forecasts, LabelTally, tally_by_label
+from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, VectorEvent
 from bondic.core.cells.system import System
-from bondic.core.cells.tails import EndWeights, StartMean
 from bondic.core.cells.tally import CellRows, CellShape, Tally, tally
 from bondic.core.noise.betting import loss
-from bondic.plan.cells import CellModel
+from bondic.plan.cells import CellModel, reference_of
+
+KINDS = ("true", "seen", "noisy", "random", "none", "far")
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,14 @@ class TrueRows:
     action: np.ndarray
     reward: np.ndarray
     ahead: np.ndarray  # (n, S, A) masses of the next pairs, 0 after an end
-    labels: np.ndarray | None = None  # (n,) with `forecasts`: what is expected to follow, on atoms that are cells
+    labels: np.ndarray | None = None  # (n,) with `forecasts`: what is expected to follow
     forecasts: Forecasts | None = None
+    by_states: bool = False  # whether atoms are states with the policy's actions there, or cells
+    numbers: np.ndarray | float = 0.0  # (n,) m
 
     @property
-    def label(self):
-        return self.cell if self.labels is None else self.labels
+    def atoms(self):
+        return shape_of(self.world, 1, self.by_states).atoms
 
     @property
     def cell(self):
@@ -129,13 +133,12 @@ class TrueRows:
 
     @property
     def deviations(self):
-        """Δ_i = Y_i - clip(q̂(x_i) + e(c_i)), or with o_ℓ + γ <e, κ_ℓ> in place of e(c_i)."""
-        world, error = self.world, self.world.errors[0]
+        """Δ_i = Y_i - clip( q̂(x_i) + m_i + o_ℓ + γ <e, κ_ℓ> )."""
+        world, given = self.world, self.forecasts
         outcome = self.reward + world.gamma * self.mean_ahead(world.truth)
-        expected = error[self.cell]
-        if self.forecasts is not None:
-            expected = (self.forecasts.offset + world.gamma * self.forecasts.following @ error)[self.labels]
-        return outcome - np.clip(world.model[self.state, self.action] + expected, 0.0, world.high)
+        center = given.offset + world.gamma * (given.following @ (self.atoms @ world.errors[0]))
+        expected = world.model[self.state, self.action] + self.numbers + center[self.labels]
+        return outcome - np.clip(expected, 0.0, world.high)
 
     @property
     def outcome(self):
@@ -143,10 +146,10 @@ class TrueRows:
         model = self.world.model
         return self.reward + self.world.gamma * self.mean_ahead(model) - model[self.state, self.action]
 
-    def as_rows(self, by_states=False):
-        """Rows of a tally; atoms are cells, or states with the policy's actions there."""
+    def as_rows(self):
+        """Rows of a tally."""
         world = self.world
-        if by_states:
+        if self.by_states:
             mass = self.ahead.sum(axis=2)
             owner, atom = np.nonzero(mass)
             found = mass[owner, atom]
@@ -154,6 +157,32 @@ class TrueRows:
             owner, state, action = np.nonzero(self.ahead)
             atom, found = world.cells[state, action], self.ahead[owner, state, action]
         return CellRows(self.block, self.cell, self.outcome, owner, atom, found, 3 * world.high)
+
+    def tally(self, blocks, reference) -> Tally:
+        return tally([self.as_rows()], shape_of(self.world, blocks, self.by_states), self.world.gamma, reference)
+
+    def by_label(self, blocks, reference) -> LabelTally:
+        shape, numbers = shape_of(self.world, blocks, self.by_states), np.broadcast_to(self.numbers, self.labels.shape)
+        rows = [self.as_rows()]
+        return tally_by_label(rows, self.labels, numbers, self.forecasts, shape, self.world.gamma, reference)
+
+    def solved(self, blocks):
+        """The reference that solves the equations of the rows."""
+        first, limits = self.tally(blocks, np.zeros(self.world.count)), limits_of(self.world)
+        return reference_of(first, first.count.sum(axis=0) > 0, limits.low, limits.high)
+
+    def ground(self, blocks, reference, events, limits=None) -> Ground:
+        found, labels = self.tally(blocks, reference), self.by_label(blocks, reference)
+        return Ground.of(found, labels, events, limits or limits_of(self.world))
+
+    def terms(self, reference):
+        """D_i, x_i(f) and ζ'_i of every row, from the definitions: no sum over labels, and values at pairs, not at atoms."""
+        world, given, gamma = self.world, self.forecasts, self.world.gamma
+        own, error = world.cells, world.errors[0] - reference
+        foreseen = given.offset + gamma * (given.following @ (self.atoms @ reference))
+        came = self.outcome + gamma * self.mean_ahead(reference[own])
+        moved = gamma * ((given.following @ (self.atoms @ error))[self.labels] - self.mean_ahead(error[own]))
+        return self.numbers + foreseen[self.labels] - came, moved, self.mean_ahead(world.errors[1])
 
 
 def random_log(rng, world, rows, blocks, draws=0):
@@ -251,30 +280,58 @@ def tail_surplus(log, tail):
     return float(weights @ log.noise - loss(-weights * log.deviations).sum())
 
 
-def with_forecasts(rng, log):
-    """Labels by state and coins thrown before the rows; forecasts from this very log, from nowhere, of any sign and sum."""
-    world, kind = log.world, rng.integers(3)
-    pairs = log.state * world.size[1] + log.action
-    labels, count = 2 * pairs + rng.integers(2, size=pairs.size), 2 * world.reward.size
-    cell = np.repeat(world.cells.ravel(), 2)
-    onto = np.zeros((pairs.size, world.count))
-    np.add.at(onto, (slice(None), world.cells.ravel()), log.ahead.reshape(pairs.size, -1))
-    following, each = np.zeros((count, world.count)), np.maximum(np.bincount(labels, minlength=count), 1)
-    np.add.at(following, labels, onto)
-    following, offset = following / each[:, None], np.bincount(labels, log.outcome, minlength=count) / each
-    if kind > 0:
-        offset = offset + rng.normal(size=count) * 0.2 * world.high
-        following = following * rng.uniform(0.5, 1.2, size=(count, 1))
-    if kind > 1:
-        following = rng.normal(size=(count, world.count)) * 0.5
-    return replace(log, labels=labels, forecasts=Forecasts(cell, offset, following))
+def foresee(rng, log: TrueRows, by_states, kind) -> TrueRows:
+    """Labels by state and action, split at random where they say little; in any order. `kind`: what is forecast for them."""
+    world, (states, actions) = log.world, log.world.size
+    finer = 1 if kind == "true" else int(rng.integers(1, 4))
+    place = rng.permutation(states * actions * finer)
+    name = (log.state * actions + log.action) * finer + rng.integers(finer, size=log.state.size)
+    pair = np.empty(place.size, dtype=np.int64)
+    pair[place] = np.arange(place.size) // finer
+    label, cell = place[name], world.cells.ravel()[pair]
+    atoms = shape_of(world, 1, by_states).atoms.shape[0]
+    if kind in ("random", "none", "far"):
+        size = {"random": 1.0, "none": 0.0, "far": 10.0}[kind]
+        offset = rng.normal(size=cell.size) * world.high * max(size, 0.1)
+        given = Forecasts(cell, offset, rng.normal(size=(cell.size, atoms)) * size)
+    elif kind == "seen":
+        given = _seen(log, label, cell, by_states, atoms)
+    else:
+        offset, following = _expected(world, by_states, atoms)
+        noise = 0.1 if kind == "noisy" else 0.0
+        following = following[pair] * (1 + noise * rng.normal(size=(cell.size, 1)))
+        following = following + 0.3 * noise * rng.normal(size=following.shape)
+        given = Forecasts(cell, offset[pair] + noise * rng.normal(size=cell.size), following)
+    numbers = rng.normal(size=label.size) * world.high * rng.choice([0.0, 0.05, 1.0])  # a row's own: any number will do
+    return replace(log, labels=label, forecasts=given, by_states=by_states, numbers=numbers)
 
 
-def forecasts_of(log, blocks, reference):
-    if log.forecasts is None:
-        return None
-    shape = shape_of(log.world, blocks)
-    return forecast_tally([log.as_rows()], log.labels, log.forecasts, shape, log.world.gamma, reference)
+def foresee_cells(log: TrueRows, by_states=False) -> TrueRows:
+    """A label for every cell, and means over its rows."""
+    count, atoms = log.world.count, shape_of(log.world, 1, by_states).atoms.shape[0]
+    given = _seen(log, log.cell, np.arange(count), by_states, atoms)
+    return replace(log, labels=log.cell, forecasts=given, by_states=by_states)
+
+
+def _expected(world, by_states, atoms):
+    """Means of o_i and of the next atoms for every pair."""
+    states = world.size[0]
+    ahead = np.einsum("sat,tb->satb", world.moves[..., :states], world.policy)
+    offset = world.reward + world.gamma * np.einsum("satb,tb->sa", ahead, world.model) - world.model
+    if by_states:
+        return offset.ravel(), ahead.sum(axis=3).reshape(offset.size, states)
+    following = np.zeros((offset.size, atoms))
+    np.add.at(following, (slice(None), world.cells.ravel()), ahead.reshape(offset.size, -1))
+    return offset.ravel(), following
+
+
+def _seen(log, label, cell, by_states, atoms):
+    """Means over the rows of every label: they would not be fixed before the rows, but no claim on an event needs that."""
+    rows, count = replace(log, by_states=by_states).as_rows(), np.maximum(np.bincount(label, minlength=cell.size), 1)
+    following = np.zeros((cell.size, atoms))
+    np.add.at(following, (label[rows.owner], rows.atom), rows.mass)
+    offset = np.bincount(label, rows.outcome, minlength=cell.size) / count
+    return Forecasts(cell, offset, following / count[:, None])
 
 
 def random_tail(rng, log, found: Tally, sign):
@@ -331,25 +388,8 @@ def only_together(vector, probability):
     return Events(vector, probability, CellTails(np.zeros((1, vector.shape.size))), 0.5)
 
 
-def tally_of(log, blocks, reference, by_states=False) -> Tally:
-    return tally([log.as_rows(by_states)], shape_of(log.world, blocks, by_states), log.world.gamma, reference)
-
-
 def true_coordinates(log, system: System):
     """(p,) f and t of the truth."""
     error = log.world.errors[0] - system.tally.reference
-    atoms, following = system.tally.shape.atoms, system.following
+    atoms, following = system.tally.shape.atoms, system.after.dense
     return error, error - system.tally.gamma * following @ (atoms @ error)
-
-
-def row_terms(log, reference):
-    """R_i (or D_i), x_i(f) and ζ'_i of every row, from the definitions."""
-    world, own = log.world, log.world.cells
-    error, known = world.errors[0] - reference, log.forecasts
-    here, there = reference[log.cell], error[log.cell]
-    if known is not None:
-        here = (known.offset + world.gamma * known.following @ reference)[log.labels]
-        there = (world.gamma * known.following @ error)[log.labels]
-    residual = here - world.gamma * log.mean_ahead(reference[own]) - log.outcome
-    moved = there - world.gamma * log.mean_ahead(error[own])
-    return residual, moved, log.mean_ahead(world.errors[1])

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import mpmath as mp
 
-from bondic.core.cells.localize import _ROUNDS, _SETTLED, _STEPS, _TOGETHER  # choices: any give a bound
-from bondic.core.cells.ranges import _STILL, _SWEEPS
+from bondic.core.cells.intervals import _STILL, _SWEEPS
+from bondic.core.cells.localize import _ROUNDS, _SETTLED  # choices: any give a bound
 
 mp.mp.dps = 50
-SETTLED, STILL = mp.mpf(_SETTLED), mp.mpf(1) / 10**6
+SETTLED = mp.mpf(_SETTLED)
+TOGETHER = (0.0, 1.0, 1e300)
 
 
 def exact(values):
@@ -35,7 +36,7 @@ class NaiveForecasts:
 
 @dataclass
 class NaiveRows:
-    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e; forecasts, or labels that are cells."""
+    """Rows (block, cell, outcome, [(atom, mass), ...]), atoms, γ, reference, bounds of e, forecasts."""
 
     rows: list
     atoms: list  # of lists
@@ -44,7 +45,7 @@ class NaiveRows:
     low: object
     high: object
     blocks: int
-    forecasts: NaiveForecasts | None = None
+    forecasts: NaiveForecasts
     residual: list = field(init=False)
 
     def __post_init__(self):
@@ -68,15 +69,9 @@ class NaiveRows:
         self.inverse = mp.inverse(mp.eye(self.J) - self.gamma * (A * P))
         self.K = self.inverse * A
         self.largest = max(max(abs(self.low - b), abs(self.high - b)) for b in self.reference)
-        self.label, self.label_cell = [row[1] for row in self.rows], list(range(self.p))
-        self.deviation, self.kappa, self.own = self.residual, self.P, self.forecasts is None
-        if self.forecasts is not None:
-            self.label, self.label_cell, self.kappa = (
-                self.forecasts.label,
-                self.forecasts.cell,
-                self.forecasts.following,
-            )
-            self.deviation = self._foreseen()
+        self.label, self.label_cell = self.forecasts.label, self.forecasts.cell
+        self.kappa = self.forecasts.following
+        self.deviation = self._foreseen()
 
     def _foreseen(self):
         """D_i = m_i + o_ℓ + γ sum_j κ_ℓj b_j - o_i - γ sum_j π_ij b_j."""
@@ -93,6 +88,21 @@ class NaiveRows:
         """Label, D_i and next atoms of every row."""
         return zip(self.label, self.deviation, (row[3] for row in self.rows), strict=True)
 
+    def joint(self, weights):
+        """Weights of rows, added up over labels with atoms; None is the end."""
+        pairs = {}
+        for w, (label, _, ahead) in zip(weights, self.each(), strict=True):
+            rest = mp.mpf(1)
+            for atom, m in ahead:
+                pairs[label, atom] = pairs.get((label, atom), mp.mpf(0)) + w * m
+                rest -= m
+            if rest > mp.mpf(10) ** -12:
+                pairs[label, None] = pairs.get((label, None), mp.mpf(0)) + w * rest
+        return pairs
+
+    def ways(self):
+        return list(self.joint([mp.mpf(1)] * len(self.rows)))
+
     def of_atoms(self, values):
         return [sum(a * v for a, v in zip(row, values, strict=True)) for row in self.atoms]
 
@@ -107,8 +117,7 @@ class NaiveRows:
         ahead, found = self.of_atoms(f), []
         for label, _, nxt in self.each():
             foreseen = self.gamma * sum(k * a for k, a in zip(self.kappa[label], ahead, strict=True))
-            first = f[label] if self.own else foreseen
-            found.append(first - self.gamma * sum(m * ahead[j] for j, m in nxt))
+            found.append(foreseen - self.gamma * sum(m * ahead[j] for j, m in nxt))
         return found
 
     def slack(self, averages):
@@ -133,6 +142,7 @@ class NaiveSet:
     radius: object
     slack: list
     inside: list
+    known: dict  # of (label, atom): a bound of |x| that also holds
 
     def __post_init__(self):
         rows, p, J = self.of, self.of.p, self.of.J
@@ -145,12 +155,9 @@ class NaiveSet:
         return self.radius * inside + sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
 
     def beyond(self, label, atom):
-        """|<F, κ> - F_j| over t'', atom None: the end."""
+        """γ |<F, κ> - F_j| over t'', atom None: the end."""
         found = sum((abs(x) * s for x, s in zip(self.apart(label, atom), self.slack, strict=True)), mp.mpf(0))
-        if any(self.inside):
-            return found
-        size = sum(abs(k) for k in self.of.kappa[label]) + (atom is not None)
-        return min(found, size * self.of.largest)  # values are within their range
+        return self.of.gamma * found if any(self.inside) else min(self.of.gamma * found, self.known[label, atom])
 
     def apart(self, label, atom):
         """The row of weights of <F, κ> - F_j on t."""
@@ -160,76 +167,34 @@ class NaiveSet:
         """The row of weights of <F, κ> - F_j on t'."""
         return [x * scale for x, scale in zip(self.apart(label, atom), self.inv, strict=True)]
 
-    def next_differences(self):
-        found = [mp.mpf(0)] * len(self.of.kappa)
-        for label, _, ahead in self.of.each():
-            after = [atom for atom, _ in ahead]
-            if sum((m for _, m in ahead), mp.mpf(0)) < 1 - mp.mpf(10) ** -12:
-                after.append(None)
-            for atom in after:
-                inside = mp.sqrt(sum(x * x for x in self.difference(label, atom)))
-                found[label] = max(found[label], self.radius * inside + self.beyond(label, atom))
-        return found
+    def ways(self):
+        """|x| of rows of a label that an atom follows, None: the end."""
+        return {way: self.way(*way) for way in self.of.ways()}
 
-    def joint(self, weights):
-        """Weights of rows, added up over labels, and over labels with atoms; None is the end."""
-        total, pairs = [mp.mpf(0)] * len(self.of.kappa), {}
-        for w, (label, _, ahead) in zip(weights, self.of.each(), strict=True):
-            total[label] += w
-            rest = w
-            for atom, m in ahead:
-                pairs[label, atom] = pairs.get((label, atom), mp.mpf(0)) + w * m
-                rest -= w * m
-            pairs[label, None] = pairs.get((label, None), mp.mpf(0)) + rest
-        return total, pairs
-
-    def parts(self, weights):
-        """max w_c / a_c^2, the largest eigenvalue, and the Frobenius norm of the mixed part, at radius 1."""
-        p = self.of.p
-        total, pairs = self.joint(weights)
-        own = max(total[c] * self.inv[c] ** 2 for c in range(p)) if self.of.own else mp.mpf(0)
-        form, mixed = mp.zeros(p, p), mp.zeros(p, p)
-        for (label, atom), w in pairs.items():
-            y = mp.matrix(self.difference(label, atom))
-            form += w * (y * y.T)
-            for d in range(p if self.of.own else 0):  # t_c times ((P F)_c - F_j), each with its weight
-                mixed[label, d] += w * self.inv[label] * y[d]
-        top = max(mp.eigsy(form, eigvals_only=True))
-        return own, max(top, 0), mp.sqrt(sum(x * x for x in mixed))
+    def way(self, label, atom):
+        inside = mp.sqrt(sum(x * x for x in self.difference(label, atom)))
+        return self.of.gamma * self.radius * inside + self.beyond(label, atom)
 
     def largest(self, weights):
-        own, top, mixed = self.parts(weights)
-        return own + self.of.gamma**2 * top + 2 * self.of.gamma * mixed
+        """The largest eigenvalue, at radius 1."""
+        form = mp.zeros(self.of.p, self.of.p)
+        for (label, atom), w in self.of.joint(weights).items():
+            y = mp.matrix(self.difference(label, atom))
+            form += w * (y * y.T)
+        return max(*mp.eigsy(form, eigvals_only=True), mp.mpf(0))
 
-    def root_energy(self, weights):
-        """Of every row: the root for t' plus that for t''."""
-        inside = self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
-        return inside + self.root_outside(weights)
-
-    def root_outside(self, weights):
-        """That for t'': γ times that for <F, κ> - F_j, and without forecasts that for t beside it."""
-        total, pairs = self.joint(weights)
-        own = sum(total[c] * self.slack[c] ** 2 for c in range(self.of.p)) if self.of.own else mp.mpf(0)
-        further = sum(w * self.beyond(label, atom) ** 2 for (label, atom), w in pairs.items())
-        return mp.sqrt(own) + self.of.gamma * mp.sqrt(max(further, 0))
+    def root(self, weights):
+        """Of sum w x^2: the root for t' plus that for t''."""
+        inside = self.of.gamma * self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
+        further = sum(w * self.beyond(*way) ** 2 for way, w in self.of.joint(weights).items())
+        return inside + mp.sqrt(max(further, 0))
 
     def cell_roots(self):
-        """sqrt( sum x_i^2 ) over the rows of every cell, where nothing is inside."""
-        if any(self.inside):
-            return [mp.inf] * self.of.p
-        return [self.root_outside([mp.mpf(row[1] == c) for row in self.of.rows]) for c in range(self.of.p)]
-
-    def growth(self, weights, linear):
-        """Support and root of the energy: what ϱ multiplies, and what stands beside it."""
-        w, rest = self.of.direction(linear), self.root_outside(weights)
-        beside = sum(abs(a) * b for a, b in zip(w, self.slack, strict=True))
-        if not any(self.inside):
-            return mp.mpf(0), beside, mp.mpf(0), rest
-        slope = mp.sqrt(sum((a * b) ** 2 for a, b in zip(w, self.inv, strict=True)))
-        return slope, beside, mp.sqrt(self.largest(weights)), rest
-
-    def cells(self):
-        return [self.radius * a + b for a, b in zip(self.inv, self.slack, strict=True)]
+        """sqrt( sum x_i^2 ) over the rows of every cell."""
+        ways, found = self.ways(), [mp.mpf(0)] * self.of.p
+        for way, mass in self.of.joint([mp.mpf(1)] * len(self.of.rows)).items():
+            found[self.of.label_cell[way[0]]] += mass * ways[way] ** 2
+        return [mp.sqrt(x) for x in found]
 
 
 class NaiveRanges:
@@ -272,12 +237,10 @@ class NaiveRanges:
         rows = self.of
         weights = [k - (j == atom) for j, k in enumerate(rows.kappa[label])]
         low, high = (rows.gamma * x for x in self.between(weights))
-        if not rows.own:
-            return low, high
-        one = [mp.mpf(-(j == atom)) for j in range(rows.J)]
-        first, last = (rows.gamma * x for x in self.between(one))
-        t = self.equations[label]
-        return max(low - t, self.low[label] + first), min(high + t, self.high[label] + last)
+        return low, high
+
+    def ways(self):
+        return {way: max(abs(x) for x in self.moved(*way)) for way in self.of.ways()}
 
     def each(self):
         """Of every block and label: [(atom or None, mass)] of its rows, and their D."""
@@ -312,8 +275,7 @@ class NaiveRanges:
                 if atom is not None:
                     apart[atom] -= m / n
             size = max(abs(x) for x in self.between(apart))
-            own = self.equations[label] if rows.own else mp.mpf(0)
-            second = n * ((rows.gamma * width) ** 2 / 4 + (own + rows.gamma * size) ** 2)
+            second = n * rows.gamma**2 * (width**2 / 4 + size**2)
             found[block, label] = min(first, second)
         return found
 
@@ -348,18 +310,15 @@ class NaiveRanges:
 
 
 def row_energy(rows, weights, single):
-    """constant, linear part and factor of the bound of sum w (D + x - γ ζ')^2; D = R without forecasts."""
+    """constant, linear part and factor of the bound of sum w (D + x - γ ζ')^2."""
     square = sum(w * r * r for w, r in zip(weights, rows.deviation, strict=True))
     ahead = rows.of_atoms(single)
     further = mp.mpf(0)
     linear = [mp.mpf(0)] * rows.p
     for w, (label, r, nxt) in zip(weights, rows.each(), strict=True):
-        if rows.own:
-            linear[label] += w * r
-        else:
-            for c in range(rows.p):
-                onto = sum(k * row[c] for k, row in zip(rows.kappa[label], rows.atoms, strict=True))
-                linear[c] += rows.gamma * w * r * onto
+        for c in range(rows.p):
+            onto = sum(k * row[c] for k, row in zip(rows.kappa[label], rows.atoms, strict=True))
+            linear[c] += rows.gamma * w * r * onto
         for atom, m in nxt:
             further += rows.gamma**2 * w * m * ahead[atom] ** 2
             for c in range(rows.p):
@@ -380,19 +339,17 @@ class NaiveEvents:
     cell_log_term: object
 
 
-def own_bounds(rows, events, row_reach, width, roots, single, squares=None):
+def own_bounds(rows, events, row_reach, width, roots, single, squares):
     """ε_c: a bound of |mean Z_i| over the rows of every cell; `squares`: bounds of sum Δ_i^2 by block and label."""
     found, ahead = [mp.inf] * rows.p, max(rows.of_atoms(single), default=mp.mpf(0))
     for c in range(rows.p):
         own = [(abs(r), row_reach[label]) for label, r, _ in rows.each() if rows.label_cell[label] == c]
         if not own:
             continue
-        energy = len(own) * width**2
+        energy = sum(x for (_, label), x in squares.items() if rows.label_cell[label] == c)
         if roots[c] != mp.inf:
             root = mp.sqrt(sum(r * r for r, _ in own)) + roots[c] + mp.sqrt(len(own)) * rows.gamma * ahead
             energy = min(energy, root**2)
-        if squares is not None:
-            energy = min(energy, sum(x for (_, label), x in squares.items() if rows.label_cell[label] == c))
         largest = min(width, max(r + reach for r, reach in own))
         for rates in events.cell_rates:
             if rates[c] > 0:
@@ -401,16 +358,16 @@ def own_bounds(rows, events, row_reach, width, roots, single, squares=None):
     return found
 
 
-def sets_of(rows, scale, radius, tau, own):
+def sets_of(rows, scale, radius, tau, own, known):
     """From cells one by one to all together: those inside about which the vector event says more, up to a factor."""
     everything = rows.largest * (1 + rows.gamma)
     alone = [min(own[c] + tau[c], everything) if rows.learned[c] else tau[c] for c in range(rows.p)]
     found = {}
-    for times in exact(_TOGETHER):
+    for times in exact(TOGETHER):
         inside = tuple(rows.learned[c] and radius <= times * min(own[c], everything) * scale[c] for c in range(rows.p))
         if inside not in found:
             slack = [tau[c] if inside[c] else alone[c] for c in range(rows.p)]
-            found[inside] = NaiveSet(rows, scale, radius if any(inside) else mp.mpf(0), slack, inside)
+            found[inside] = NaiveSet(rows, scale, radius if any(inside) else mp.mpf(0), slack, inside, known)
     return list(found.values())
 
 
@@ -432,7 +389,7 @@ def naive_locate(rows, events, width, averages, single):
     weights = [events.shape[cell] ** 2 for _, cell, _, _ in rows.rows]
     constant, linear, factor = row_energy(rows, weights, single)
     found, radius, own = sum(weights) * width**2, mp.inf, [mp.inf] * rows.p
-    row_reach, sets = [mp.inf] * len(rows.kappa), []
+    row_reach, most = [mp.inf] * len(rows.kappa), {}
     ahead = rows.gamma * max(rows.of_atoms(single), default=mp.mpf(0))
     roots = [mp.inf] * rows.p
     ranges = NaiveRanges(rows, [rows.low - b for b in rows.reference], [rows.high - b for b in rows.reference], own)
@@ -440,31 +397,24 @@ def naive_locate(rows, events, width, averages, single):
         before, known = found, own
         squares = ranges.deviations(ahead, width)
         found = min(found, sum(events.shape[rows.label_cell[label]] ** 2 * x for (_, label), x in squares.items()))
-        radius_at = radius_of(rows, events, row_reach, width)
-        radius = min(radius, radius_at(found))
+        radius = min(radius, radius_of(rows, events, row_reach, width)(found))
         now = own_bounds(rows, events, row_reach, width, roots, single, squares)
         own = [min(a, b) for a, b in zip(own, now, strict=True)]
-        growths = [one.growth(weights, linear) for one in sets_of(rows, scale, radius, tau, own)]
-        for _ in range(_STEPS):  # the radius alone, with the cells inside as they are
-            last = radius
-            for a, b, c, d in growths:
-                found = min(found, constant + radius * a + b + factor * (radius * c + d) ** 2)
-            radius = min(radius, radius_at(found))
-            if radius >= last * (1 - STILL):
-                break
-        sets = sets_of(rows, scale, radius, tau, own)
-        for one in sets:
-            cells = one.cells() if rows.own else [mp.mpf(0)] * len(rows.kappa)
-            steps = zip(cells, one.next_differences(), row_reach, strict=True)
-            row_reach = [min(old, a + rows.gamma * b + ahead) for a, b, old in steps]
+        for one in sets_of(rows, scale, radius, tau, own, ranges.ways()):
+            found = min(found, constant + one.support(linear) + factor * one.root(weights) ** 2)
+            for (label, _), x in one.ways().items():
+                most[label] = max(most.get(label, mp.mpf(0)), x)
+            row_reach = [min(old, most.get(label, mp.mpf(0)) + ahead) for label, old in enumerate(row_reach)]
+            most = {}
             roots = [min(a, b) for a, b in zip(roots, one.cell_roots(), strict=True)]
+        radius = min(radius, radius_of(rows, events, row_reach, width)(found))
         equations = [min(own[c], radius / scale[c]) + tau[c] if rows.count[c] else mp.inf for c in range(rows.p)]
         ranges = NaiveRanges(rows, ranges.low, ranges.high, equations).sweep(_SWEEPS)
         row_reach = [min(old, x + ahead) for old, x in zip(row_reach, ranges.reach(), strict=True)]
         moved = any(a < b * (1 - SETTLED) for a, b in zip(own, known, strict=True))
         if found >= before * (1 - SETTLED) and not moved:
             break
-    return sets, ranges, row_reach, found
+    return sets_of(rows, scale, radius, tau, own, ranges.ways()), ranges, row_reach, found
 
 
 def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
@@ -494,7 +444,7 @@ def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):
                 for w, label, row in zip(weights, rows.label, rows.rows, strict=True)]  # fmt: skip
         constant, linear, factor = row_energy(rows, kept, single)
         both = [a + b for a, b in zip(balance, linear, strict=True)]
-        bias = min(one.support(both) + factor * one.root_energy(kept) ** 2 for one in sets)
+        bias = min(one.support(both) + factor * one.root(kept) ** 2 for one in sets)
         paid.append(constant + bias + sum(charges[key] for key in apart))
     start = sum(a * b for a, b in zip(psi, averages, strict=True))
     base = sign * sum(a * b for a, b in zip(psi, rows.reference, strict=True))

@@ -5,16 +5,16 @@ sum v Z = n v p meets log(1/δ) with probability (1 - p)^n = δ^(1/v): nearly δ
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bondic.core.cells.allowance import Allowance, CellAllowance
+from bondic.core.cells.ends import EndWeights, end_terms
 from bondic.core.cells.localize import CellTails, Events, VectorEvent, locate
-from bondic.core.cells.tails import EndWeights, end_terms
 from bondic.core.noise.betting import LARGEST_BET, loss, tail_term
-from bondic.plan.cells import reference_of
-from cells_cases import World, limits_of, random_log, starts_of, tally_of
+from cells_cases import World, foresee, random_log, starts_of
 
 REPEATS = 8000
 BET = LARGEST_BET
@@ -180,12 +180,10 @@ def one_step_world(chance):
 
 def lower_and_upper(log, vector, tail_probability, part=1.0):
     """Both ends of a log of one cell, from the code as it is; `part` of the logarithms."""
-    world, limits = log.world, limits_of(log.world)
+    world, log = log.world, foresee(np.random.default_rng(0), log, False, "true")
     together, alone = VectorEvent(np.ones(1), (BET, 0.2, 0.05)), CellTails(np.array([[BET], [0.2], [0.05]]))
-    first = tally_of(log, 1, np.zeros(1))
-    found = tally_of(log, 1, reference_of(first, np.ones(1, dtype=bool), 0.0, 1.0))
-    nothing = CellAllowance.constant(Allowance(0.0), 1)
-    located = locate(found, Events(together, vector / 2, alone, vector / 2), limits, nothing)
+    ground = replace(log, numbers=0.0).ground(1, log.solved(1), Events(together, vector / 2, alone, vector / 2))
+    located = locate(ground, CellAllowance.of(Allowance(0.0), 1))
     ends = []
     for sign in (-1.0, 1.0):
         bet = BET * 0.999

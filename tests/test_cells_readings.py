@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
-from bondic.core.cells.bound import CellBound
-from bondic.core.cells.localize import CellTails, Events, RowEnergy, ValueLimits, VectorEvent, locate
-from bondic.core.cells.system import System
-from bondic.core.cells.tails import EndWeights, end_terms
+from bondic.core.cells.ends import CellBound, EndWeights, end_terms
+from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent, locate
+from bondic.core.cells.system import Energy, Form
 from bondic.core.noise.betting import loss, tail_term
-from bondic.plan.cells import reference_of
 from cells_cases import (
     TrueRows,
     World,
+    foresee_cells,
     just_so,
     limits_of,
     only_together,
@@ -28,10 +27,8 @@ from cells_cases import (
     random_log,
     random_tail,
     random_world,
-    row_terms,
     starts_of,
     tail_surplus,
-    tally_of,
     true_allowance,
 )
 
@@ -53,18 +50,15 @@ def certain_log(world, state, block):
     ahead = np.zeros((state.size, 2, 1))
     if world.gamma > 0:
         ahead[np.arange(state.size), state, 0] = 1.0
-    return TrueRows(world, block, state, np.zeros_like(state), 1.0 - state, ahead)
+    return foresee_cells(TrueRows(world, block, state, np.zeros_like(state), 1.0 - state, ahead))
 
 
 def setting(log, blocks):
-    """Tally at the reference that solves its equations, events, limits."""
+    """The equations at the reference that solves them, and events."""
     count, high = log.world.count, log.world.high
     vector = VectorEvent(np.ones(count), (0.2 / high, 0.02 / high))
     events = Events(vector, 0.03, CellTails(np.full((2, count), 0.1) / np.array([[high], [10 * high]])), 0.02)
-    limits = limits_of(log.world)
-    first = tally_of(log, blocks, np.zeros(count))
-    found = tally_of(log, blocks, reference_of(first, first.count.sum(axis=0) > 0, limits.low, limits.high))
-    return found, events, limits
+    return log.ground(blocks, log.solved(blocks), events)
 
 
 def ends(located, world, weights, rate):
@@ -81,15 +75,15 @@ def test_averages_are_those_of_blocks_where_weights_vary_by_block():
     world = two_states(start=0.5)
     half = np.repeat([0, 1], ROWS // 2)
     log = certain_log(world, half, half)
-    found, events, limits = setting(log, 2)
+    ground = setting(log, 2)
     weights = np.array([[0.1], [0.01]])
     rate = float((weights[:, 0] * ROWS / 2).sum())
     right = true_allowance(log)
     assert right.averages[0] == pytest.approx(0.5)
-    low, high = ends(locate(found, events, limits, right), world, weights, rate)
+    low, high = ends(locate(ground, right), world, weights, rate)
     assert low <= world.value <= high
-    over_the_group = CellAllowance.constant(Allowance(abs(float(world.errors[1][half, 0].mean())), 0.5), 1)
-    low, _ = ends(locate(found, events, limits, over_the_group), world, weights, rate)
+    over_the_group = CellAllowance.of(Allowance(abs(float(world.errors[1][half, 0].mean())), 0.5), 1)
+    low, _ = ends(locate(ground, over_the_group), world, weights, rate)
     assert low > world.value + 0.3
 
 
@@ -101,8 +95,8 @@ def rows_at_one_start_at_the_other():
 
 
 def test_the_allowance_of_the_starts_counts():
-    world, log, (found, events, limits) = rows_at_one_start_at_the_other()
-    located = locate(found, events, limits, true_allowance(log))
+    world, log, ground = rows_at_one_start_at_the_other()
+    located = locate(ground, true_allowance(log))
     weights, rate = np.full((1, 1), 0.02), 0.02 * ROWS
     low, high = ends(located, world, weights, rate)
     assert low <= world.value <= high <= world.value + 0.1  # and it is attained
@@ -111,21 +105,21 @@ def test_the_allowance_of_the_starts_counts():
 
 
 def test_the_allowance_of_the_rows_counts():
-    world, log, (found, events, limits) = rows_at_one_start_at_the_other()
-    located = locate(found, events, limits, true_allowance(log))
+    world, log, ground = rows_at_one_start_at_the_other()
+    located = locate(ground, true_allowance(log))
     end = end_terms(located, starts_of(world), EndWeights(np.full((1, 1), 0.02), 0.02 * ROWS), 1.0, 0.05)
     start_alone = end.value.mid + end.spread - 0.5
     assert start_alone < world.value <= end.value.mid + end.spread
 
 
 def test_a_set_of_a_smaller_allowance_is_not_one_of_a_larger():
-    world, log, (found, events, limits) = rows_at_one_start_at_the_other()
-    right, nothing = true_allowance(log), CellAllowance.constant(NOTHING_ALLOWED, 1)
+    world, log, ground = rows_at_one_start_at_the_other()
+    right, nothing = true_allowance(log), CellAllowance.of(NOTHING_ALLOWED, 1)
     weights, rate = np.full((1, 1), 0.02), 0.02 * ROWS
-    smaller = locate(found, events, limits, nothing)
+    smaller = locate(ground, nothing)
     _, reused = ends(replace(smaller, allowance=right), world, weights, rate)
     assert reused < world.value - 0.3
-    larger = locate(found, events, limits, right)
+    larger = locate(ground, right)
     low, high = ends(
         replace(larger, allowance=nothing), world, weights, rate
     )  # the reverse is a bound, if not a sharp one
@@ -137,13 +131,12 @@ def test_the_box_of_errors_is_moved_by_the_model():
     """q̂ = 1 where q* = 0, no row there: e = -1, and "in the value range" is wrong."""
     world = replace(two_states(start=0.0, model=1.0), groups=np.array([0, 1]))
     log = certain_log(world, np.zeros(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int64))
-    events, nothing = only_together(VectorEvent(np.ones(2), (0.2,)), 0.05), CellAllowance.constant(NOTHING_ALLOWED, 2)
-    found = tally_of(log, 1, np.array([0.0, 0.5]))
+    events, nothing = only_together(VectorEvent(np.ones(2), (0.2,)), 0.05), CellAllowance.of(NOTHING_ALLOWED, 2)
     assert world.value == 0
     assert world.errors[0][1] == -1
 
     def low(limits):
-        located = locate(found, events, limits, nothing)
+        located = locate(log.ground(1, np.array([0.0, 0.5]), events, limits), nothing)
         return ends(located, world, np.full((1, 2), 0.02), 0.02 * ROWS)[0]
 
     assert low(limits_of(world)) <= world.value
@@ -185,34 +178,35 @@ def test_single_values_belong_to_the_energy_and_to_the_reach():
     world = two_states(start=0.5, gamma=0.5)
     state = np.arange(ROWS) % 2
     log = certain_log(world, state, np.zeros(ROWS, dtype=np.int64))
-    found, events, limits = setting(log, 1)
-    right, weights = true_allowance(log), np.ones((1, 1))
-    residual, moved, ahead = row_terms(log, found.reference)
-    true = float(((residual + moved - world.gamma * ahead) ** 2).sum())
+    ground = setting(log, 1)
+    right, weights, system = true_allowance(log), np.ones((1, 1)), ground.system
+    deviation, moved, ahead = log.terms(system.tally.reference)
+    true = float(((deviation + moved - world.gamma * ahead) ** 2).sum())
     assert true == pytest.approx(ROWS * (world.high / 2) ** 2)
     assert np.abs(log.deviations) == pytest.approx(world.high / 2)
-    system = System(found, limits.low - found.reference, limits.high - found.reference)
-    whole = RowEnergy.of(system, weights, right)
-    assert true <= whole.constant == pytest.approx(true, rel=1e-6)
-    without = CellAllowance(right.averages, np.zeros(1))
-    assert RowEnergy.of(system, weights, without).constant < 0.3 * true
-    located, late = (locate(found, events, limits, one) for one in (right, without))
-    assert np.all(np.abs(moved - world.gamma * ahead) <= located.row_reach[0])
-    assert np.all(np.abs(moved - world.gamma * ahead) > late.row_reach[0])
+    form, without = Form.of(system, weights), CellAllowance(right.averages, np.zeros(1))
+    assert true <= Energy.of(system, weights, right, form).constant == pytest.approx(true, rel=1e-6)
+    assert Energy.of(system, weights, without, form).constant < 0.3 * true
+    located, late = (locate(ground, one) for one in (right, without))
+    assert np.all(np.abs(moved - world.gamma * ahead) <= located.reach[0])
+    assert np.all(np.abs(moved - world.gamma * ahead) > late.reach[0])
 
 
 def test_the_cross_term_belongs_to_the_energy():
-    """R and x of one sign: S + sum x^2 is less than sum (R + x)^2."""
-    world = two_states(start=1.0)
+    """D and x of one sign: S + sum x^2 is less than sum (D + x)^2."""
+    world = two_states(start=1.0, gamma=0.5)
     log = certain_log(world, np.zeros(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int64))
-    found = tally_of(log, 1, np.full(1, 0.7))  # R = -.3, f = .5 - .7
-    system = System(found, -np.ones(1), np.ones(1))
-    energy = RowEnergy.of(system, np.ones((1, 1)), CellAllowance.constant(NOTHING_ALLOWED, 1))
-    residual, moved, _ = row_terms(log, found.reference)
-    true, form = float(((residual + moved) ** 2).sum()), float((moved**2).sum())
-    assert true == pytest.approx(ROWS * 0.25)
-    assert energy.constant + energy.linear[0] * -0.2 + energy.factor * form == pytest.approx(true, rel=1e-6)
-    assert energy.constant + energy.factor * form < 0.6 * true
+    given = replace(log.forecasts, offset=np.full(1, 1.4), following=np.full((1, 1), 1.8))  # D = .4, x = .4 f, f = 2
+    log = replace(log, forecasts=given)
+    events = only_together(VectorEvent(np.ones(1), (0.2,)), 0.05)
+    ground = log.ground(1, np.zeros(1), events)
+    weights, f = np.ones((1, 1)), float(world.errors[0][0])
+    form = Form.of(ground.system, weights)
+    energy = Energy.of(ground.system, weights, CellAllowance.of(NOTHING_ALLOWED, 1), form)
+    deviation, moved, _ = log.terms(np.zeros(1))
+    true, square = float(((deviation + moved) ** 2).sum()), float((moved**2).sum())
+    assert energy.constant + energy.linear[0] * f + energy.factor * square == pytest.approx(true, rel=1e-6)
+    assert energy.constant + energy.factor * square < 0.6 * true
 
 
 STEPS = (
@@ -230,22 +224,19 @@ NEARLY = 0.01
 """Sets differ from allowance to allowance, so that a larger one may be shorter; by so much at most, as a share of the range."""
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_larger_allowances_contain_smaller_ones_nearly_and_every_true_one_the_value(seed):
     """On one event; (23) at an allowance is (23) at every larger one, so that the value lies between the ends of all of them."""
     rng = np.random.default_rng([seed, 5])
     world = random_world(rng, (0.0, 0.5, 0.9)[seed % 3], groups=3)
-    log = random_log(rng, world, int(rng.integers(200, 4000)), 2)
+    log = foresee_cells(random_log(rng, world, int(rng.integers(200, 4000)), 2))
     vector, single = random_event(rng, world), random_cell_tails(rng, log)
     events = just_so(log, vector, single, 1e-3)
-    reference = rng.normal(size=world.count) * 0.3
-    if seed % 2:
-        first = tally_of(log, 2, np.zeros(world.count))
-        reference = reference_of(first, first.count.sum(axis=0) > 0, 0.0, world.high)
-    found = tally_of(log, 2, reference)
+    reference = log.solved(2) if seed % 2 else rng.normal(size=world.count) * 0.3
+    found = log.tally(2, reference)
     tails = {sign: random_tail(rng, log, found, sign) for sign in (1.0, -1.0)}
     chances = {sign: math.exp(-max(tail_surplus(log, tail), 1e-3)) * (1 - 1e-12) for sign, tail in tails.items()}
-    bound = CellBound(found, events, tails, chances, starts_of(world), limits_of(world))
+    bound = CellBound(found, log.by_label(2, reference), events, tails, chances, starts_of(world), limits_of(world))
     needed, before, reached = true_allowance(log), None, 0
     for averages, single_values in STEPS:
         located = bound.locate(Allowance(averages, single_values))
@@ -265,19 +256,18 @@ def test_a_model_as_center_of_a_table_changes_nothing(seed):
     rng = np.random.default_rng([seed, 6])
     table = random_world(rng, (0.0, 0.5, 0.9)[seed % 3], states=3)
     table = replace(table, behavior=np.full(table.size, 1 / table.reward.size))
-    log = random_log(rng, table, 5000, 2)
+    log = replace(random_log(rng, table, 5000, 2), by_states=True)
     models = (np.full(table.size, 0.3 * table.high), rng.random(table.size) * table.high)
     vector = VectorEvent(np.ones(table.count), (0.3 / table.high, 0.05 / table.high))
     events = Events(vector, 0.3, CellTails(np.full((1, table.count), 0.1 / table.high)), 0.2)
-    first = tally_of(log, 2, np.zeros(table.count), by_states=True)
-    reference = reference_of(first, np.ones(table.count, dtype=bool), 0.0, table.high)
-    tails = {sign: random_tail(rng, log, first, sign) for sign in (1.0, -1.0)}
-    found = []
+    reference, found = log.solved(2), []
+    tails = {sign: random_tail(rng, log, log.tally(2, np.zeros(table.count)), sign) for sign in (1.0, -1.0)}
     centered = [(replace(log, world=replace(table, model=model)), reference - model.ravel()) for model in models]
     for one, shifted in ((log, reference), *centered):
-        tally = tally_of(one, 2, shifted, by_states=True)
-        bound = CellBound(tally, events, tails, {1.0: 0.04, -1.0: 0.04}, starts_of(one.world), limits_of(one.world))
-        assert np.all(tally.count.sum(axis=0) > 0)
+        own, chances = foresee_cells(one, by_states=True), {1.0: 0.04, -1.0: 0.04}
+        sums, labels = own.tally(2, shifted), own.by_label(2, shifted)
+        bound = CellBound(sums, labels, events, tails, chances, starts_of(one.world), limits_of(one.world))
+        assert np.all(sums.count.sum(axis=0) > 0)
         now = bound.ends(bound.locate(NOTHING_ALLOWED))
         found.append([end.value.mid + sign * end.spread for sign, end in now.items()])
     assert found[0] == pytest.approx(found[1], abs=1e-6)

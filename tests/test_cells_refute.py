@@ -10,15 +10,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core.cells.bound import CellBound
+from bondic.core.cells.ends import CellBound, ruled_out
 from bondic.core.cells.localize import CellTails, Events, VectorEvent
-from bondic.core.cells.refute import ruled_out
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.noise.betting import loss
-from bondic.plan.cells import reference_of
 from cells_cases import (
+    KINDS,
     World,
-    forecasts_of,
+    foresee,
+    foresee_cells,
     just_so,
     limits_of,
     random_cell_tails,
@@ -26,8 +26,6 @@ from cells_cases import (
     random_log,
     random_world,
     starts_of,
-    tally_of,
-    with_forecasts,
 )
 
 LEAST_LOG = 1e-3
@@ -70,17 +68,15 @@ def half_surplus(log, event, halves):
 
 
 def bound_of(log, events, reference, blocks):
-    known = forecasts_of(log, blocks, reference)
-    return CellBound(
-        tally_of(log, blocks, reference), events, {}, {}, starts_of(log.world), limits_of(log.world), known
-    )
+    world = log.world
+    found, labels = log.tally(blocks, reference), log.by_label(blocks, reference)
+    return CellBound(found, labels, events, {}, {}, starts_of(world), limits_of(world))
 
 
 def reference_for(rng, log, blocks, adversarial):
     if adversarial:
         return rng.normal(size=log.world.count) * log.world.high
-    first, limits = tally_of(log, blocks, np.zeros(log.world.count)), limits_of(log.world)
-    return reference_of(first, first.count.sum(axis=0) > 0, limits.low, limits.high)
+    return log.solved(blocks)
 
 
 def run_case(seed):
@@ -90,7 +86,7 @@ def run_case(seed):
     world = replace(world, model=world.model * (seed % 2))
     blocks = int(rng.integers(1, 4))
     log = random_log(rng, world, int(np.exp(rng.uniform(np.log(50), np.log(8000)))), blocks, draws=3 * (seed % 5 == 0))
-    log = with_forecasts(rng, log) if seed % 7 > 3 else log
+    log = foresee(rng, log, False, KINDS[seed % 7]) if seed % 7 < len(KINDS) else foresee_cells(log)
     halves = rng.integers(2, size=world.size[0])
     vector = random_event(rng, world)
     events = just_so(log, vector, random_cell_tails(rng, log), LEAST_LOG)
@@ -132,7 +128,7 @@ def planned(world, rows, delta):
 def test_a_cliff_inside_a_group_is_seen(rng, gamma, gap):
     """A gap of `gap` in the rewards: ± gap / 2 / (1 - γ) around the group's number."""
     world, halves = cliff(gamma, gap), np.array([0, 1])
-    log = random_log(rng, world, 20_000, 1)
+    log = foresee_cells(random_log(rng, world, 20_000, 1))
     events = planned(world, 20_000, 0.1)
     reference = reference_for(rng, log, 1, adversarial=False)
     found = ruled_out(bound_of(log, events, reference, 1), halves_tally(log, 1, reference, halves), 0.05)
@@ -147,7 +143,7 @@ def test_a_cliff_inside_a_group_is_seen(rng, gamma, gap):
 def test_without_a_difference_nothing_is_ruled_out(rng):
     world, halves = cliff(0.0, 0.0), np.array([0, 1])
     for _ in range(40):
-        log = random_log(rng, world, 2000, 1)
+        log = foresee_cells(random_log(rng, world, 2000, 1))
         reference = reference_for(rng, log, 1, adversarial=False)
         bound = bound_of(log, planned(world, 2000, 0.1), reference, 1)
         assert ruled_out(bound, halves_tally(log, 1, reference, halves), 0.05) == 0
@@ -158,7 +154,7 @@ def test_whole_groups_may_be_alike_where_halves_are_not(rng):
     world, halves = cliff(0.0, 1.0), np.array([0, 1])
     log = random_log(rng, world, 20_000, 1)
     state = np.arange(20_000) % 2  # as many rows in either half
-    log = replace(log, state=state, reward=1.0 - state)
+    log = foresee_cells(replace(log, state=state, reward=1.0 - state))
     reference = reference_for(rng, log, 1, adversarial=False)
     assert reference[0] == pytest.approx(world.value)
     found = ruled_out(
@@ -172,7 +168,7 @@ def test_with_half_the_logarithm_it_overshoots(rng, monkeypatch):
     world, halves, real = cliff(0.0, 0.0), np.array([0, 1]), VectorEvent.log_term
     overshoots = {1.0: 0, 0.5: 0}
     for _ in range(60):
-        log = random_log(rng, world, 20_000, 1)
+        log = foresee_cells(random_log(rng, world, 20_000, 1))
         sums = np.bincount(halves[log.state], log.noise, minlength=2)
         vector = VectorEvent(np.ones(1), (float(np.linalg.norm(sums) / (log.deviations @ log.deviations)),))
         events = just_so(log, vector, CellTails(np.full((1, 1), vector.rates[0])), LEAST_LOG)
@@ -191,7 +187,7 @@ def test_shapes_of_the_event_count():
     """A cell that the event takes less seriously has a larger bound: a shape of s and rates of r / s say the same as 1 and r."""
     rng = np.random.default_rng(7)
     world = cliff(0.5, 0.8)
-    log = random_log(rng, world, 5000, 1)
+    log = foresee_cells(random_log(rng, world, 5000, 1))
     reference = reference_for(rng, log, 1, adversarial=False)
     halves, found = halves_tally(log, 1, reference, np.array([0, 1])), []
     for size in (0.1, 1.0, 7.0):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.cells.tally import CellShape
+from bondic.core.cells.tally import CellShape, tally
 from bondic.methods.group_cells import training_rows
-from bondic.methods.group_outlook import expected_starts, outlook
+from bondic.methods.on_cells import expected_starts
+from bondic.methods.on_groups import predicted_groups
 from bondic.plan.foresight import Foresight
 from bondic.plan.groups import mostly_new
 
@@ -24,8 +25,9 @@ from experiments.number_worlds_physics import FALLING, pendulum, pole
 
 def squares(cells, rows):
     """Mean square of D_i over all rows, at the reference 0."""
-    shape = CellShape(1, cells.atoms(rows))
-    found = cells.forecast(rows, (rows.rows.stop,), shape, np.zeros(shape.cells)).rows
+    shape, stops = CellShape(1, cells.atoms(rows)), (rows.rows.stop,)
+    plain = tally(cells.parts(rows, stops), shape, rows.gamma, np.zeros(shape.cells))
+    found = cells.labels(plain, rows, stops, None, ()).rows
     return float(found.square.sum() / found.count.sum())
 
 
@@ -98,14 +100,15 @@ def test_sampled_starts_are_part_of_the_prediction():
     states = np.random.default_rng(0).random((120, 3))
     terms = {"gamma": 0.5, "reward_range": (0, 1), "may_terminate": False, "accept": None}
     problem = bondic.make_problem(world.make_log(4000, 0), world.policy, bondic.InitialStates.sample(states), **terms)
-    method = bondic.Groups(count=2)
+    method = bondic.Groups(0.0, count=2)
     pilot, found = fitted(problem, count=2)
     budget, cells = method.budget(problem, 0.1), found.cells(pilot)
-    few, more, none = (outlook(pilot, cells, budget, "both", 3200, starts) for starts in (20.0, 108.0, 0.0))
+    few, more, none = (predicted_groups(pilot, cells, budget, "both", 3200, starts) for starts in (20.0, 108.0, 0.0))
     assert none < 0.5 * more < more < few
     assert expected_starts(problem, pilot, 3200) == 108.0
-    length = bondic.estimate_interval(problem, method=method).curve.at(0.0).length
+    length = bondic.estimate_interval(problem, method=method).length
     assert 0.3 * length < more < 3 * length
+    assert 0.3 * length < method.predicted_length(problem, 0.1) < 3 * length
     exact = bondic.make_problem(world.make_log(4000, 0), world.policy, world.initial, **terms)
     assert expected_starts(exact, pilot, 3200) == 0.0
 

@@ -15,14 +15,14 @@ import pytest
 
 import bondic
 from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.localize import CellTails, VectorEvent
 from bondic.core.cells.proof import ALLOWED, TEST, CellsProof
 from bondic.core.cells.rows import GroupCells
-from bondic.core.cells.tails import EndWeights
 from bondic.core.claims import Status
 from bondic.core.codec import same
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
-from bondic.methods.on_cells import GROUP_CUTS
+from bondic.methods.on_groups import CUTS
 from bondic.plan import boosting
 from builders import part
 
@@ -215,7 +215,7 @@ def test_the_budget_is_spent_once(silent):
     parts = silent.proof.budget.parts
     assert parts.keys() == {"vector", "cells", TEST, "lower", "upper"}
     assert sum(parts.values()) == pytest.approx(0.1)
-    assert silent.proof.events.stops[0] == math.ceil(GROUP_CUTS[0] * ROWS)
+    assert silent.proof.events.stops[0] == math.ceil(CUTS[0] * ROWS)
 
 
 def test_the_curve(silent, threshold):
@@ -472,7 +472,7 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
         with pytest.raises(NumericalError, match="leaves the value range"):
             far.claims(rows)
     few = replace(stated.proof, cells=replace(cells, start_group=cells.start_group[1:]))
-    with pytest.raises(VerificationError, match="start has no group"):
+    with pytest.raises(InvalidInput, match="start has no group"):
         few.claims(rows)
     events = stated.proof.events
     with pytest.raises(VerificationError, match="no quotas"):  # an allowance is about all rows of a block and cell

@@ -12,7 +12,7 @@ import pytest
 from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.plan import boosting, fitted, learners
 from bondic.plan.fitted import candidates, choose_model, fit_model, half_models
-from bondic.plan.model import UserModel, disagreement, given_values
+from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
 
 needs_sklearn = pytest.mark.skipif(not boosting.installed(), reason="scikit-learn is not installed")
@@ -217,20 +217,13 @@ def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
         boosting.boosting(rows.states, rows.actions, rows.rewards)
 
 
-def test_models_of_halves_and_their_disagreement() -> None:
+def test_models_of_halves() -> None:
     rows = _halves(1000, 0)
     first, second = half_models(rows, learners.constant)
     early, late = rows.take(slice(500)), rows.take(slice(500, None))
     at = rows.states[:1], rows.actions[:1]
     assert first.values(*at) == fit_model(early, learners.constant).values(*at)
     assert second.values(*at) == fit_model(late, learners.constant).values(*at)
-    cells = np.array([0, 0, 2, 2])
-    states, actions = np.arange(4.0)[:, None], np.zeros(4, dtype=int)
-    marks = disagreement(lambda s, _: s[:, 0], lambda s, _: np.ones(len(s)), states, actions, cells, 3)
-    assert marks.rows.tolist() == [2, 0, 2]
-    np.testing.assert_array_equal(marks.mean, [0.5, np.nan, 1.5])
-    np.testing.assert_array_equal(marks.largest, [1, np.nan, 2])
-    np.testing.assert_array_equal(marks.spread, [0.5, np.nan, 0.5])
 
 
 @pytest.mark.parametrize(
@@ -250,10 +243,6 @@ def test_bad_models_of_the_user(function: Any, words: str) -> None:
 def test_models_of_the_user() -> None:
     model = UserModel(lambda s, a: s[:, 0] + a, 3)
     np.testing.assert_array_equal(model.value_table(np.array([[1.0], [2.0]])), [[1, 2, 3], [2, 3, 4]])
-    np.testing.assert_array_equal(given_values("the rows", [1, 2], 2), [1.0, 2.0])
-    assert given_values("next states", np.ones((2, 3)), 2, 3).shape == (2, 3)
-    with pytest.raises(InvalidInput, match=r"model's values at the starts must have the shape \(3,\), not \(2,\)"):
-        given_values("the starts", [1, 2], 3)
     with pytest.raises(InvalidInput, match="not a str"):
         UserModel("model.pkl")
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 import bondic
 from bondic.cli import main as cli
+from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.proof import CellsProof
-from bondic.core.cells.tails import EndWeights
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.sequential.plan import columns

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from bondic.core.cells.allowance import Allowance
-from bondic.core.cells.bound import CellBound
+from bondic.core.cells.ends import CellBound
 from bondic.core.cells.proof import CellsProof, with_allowance
 from bondic.core.claims import Claim, Conclusion, Status, conclude
 from bondic.core.errors import InvalidInput

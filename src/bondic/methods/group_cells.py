@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from bondic.methods.group_labels import Foresights, Labels, labels_of
 from bondic.plan.cells import CellModel
 from bondic.plan.fitted import candidates, choose_model, half_models, held_out_from
 from bondic.plan.groups import TreeGroups, UserGroups, mostly_new, propose_groups, user_groups
-from bondic.plan.model import Model, UserModel, disagreement
+from bondic.plan.model import Model, UserModel
 from bondic.plan.rows import TrainingRows
 from bondic.plan.tree import RegressionTree, grow
 from bondic.rendering import three
@@ -154,6 +155,13 @@ def training_rows(pilot: Rows) -> TrainingRows:
     return TrainingRows(states, actions, next_states=following, next_actions=chosen, next_weights=weights, **common)
 
 
+def split_pilot(pilot: Rows) -> tuple[Rows, Rows]:
+    """Rows for model, groups and labels, and held-out rows on which lengths are predicted."""
+    cut = int(pilot.whole().log_rows[held_out_from(len(pilot))])
+    first = pilot.select(max(pilot.rows.start, cut - 2 * _COMPARED), cut)
+    return first, pilot.select(cut, min(pilot.rows.stop, cut + _COMPARED))
+
+
 def fit_groups(
     pilot: Rows,
     model: Any,
@@ -191,9 +199,7 @@ def fit_groups(
     most = max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
     size = count or most
     if count is None and given is None:
-        cut = int(pilot.whole().log_rows[held_out_from(len(pilot))])
-        first = pilot.select(max(pilot.rows.start, cut - 2 * _COMPARED), cut)
-        held_out = pilot.select(cut, min(pilot.rows.stop, cut + _COMPARED))
+        first, held_out = split_pilot(pilot)
         arrays, mine = training_rows(first), choice.early if model is None else own
         foresights, sizes = Foresights.of(arrays), sorted({min(2**k, most) for k in range(1, 6)})
         found = [made(mine, first, arrays, each, foresights) for each in sizes]
@@ -240,40 +246,63 @@ def _labels(groups: Any, pilot: Rows) -> Any:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Difference:
+    """Of two models that saw other rows: what varies inside a cell stands for ζ."""
+
+    fitted: FittedGroups
+    pilot: Rows
+
+    @cached_property
+    def cell(self) -> IntArray:
+        batch = self.pilot.whole()
+        return self.fitted.group(batch.logged) * self.pilot.layout.slots + batch.slots
+
+    @cached_property
+    def counts(self) -> IntArray:
+        return np.bincount(self.cell, minlength=self.fitted.groups.n_cells)
+
+    @cached_property
+    def rows(self) -> FloatArray:
+        """(n,) at the rows, less the mean of their cell."""
+        return np.asarray(self._apart - self.means.reshape(-1)[self.cell])
+
+    @cached_property
+    def _apart(self) -> FloatArray:
+        batch, (first, second) = self.pilot.whole(), self.fitted.second
+        return self.fitted.values(batch.logged, batch.slots, first) - self.fitted.values(
+            batch.logged, batch.slots, second
+        )
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """(groups, actions) over the rows of every cell."""
+        total = np.bincount(self.cell, self._apart, minlength=self.counts.size)
+        return np.asarray(total / np.maximum(self.counts, 1)).reshape(-1, self.pilot.layout.slots)
+
+    def at(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """The policy's mean at other points, less those of their cells."""
+        first, second = self.fitted.second
+        here = self.fitted.means(points, weights, first) - self.fitted.means(points, weights, second)
+        return np.asarray(here - (self.means[self.fitted.group(points)] * weights).sum(axis=1))
+
+    def at_starts(self) -> float:
+        cloud = self.pilot.initial
+        return float(self.pilot.initial_states.weights[cloud.rows] @ self.at(cloud.points, cloud.weights))
+
+
 def _bias(fitted: FittedGroups, pilot: Rows) -> float:
-    """|<ζ, μ>| of balanced weights, if the error of the model were like the difference of two models that saw other rows.
-
-    ζ = d - (its mean over the rows of the cell): the mean of ζ at the starts, and γ times that at next points by visits.
-    """
-    batch, cloud, slots, count = pilot.whole(), pilot.initial, pilot.layout.slots, fitted.groups.n_cells
-    first, second = fitted.second
-    cell = fitted.group(batch.logged) * slots + batch.slots
-    apart = fitted.values(batch.logged, batch.slots, first) - fitted.values(batch.logged, batch.slots, second)
-    counts = np.bincount(cell, minlength=count)
-    means = (np.bincount(cell, apart, minlength=count) / np.maximum(counts, 1)).reshape(-1, slots)
-
-    def varying(points: FloatArray, weights: FloatArray) -> FloatArray:
-        here = fitted.means(points, weights, first) - fitted.means(points, weights, second)
-        return np.asarray(here - (means[fitted.group(points)] * weights).sum(axis=1))
-
-    cells = fitted.cells(pilot)
-    shape = CellShape(1, cells.atoms(pilot))
-    model = CellModel.of(tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells)))
-    weights = pilot.initial_states.weights
-    visits = model.visits(cells.start_mean(cloud, weights)[None])[0]
-    found = float(weights[cloud.rows] @ varying(cloud.points, cloud.weights))
-    if batch.next.rows.size:
-        ahead = np.bincount(cell[batch.next.rows], varying(batch.next.points, batch.next.weights), minlength=count)
-        found += pilot.gamma * float(visits @ (ahead / np.maximum(counts, 1)))
+    """|<ζ, μ>| of balanced weights: the mean of ζ at the starts, and γ times that at next points by visits."""
+    apart, following, cells = _Difference(fitted, pilot), pilot.whole().next, fitted.cells(pilot)
+    found = apart.at_starts()
+    if following.rows.size:
+        shape = CellShape(1, cells.atoms(pilot))
+        model = CellModel.of(tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells)))
+        visits = model.visits(cells.start_mean(pilot.initial, pilot.initial_states.weights)[None])[0]
+        ahead = apart.at(following.points, following.weights)
+        ahead = np.bincount(apart.cell[following.rows], ahead, minlength=visits.size) / np.maximum(apart.counts, 1)
+        found += pilot.gamma * float(visits @ ahead)
     return abs(found)
-
-
-def _disagreement(fitted: FittedGroups, batch: Batch, cell: IntArray, count: int) -> FloatArray:
-    states, actions = fitted.split(batch.logged)
-    first, second = fitted.second
-    return disagreement(
-        first.values, second.values, states, batch.slots if actions is None else actions, cell, count
-    ).spread
 
 
 def _halves(fitted: FittedGroups, pilot: Rows) -> tuple[RegressionTree | None, ...]:
@@ -294,16 +323,12 @@ def _halves(fitted: FittedGroups, pilot: Rows) -> tuple[RegressionTree | None, .
 
 def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
     """What may hint at the allowance that is needed, from the pilot: no choice is made by it."""
-    batch, slots = pilot.whole(), pilot.layout.slots
-    cell = fitted.group(batch.logged) * slots + batch.slots
-    found = []
-    spread = _disagreement(fitted, batch, cell, fitted.groups.n_cells)
-    counts = np.bincount(cell, minlength=spread.size)
-    value = float(np.nan_to_num(spread) @ counts / max(int(counts.sum()), 1))
+    batch, apart = pilot.whole(), _Difference(fitted, pilot)
+    value = float(np.abs(apart.rows).mean())
     other = "two models fitted on different rows" if fitted.name != "yours" else "your model and a fitted one"
-    found.append(Mark("two models", value, f"{other} differ by {three(value)} inside a group, on average"))
+    found = [Mark("two models", value, f"{other} differ by {three(value)} inside a group, on average")]
     residual = training_rows(pilot).residuals(_Clipped(fitted.model, fitted.limits).values)
-    half = 2 * cell + fitted.half(batch.logged, fitted.group(batch.logged))
+    half = 2 * apart.cell + fitted.half(batch.logged, fitted.group(batch.logged))
     count, total = (np.bincount(half, w, minlength=2 * fitted.groups.n_cells).reshape(-1, 2) for w in (None, residual))
     both = (count > 0).all(axis=1)
     if both.any():
@@ -311,22 +336,6 @@ def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
         value = float(gaps @ count[both].sum(axis=1) / count[both].sum())
         text = f"one-step errors of the model in halves of a group lie {three(value)} from its mean, on average"
         found.append(Mark("halves of groups", value, text))
-    found.append(_start_mark(fitted, pilot, cell))
-    return tuple(mark for mark in found if math.isfinite(mark.value))
-
-
-def _start_mark(fitted: FittedGroups, pilot: Rows, cell: IntArray) -> Mark:
-    """How far two models' difference at the starts is from that at the rows of the same cells."""
-    batch, cloud, slots = pilot.whole(), pilot.initial, pilot.layout.slots
-    first, second = fitted.second
-    own = fitted.values(batch.logged, batch.slots, first) - fitted.values(batch.logged, batch.slots, second)
-    counts = np.bincount(cell, minlength=fitted.groups.n_cells)
-    means = np.bincount(cell, own, minlength=counts.size) / np.maximum(counts, 1)
-    group = fitted.group(cloud.points)
-    weights = pilot.initial_states.weights[cloud.rows]
-    at_rows = (means.reshape(-1, slots)[group] * cloud.weights).sum(axis=1)
-    at_starts = fitted.means(cloud.points, cloud.weights, first) - fitted.means(cloud.points, cloud.weights, second)
-    value = abs(float(weights @ (at_starts - at_rows)))
-    return Mark(
-        "starts", value, f"at the starts their difference lies {three(value)} from that at the rows of the same groups"
-    )
+    value = abs(apart.at_starts())
+    text = f"at the starts their difference lies {three(value)} from that at the rows of the same groups"
+    return tuple(mark for mark in (*found, Mark("starts", value, text)) if math.isfinite(mark.value))

@@ -14,15 +14,15 @@ from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.sums.forms import Sums
+from bondic.core.terms import range_of
 from bondic.curve import METHOD as NAME
 from bondic.curve import AllowanceCurve
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
-from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of
-from bondic.methods.group_outlook import expected_starts, outlook
+from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of, split_pilot
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import GROUP_CUTS, propose_on_cells
-from bondic.methods.table import cell_budget, pilot_of, replayed_pilot
+from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
+from bondic.methods.on_groups import predicted_groups, propose_groups_plan
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
@@ -113,14 +113,28 @@ class Groups:
 
     def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
         """Model and groups from the pilot."""
-        budget, ahead = self.budget(problem, alpha), self._planned(problem) - len(pilot.rows)
+        length = self._predictor(problem, pilot, alpha, Allowance(0.0))
+        return fit_groups(pilot, self.model, self.groups, self.count, length, report)
 
+    def predicted_length(self, problem: Rows, alpha: float) -> float:
+        """The length of the interval, in units of value, from the pilot alone; that of the range without a stated allowance."""
+        if self.allowance is None:
+            return range_of(problem.terms).width
+        pilot = self.pilot_of(problem)
+        first, held_out = split_pilot(pilot)
+        fitted = self.fit(problem, first, alpha, lambda _: None)
+        return self._predictor(problem, pilot, alpha, Allowance.of(self.allowance))(fitted, held_out)
+
+    def _predictor(
+        self, problem: Rows, pilot: Rows, alpha: float, allowance: Allowance
+    ) -> Callable[[FittedGroups, Rows], float]:
+        budget, ahead = self.budget(problem, alpha), self._planned(problem) - len(pilot.rows)
         starts = expected_starts(problem, pilot, ahead)
 
         def length(fitted: FittedGroups, held_out: Rows) -> float:
-            return outlook(held_out, fitted.cells(held_out), budget, self.side, ahead, starts)
+            return predicted_groups(held_out, fitted.cells(held_out), budget, self.side, ahead, starts, allowance)
 
-        return fit_groups(pilot, self.model, self.groups, self.count, length, report)
+        return length
 
     def prove(
         self,
@@ -133,9 +147,9 @@ class Groups:
         """The proof without an allowance: nothing beyond the value range is claimed by it."""
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
         planned = self._planned(problem)
-        made = propose_on_cells(problem, pilot, cells, budget, self.side, planned, GROUP_CUTS, before)
+        events = propose_groups_plan(problem, pilot, cells, budget, self.side, planned, before)
         asked = asked_of(problem.select(pilot.rows.stop))
-        return CellsProof(asked, budget, self.side, cells.after(pilot), made.events, planned=self.planned_rows)
+        return CellsProof(asked, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
 
     def _planned(self, problem: Rows) -> int:
         return len(problem.rows) if self.planned_rows is None else self.planned_rows

@@ -31,14 +31,14 @@ def follow_table(table: Table, problem: Rows, alpha: float, before: CellsProof |
     if before is not None:
         made = _continued(before, made)
     clock.done("plan")
-    if problem.initial_states.from_rows and made.proposal.events.start is None:
+    if problem.initial_states.from_rows and made.events.start is None:
         return None
     return table.evaluate(problem, made, clock)
 
 
 def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:
     """The new plan with everything that the earlier one has used on rows."""
-    old, new = before.events, made.proposal.events
+    old, new = before.events, made.events
     begins = (before.asked.rows[0], *old.stops[:-1])
     used = sum(begin < before.asked.rows[1] for begin in begins)
     tails = {
@@ -62,7 +62,7 @@ def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:
         ),
         eras=old.eras,
     )
-    return replace(made, budget=before.budget, proposal=replace(made.proposal, events=_checked(old, events)))
+    return replace(made, budget=before.budget, events=_checked(old, events))
 
 
 def _checked(old: CellPlan, new: CellPlan) -> CellPlan:

@@ -1,130 +1,69 @@
-"""Events on cells for a problem: blocks, the vector event and the weights of both ends, each from the rows before it."""
+"""What plans on cells share, for tables and for groups: pilot, blocks, alpha, starts, and the predicted length."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure
-from bondic.core.cells.allowance import NOTHING_ALLOWED
-from bondic.core.cells.bound import CellBound
-from bondic.core.cells.forecasts import ForecastTally
-from bondic.core.cells.localize import Events, ValueLimits
-from bondic.core.cells.proof import SINGLE, CellPlan
+from bondic.core.cells.localize import ValueLimits
+from bondic.core.cells.proof import SINGLE, CellsProof
 from bondic.core.cells.rows import Cells
-from bondic.core.cells.tails import EndWeights, StartMean
-from bondic.core.cells.tally import CellShape, Tally, tally
+from bondic.core.cells.tally import Tally
+from bondic.core.certificate.limits import refuse
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.errors import InvalidInput
+from bondic.core.noise.betting import loss
 from bondic.core.sequential.proof import INITIAL, VECTOR
-from bondic.core.starts import StartBets
-from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of
+from bondic.core.starts import StartBets, sampled_start
+from bondic.core.terms import ValueRange
+from bondic.methods.setting import tuning_problem
+from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import Starts, known_starts, propose_bets
+from bondic.tuning.pilot import SMALLEST_PILOT
 
 FloatArray = npt.NDArray[np.float64]
 
-_SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
-
-GROUP_CUTS = (0.6, 0.9, 1.0)
-"""Ends of blocks for groups, as shares of the planned rows: an allowance is about averages over them, so they are long."""
-
-
-@dataclass(frozen=True, eq=False)
-class CellProposal:
-    """Events for the rows after the pilot, and how long the interval should come out at allowance 0."""
-
-    events: CellPlan
-    predicted: float
+SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
+_COMPARED_STARTS = 256
+"""Starts whose values are looked at in a prediction."""
 
 
-def planned_stops(first: int, pilot_stop: int, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
-    """Rows of the log before which blocks should end, the pilot first. What is planned with them must not see how many came."""
-    ends = [first + math.ceil(cut * planned) for cut in cuts]
-    return (pilot_stop, *(sorted({end for end in ends if end > pilot_stop}) or [pilot_stop + 1]))
+def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
+    """The rows that are set aside, as a problem of their own."""
+    rows = math.ceil(pilot * planned) if isinstance(pilot, float) else int(pilot)
+    found = tuning_problem(problem, rows) if 0 < rows < len(problem.rows) else None
+    if found is None:
+        raise InvalidInput(
+            f"A pilot is needed, of at least {SMALLEST_PILOT} usable rows and fewer than all: {rows} of {len(problem.rows)} "
+            "rows cannot be set aside for one. Pass pilot= as another share of the rows, or a number."
+        )
+    return found
 
 
-def propose_on_cells(
-    problem: Rows,
-    pilot: Rows,
-    cells: Cells,
-    budget: ErrorBudget,
-    side: Side,
-    planned: int,
-    cuts: Sequence[float],
-    before: Callable[[int], Rows] | None = None,
-) -> CellProposal:
-    """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
-    expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, cuts)
-    stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
-    shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
-
-    def count(rows: Rows) -> Tally:
-        return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
-
-    whole = count(problem) if before is None else count(before(stops[-2]))
-
-    def history(block: int) -> Tally:
-        return whole.blocks(0, block) if before is None else count(before(stops[block - 1]))
-
-    limits, ends = cells.limits(problem), ends_of(side)
-    costs = costs_of(budget, ends, limits.width)
-    past = history(1)
-    lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
-    own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, reference(past, limits))
-    foreseen = cells.first(pilot).forecast(pilot, stops, shape, own.reference)
-    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
-    if foreseen is not None:
-        squares = np.bincount(foreseen.cell, foreseen.rows.square.sum(axis=0), minlength=counts.size)
-    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
-    sizes = lengths * (float(counts.sum()) / max(lengths[0], 1.0))
-    starts = known_starts(problem, pilot)
-    means = [known_mean(cells, starts, first) for first in (pilot.rows.stop, *stops[:-1])]
-    tails = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
-    ahead = float(sizes[1:].sum())
-    vector, single = propose_event(variance, counts, ahead, costs), propose_cell_events(variance, counts, ahead, costs)
-    events = CellPlan(
-        stops[1:],
-        vector,
-        single,
-        {end: EndWeights(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
-        reference(whole.blocks(1, len(stops)), limits),
-        Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
-        start_bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
-    )
-    times = ahead / max(float(counts.sum()), 1.0)
-    longer = own.repeated(times)
-    if foreseen is not None:
-        foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
-    both = Events(vector, budget[VECTOR], single, budget[SINGLE])
-    return CellProposal(events, _predicted(longer, both, tails, means[1], budget, limits, foreseen))
+def replayed_pilot(prefixes: Prefixes, proof: CellsProof, pilot: Callable[[Rows], Rows]) -> Rows:
+    """The pilot from the rows before the certified ones alone."""
+    first = proof.asked.rows[0]
+    refuse(first == prefixes.problem.rows.start, "No rows were set aside for a pilot.")
+    begin = pilot(prefixes.problem).rows.stop
+    refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
+    known = prefixes.before(first)
+    found = tuning_problem(known, len(known.rows))
+    refuse(found is None, "The pilot has no row that counts.")
+    assert found is not None
+    return found
 
 
-def predicted_length(pilot: Rows, cells: Cells, budget: ErrorBudget, side: Side, rows: int) -> float:
-    """Of the interval at allowance 0, from the pilot alone, if so many rows like it follow."""
-    stops = (pilot.rows.stop,)
-    shape, limits, ends = CellShape(1, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
-    past = tally(cells.parts(pilot, stops), shape, pilot.gamma, np.zeros(shape.cells))
-    own = tally(cells.parts(pilot, stops), shape, pilot.gamma, reference(past, limits))
-    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
-    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
-    costs, start = costs_of(budget, ends, limits.width), known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
-    sizes = np.array([float(counts.sum()), float(rows)])
-    padded = past.padded()
-    tails = propose_tails(lambda _: padded, [start, start], sizes, variance, costs, [_SIGNS[end] for end in ends])
-    events = Events(
-        propose_event(variance, counts, float(rows), costs), budget[VECTOR],
-        propose_cell_events(variance, counts, float(rows), costs), budget[SINGLE],
-    )  # fmt: skip
-    times = rows / max(float(counts.sum()), 1.0)
-    foreseen = cells.forecast(pilot, stops, shape, own.reference)
-    if foreseen is not None:
-        foreseen = replace(foreseen, rows=foreseen.rows.repeated(times))
-    return _predicted(own.repeated(times), events, tails, start, budget, limits, foreseen)
+def cell_budget(problem: Rows, alpha: float, shares: dict[str, float], side: Side) -> ErrorBudget:
+    """alpha in these shares, that of the starts only where they are a sample, and the rest over the ends."""
+    ends = ends_of(side)
+    sampled = sampled_start(problem, len(ends)) is not None
+    own = {name: share for name, share in shares.items() if name != INITIAL or sampled}
+    return ErrorBudget.split(alpha, own | dict.fromkeys(ends, (1 - sum(own.values())) / len(ends)))
 
 
 def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
@@ -132,29 +71,14 @@ def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
     return Costs(vector, single, math.log(1 / min(budget[end] for end in ends)), width)
 
 
+def planned_stops(problem: Rows, pilot: Rows, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
+    """Rows of the log before which blocks should end, the pilot first. What is planned with them must not see how many came."""
+    ends = [problem.rows.start + math.ceil(cut * planned) for cut in cuts]
+    return (pilot.rows.stop, *(sorted({end for end in ends if end > pilot.rows.stop}) or [pilot.rows.stop + 1]))
+
+
 def reference(tally: Tally, limits: ValueLimits) -> FloatArray:
     return reference_of(tally, tally.count.sum(axis=0) > 0, limits.low, limits.high)
-
-
-def _predicted(
-    longer: Tally,
-    events: Events,
-    tails: Mapping[float, EndWeights],
-    start: FloatArray,
-    budget: ErrorBudget,
-    limits: ValueLimits,
-    foreseen: ForecastTally | None,
-) -> float:
-    """The length of the interval at allowance 0, if the log repeats its pilot."""
-    # the first block's weights, for all rows: those of the pilot are in block 0
-    own = {
-        sign: EndWeights(np.repeat(tail.weights[1:2], longer.shape.blocks, axis=0), tail.rate)
-        for sign, tail in tails.items()
-    }
-    chances = {sign: budget["upper" if sign > 0 else "lower"] for sign in tails}
-    bound = CellBound(longer, events, own, chances, StartMean(Enclosure(0.0), start, 0.0), limits, foreseen)
-    ends = bound.ends(bound.locate(NOTHING_ALLOWED))
-    return sum(min(terms.spread, limits.width) for terms in ends.values()) + limits.width * (2 - len(ends)) / 2
 
 
 def known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:
@@ -184,3 +108,46 @@ def start_bets(
         seen, center = cells.start_cells(problem.initial, 0, skipped)
         spread = float((center + seen @ values).std())
     return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends), spread=spread)
+
+
+def expected_starts(problem: Rows, pilot: Rows, rows: int) -> float:
+    """How many sampled starts will be used; 0 where the list is exact."""
+    states = problem.initial_states
+    if states.kind == "exact":
+        return 0.0
+    known = known_starts(problem, pilot).skipped
+    if states.from_rows and not states.count_fixed:
+        return max(known * rows / max(len(pilot.rows), 1), 1.0)
+    return float(len(states) - known)
+
+
+def start_cost(
+    pilot: Rows,
+    cells: Cells,
+    values: FloatArray,
+    unknown: Callable[[FloatArray], FloatArray],
+    budget: ErrorBudget,
+    starts: float,
+    ends: int,
+    width: float,
+) -> float:
+    """What sampled starts add to an end: min over bets b of ( log(1/δ) / b + sum_j g(-b |V(x_j) - mean|) / b ) / n_0.
+
+    `values` (p,) are those of the cells, `unknown` says how far means of them (m, p) may be off.
+    """
+    probability = budget.get(INITIAL)
+    if probability is None or starts <= 0:
+        return 0.0
+    seen, center = cells.start_cells(pilot.initial, 0, min(len(pilot.initial_states), _COMPARED_STARTS))
+    middle = center + seen @ values
+    apart = np.minimum(np.abs(middle - middle.mean()) + unknown(seen - seen.mean(axis=0)), width)
+    price, best = math.log(2 * ends / probability), width
+    for bet in FULL_BET / width * np.geomspace(1e-3, 1.0, 16):
+        best = min(best, (price / starts + float(loss(-bet * apart).mean())) / bet)
+    return best
+
+
+def predicted_interval(limits: ValueRange, ends: dict[End, float]) -> float:
+    """The length of the interval between predicted ends, within the value range; a missing end is that of the range."""
+    high, low = min(limits.high, ends.get("upper", limits.high)), max(limits.low, ends.get("lower", limits.low))
+    return max(high - low, 0.0)

@@ -11,20 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED, CellAllowance
-from bondic.core.cells.entries import Entries
-from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
-from bondic.core.cells.localize import CellTails, Events, ValueLimits, locate
+from bondic.core.cells.ends import EndWeights
+from bondic.core.cells.forecasts import EarlierRows, tally_by_era
+from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, locate
 from bondic.core.cells.proof import SINGLE, CellPlan
 from bondic.core.cells.rows import TableCells, within_quotas
-from bondic.core.cells.system import MOST_DIFFERENCES, MOST_TOGETHER
-from bondic.core.cells.tails import EndWeights
-from bondic.core.cells.tally import CellShape, Tally, tally
+from bondic.core.cells.system import MOST_TOGETHER
+from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.classes.provenance import Provenance
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
-from bondic.methods.on_cells import CellProposal, costs_of, known_mean, planned_stops, reference, start_bets
-from bondic.plan.cells import Costs, propose_cell_events, propose_event, reference_of
+from bondic.core.terms import range_of
+from bondic.methods.on_cells import (
+    SIGNS,
+    costs_of,
+    known_mean,
+    planned_stops,
+    predicted_interval,
+    reference,
+    start_bets,
+    start_cost,
+)
+from bondic.plan.cells import Costs, mean_squares, propose_cell_events, propose_event, reference_of, repeated
 from bondic.plan.tables import CellCapacity, Prices, TableWeights, doubted, doubts
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
@@ -40,6 +49,8 @@ CUTS = (
 """Ends of blocks, as shares of the planned rows: later blocks balance what earlier ones left."""
 MARKS = (0.1, 0.2, 0.4, 0.7)
 """Those of them at which prices are made anew; forecasts too, where every block would make too many labels."""
+_MOST_DIFFERENCES = 10_000_000
+"""Labels with what follows them, times cells, that are compared one by one: a bound on time."""
 _CAREFUL = 0.5
 """What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
 
@@ -55,7 +66,7 @@ class _Outlook:
     @staticmethod
     def of(known: Tally, limits: ValueLimits, budget: ErrorBudget, side: Side, rows: float) -> _Outlook:
         """Events for so many rows that are like those that are known."""
-        costs, (counts, variance) = costs_of(budget, ends_of(side), limits.width), _variance(known)
+        costs, (counts, variance) = costs_of(budget, ends_of(side), limits.width), mean_squares(known)
         vector = propose_event(variance, counts, rows, costs)
         single = propose_cell_events(variance, counts, rows, costs)
         return _Outlook(Events(vector, budget[VECTOR], single, budget[SINGLE]), costs, limits)
@@ -66,7 +77,7 @@ class _Outlook:
         middle, shown = 0.5 * (limits.low + limits.high), _shown(past, known.shape)
         known, place = _among(known, shown, middle)
         events, past = self._among(shown), EarlierRows.of(known)
-        counts, variance = _variance(known)
+        counts, variance = mean_squares(known)
         smooth = np.zeros_like(known.square)
         smooth[0] = counts * variance
         longer = replace(known, square=np.maximum(smooth, known.square))
@@ -74,10 +85,9 @@ class _Outlook:
         nothing = CellAllowance.constant(NOTHING_ALLOWED, counts.size)
         found = []
         for share in (1.0, _CAREFUL):
-            now = longer.repeated(share * rows / max(float(counts.sum()), 1.0))
-            before = doubted(past, doubt, middle)
-            forecasts = forecasts_of_eras(now, before, np.zeros(2, dtype=np.int64), (0,), middle)
-            found.append(Prices.of(locate(now, events, limits, nothing, forecasts), past.count, doubt))
+            now = repeated(longer, share * rows / max(float(counts.sum()), 1.0))
+            labels = tally_by_era(now, doubted(past, doubt, middle), np.zeros(2, dtype=np.int64), (0,), middle)
+            found.append(Prices.of(locate(Ground.of(now, labels, events, limits), nothing), past.count, doubt))
         return replace(found[0], unknown=found[1].unknown).at(place)
 
     def _among(self, shown: BoolArray) -> Events:
@@ -92,12 +102,6 @@ class _Outlook:
         )
 
 
-def _variance(own: Tally) -> tuple[FloatArray, FloatArray]:
-    """(p,) rows, and mean squares of their residuals; cells with few rows are taken to be a little like the others."""
-    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
-    return counts, (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
-
-
 def propose_table(
     problem: Rows,
     pilot: Rows,
@@ -107,12 +111,12 @@ def propose_table(
     planned: int,
     before: Callable[[int], Rows] | None = None,
     fewest: int = 1,
-) -> CellProposal:
+) -> CellPlan:
     """Every block from the rows before it; `before(row)`, for a replay, knows no others.
 
     Nothing is told of a cell that fewer than `fewest` rows have shown.
     """
-    expected = planned_stops(problem.rows.start, pilot.rows.stop, planned, CUTS)
+    expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
     shape, limits, ends = CellShape(2, cells.atoms(problem)), cells.limits(problem), ends_of(side)
     starts, atoms = known_starts(problem, pilot), Entries.of(shape.atoms)
@@ -126,30 +130,28 @@ def propose_table(
     weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
     marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
     eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
-    predicted, prices = 0.0, outlook.prices(known, ahead)
+    prices = outlook.prices(known, ahead)
     for block in range(len(stops) - 1):
         begin, stop = (
             min(one, problem.rows.stop) for one in stops[block : block + 2]
         )  # the log may have stopped early
         start, left = known_mean(cells, starts, stops[block]), float(sizes[block + 1 :].sum())
         rows = problem if before is None else before(stop if block < len(stops) - 2 else begin)
-        if block == 0:
-            predicted = _length(maker, past, prices, start, ahead, limits, side)
-        elif block in marks:
+        if block in marks[1:]:
             earlier = rows.restricted(RowRange(problem.rows.start, begin))
             prices = outlook.prices(_solved(earlier, cells, shape), ahead)
         weights[block], quotas[block] = maker.propose(past, prices, start, left)
         if block < len(stops) - 2:
             part = rows.restricted(RowRange(begin, stop))
             seen = _count(part, cells, shape, quotas[block])
-            maker.weigh(weights[block], EarlierRows.of(seen.blocks(0, 1)))
+            maker.weigh(weights[block], EarlierRows.of(seen.of_blocks(np.array([True, False]))))
             past = past.joined(EarlierRows.of(seen))
     assert maker.total is not None
     rate = maker.total
     if problem.rows.stop < stops[-1] and before is None:  # Λ may come from anywhere: here from the rows that came
         rate = min(max(float(maker.balanced.sum()), 1e-3 * rate), rate)
     certified = known if before is not None else _count(problem.select(pilot.rows.stop), cells, shape)
-    events = CellPlan(
+    return CellPlan(
         stops[1:],
         outlook.events.vector,
         CellTails(np.where(first.count >= fewest, outlook.events.cells.rates, 0.0)),
@@ -161,7 +163,6 @@ def propose_table(
         doubted(_often(first, fewest), _doubt(first, shape), 0.5 * (limits.low + limits.high)),
         eras,
     )
-    return CellProposal(events, predicted)
 
 
 def _often(past: EarlierRows, fewest: int) -> EarlierRows:
@@ -172,15 +173,33 @@ def _often(past: EarlierRows, fewest: int) -> EarlierRows:
     return EarlierRows(np.where(kept, past.count, 0.0), np.where(kept, past.outcome, 0.0), *columns)
 
 
-def predicted_table(pilot: Rows, cells: TableCells, budget: ErrorBudget, side: Side, rows: int) -> float:
-    """The length of the interval, from the pilot alone, if so many rows like it follow."""
-    shape, limits = CellShape(2, cells.atoms(pilot)), cells.limits(pilot)
-    known = _solved(pilot, cells, shape)
-    start = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop)
-    outlook = _Outlook.of(known, limits, budget, side, float(rows))
+@dataclass(frozen=True)
+class PredictedTable:
+    """What the pilot says of the interval."""
+
+    half: float  # from the middle to an end, but for sampled starts
+    length: float  # of the interval within the value range
+
+
+def predicted_table(
+    pilot: Rows, cells: TableCells, budget: ErrorBudget, side: Side, rows: int, starts: float
+) -> PredictedTable:
+    """From the pilot alone, if so many rows like it follow, and `starts` sampled starts (0: the list is exact)."""
+    shape, limits, ends = CellShape(2, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
+    known, everything = _solved(pilot, cells, shape), range_of(pilot.terms)
+    start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows)
+    outlook = _Outlook.of(known, limits, budget, side, ahead)
     maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, outlook.costs.tails)
-    prices = outlook.prices(known, float(rows))
-    return _length(maker, EarlierRows.of(known), prices, start, float(rows), limits, side)
+    prices = outlook.prices(known, ahead)
+    capacity = CellCapacity(EarlierRows.of(known), maker.atoms, maker.gamma, prices, ahead, maker.width)
+    half = maker.best(capacity, start).half(maker.log_term)
+    values, unknown = known.reference, prices.unknown
+    extra = start_cost(
+        pilot, cells, values, lambda seen: np.abs(seen) @ unknown, budget, starts, len(ends), everything.width
+    )
+    middle = float(np.clip(start @ values, everything.low, everything.high))
+    at = {end: middle + SIGNS[end] * (half + extra) for end in ends}
+    return PredictedTable(half, predicted_interval(everything, at))
 
 
 def _at(problem: Rows, planned: int, cuts: Sequence[float]) -> list[int]:
@@ -195,7 +214,7 @@ def _too_many(known: Tally, blocks: int, marks: int) -> bool:
     """Whether labels of all blocks are too many for differences one by one, and those of the marks are not."""
     together, cells = _size(EarlierRows.of(known), known.shape)
     each = known.mass.size * cells
-    return together <= MOST_TOGETHER and marks * each <= MOST_DIFFERENCES < blocks * each
+    return together <= MOST_TOGETHER and marks * each <= _MOST_DIFFERENCES < blocks * each
 
 
 def _shown(past: EarlierRows, shape: CellShape) -> BoolArray:
@@ -219,10 +238,7 @@ def _among(own: Tally, shown: BoolArray, middle: float) -> tuple[Tally, IntArray
     atoms = np.zeros((states + 1, (states + 1) * slots))
     atoms[:states, : states * slots] = own.shape.atoms[np.ix_(shown, kept)]
     place = (number[:, None] * slots + np.arange(slots)).reshape(-1)
-    columns: dict[str, Any] = {
-        name: np.pad(getattr(own, name)[:, kept], ((0, 0), (0, slots)))
-        for name in ("count", "total", "square", "size", "low", "high")
-    }
+    columns: dict[str, Any] = {name: np.pad(getattr(own, name)[:, kept], ((0, 0), (0, slots))) for name in COLUMNS}
     found = replace(
         own,
         shape=CellShape(own.shape.blocks, atoms),
@@ -232,21 +248,6 @@ def _among(own: Tally, shown: BoolArray, middle: float) -> tuple[Tally, IntArray
         **columns,
     )
     return found, place
-
-
-def _length(
-    maker: TableWeights,
-    past: EarlierRows,
-    prices: Prices,
-    start: FloatArray,
-    rows: float,
-    limits: ValueLimits,
-    side: Side,
-) -> float:
-    capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, rows, maker.width, fewest=maker.fewest)
-    half = maker.best(capacity, start).half(maker.log_term)
-    ends = len(ends_of(side))
-    return min(2 * half, limits.width) * ends / 2 + limits.width * (2 - ends) / 2
 
 
 def _count(

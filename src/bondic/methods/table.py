@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED
-from bondic.core.cells.proof import SINGLE, CellsProof
+from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import TableCells
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.limits import refuse
@@ -21,20 +21,17 @@ from bondic.core.dual.bound import VALUE
 from bondic.core.errors import InvalidInput
 from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
-from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import Sums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import CellProposal
-from bondic.methods.on_tables import predicted_table, propose_table
-from bondic.methods.setting import tuning_problem
+from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
+from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table
 from bondic.methods.states import states_of
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
-from bondic.tuning.pilot import SMALLEST_PILOT
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,7 +52,7 @@ class PlannedTable:
     pilot: Rows
     cells: TableCells
     budget: ErrorBudget
-    proposal: CellProposal
+    events: CellPlan
 
 
 @listing_options
@@ -95,19 +92,23 @@ class Table:
         """
         return self._plan(problem, self._pilot(problem), alpha, known=known)
 
-    def predicted(self, problem: Rows, alpha: float) -> float:
-        """The length of the interval, from the pilot alone; inf where it has no table."""
+    def predicted_length(self, problem: Rows, alpha: float) -> float:
+        """The length of the interval, in units of value, from the pilot alone; inf where it has no table."""
         if not problem.layout.discrete:
             return math.inf
         try:
             pilot = self._pilot(problem)
-            return self._promised(pilot, alpha, self._planned(problem) - len(pilot.rows), problem)[0]
+            found, _ = self._promised(pilot, alpha, self._planned(problem) - len(pilot.rows), problem)
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
+        return math.inf if found is None else found.length
+
+    predicted = predicted_length  # as `Default` calls it
 
     def predicted_from(self, pilot: Rows, alpha: float, ahead: int) -> float:
         """The same if so many rows follow the pilot."""
-        return self._promised(pilot, alpha, ahead)[0]
+        found, _ = self._promised(pilot, alpha, ahead)
+        return math.inf if found is None else found.length
 
     @staticmethod
     def _most_states(problem: Rows) -> int:
@@ -132,10 +133,10 @@ class Table:
             )
         ahead = self._planned(problem) - len(pilot.rows)
         cells, (_, budget) = TableCells(states), self._promised(pilot, alpha, ahead, problem)
-        proposal = propose_table(
+        events = propose_table(
             problem, pilot, cells, budget, self.side, self._planned(problem), before, self.fewest_rows
         )
-        return PlannedTable(pilot, cells, budget, proposal)
+        return PlannedTable(pilot, cells, budget, events)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
@@ -173,7 +174,7 @@ class Table:
         )
 
     def _proof(self, asked: Asked, made: PlannedTable) -> CellsProof:
-        return CellsProof(asked, made.budget, self.side, made.cells, made.proposal.events, planned=self.planned_rows)
+        return CellsProof(asked, made.budget, self.side, made.cells, made.events, planned=self.planned_rows)
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Every block from the rows before it."""
@@ -188,17 +189,22 @@ class Table:
         events = replace(again.events, reference=proof.events.reference, tails=tails)
         return replace(again, events=events), ("plan",)
 
-    def _promised(self, pilot: Rows, alpha: float, ahead: int, whole: Rows | None = None) -> tuple[float, ErrorBudget]:
-        """The shortest length that the pilot predicts, and how alpha is divided for it; the starts are those of the `whole`."""
+    def _promised(
+        self, pilot: Rows, alpha: float, ahead: int, whole: Rows | None = None
+    ) -> tuple[PredictedTable | None, ErrorBudget]:
+        """The shortest interval that the pilot predicts, and how alpha is divided for it; the starts are those of the `whole`.
+
+        None where the pilot has no table.
+        """
         problem = pilot if whole is None else whole
         states = states_of(pilot, self._most_states(problem))
         if states is None:
-            return math.inf, self.budget(problem, alpha, _SHARES[0])
-        cells = TableCells(states)
-        found = [self.budget(problem, alpha, shares) for shares in _SHARES]
-        lengths = [predicted_table(pilot, cells, budget, self.side, ahead) for budget in found]
-        best = int(np.argmin(lengths))
-        return lengths[best], found[best]
+            return None, self.budget(problem, alpha, _SHARES[0])
+        cells, starts = TableCells(states), expected_starts(problem, pilot, ahead)
+        budgets = [self.budget(problem, alpha, shares) for shares in _SHARES]
+        found = [predicted_table(pilot, cells, budget, self.side, ahead, starts) for budget in budgets]
+        best = int(np.argmin([one.half for one in found]))
+        return found[best], budgets[best]
 
     def budget(self, problem: Rows, alpha: float, shares: tuple[float, float]) -> ErrorBudget:
         """alpha over the vector event, those of single cells, the ends, and sampled starts."""
@@ -210,36 +216,3 @@ class Table:
 
     def _pilot(self, problem: Rows) -> Rows:
         return pilot_of(problem, self.pilot, self._planned(problem))
-
-
-def cell_budget(problem: Rows, alpha: float, shares: dict[str, float], side: Side) -> ErrorBudget:
-    """alpha in these shares, that of the starts only where they are a sample, and the rest over the ends."""
-    ends = ends_of(side)
-    sampled = sampled_start(problem, len(ends)) is not None
-    own = {name: share for name, share in shares.items() if name != INITIAL or sampled}
-    return ErrorBudget.split(alpha, own | dict.fromkeys(ends, (1 - sum(own.values())) / len(ends)))
-
-
-def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
-    """The rows that are set aside, as a problem of their own."""
-    wanted = math.ceil(pilot * planned) if isinstance(pilot, float) else int(pilot)
-    found = tuning_problem(problem, wanted) if 0 < wanted < len(problem.rows) else None
-    if found is None:
-        raise InvalidInput(
-            f"A pilot is needed, of at least {SMALLEST_PILOT} usable rows and fewer than all: {wanted} of {len(problem.rows)} "
-            "rows cannot be set aside for one. Pass pilot= as another share of the rows, or a number."
-        )
-    return found
-
-
-def replayed_pilot(prefixes: Prefixes, proof: CellsProof, pilot: Callable[[Rows], Rows]) -> Rows:
-    """The pilot from the rows before the certified ones alone."""
-    first = proof.asked.rows[0]
-    refuse(first == prefixes.problem.rows.start, "No rows were set aside for a pilot.")
-    begin = pilot(prefixes.problem).rows.stop
-    refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
-    known = prefixes.before(first)
-    found = tuning_problem(known, len(known.rows))
-    refuse(found is None, "The pilot has no row that counts.")
-    assert found is not None
-    return found

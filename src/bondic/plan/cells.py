@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.cells.ends import EndWeights
+from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.localize import CellTails, VectorEvent
-from bondic.core.cells.tails import EndWeights
 from bondic.core.cells.tally import Tally
 
 FloatArray = npt.NDArray[np.float64]
@@ -70,6 +72,20 @@ class CellModel:
         """(p,) solution of the Bellman equations."""
         ahead = self._solver() @ (self.atoms @ self.outcome)
         return np.asarray(self.outcome + self.gamma * (self.following @ ahead))
+
+
+def mean_squares(own: Tally, labels: LabelTally | None = None) -> tuple[FloatArray, FloatArray]:
+    """(p,) rows, and mean squares of what is left of them; cells with few rows are taken to be a little like the others."""
+    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
+    if labels is not None:
+        squares = np.bincount(labels.cell, labels.rows.square.sum(axis=0), minlength=counts.size)
+    return counts, (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+
+
+def repeated(own: Tally, times: float) -> Tally:
+    """As if every row had come so often: what a longer log may look like."""
+    columns: dict[str, Any] = {name: getattr(own, name) * times for name in ("count", "total", "square", "size")}
+    return replace(own, **columns, mass=own.mass * times, moment=own.moment * times)
 
 
 def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], low: float, high: float) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Models of values: what a model is, the user's own, and how far two of them differ.
+"""Models of values: what a model is, and the user's own.
 
 A model is untrusted. Only its values at the rows, at the next pairs and at the starts are used, and a bad one makes
 intervals long.
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bondic.core.errors import InvalidInput, kind_of, one_line
-from bondic.plan.rows import Actions, ActionValue, Floats, Ints, check_numbers
+from bondic.plan.rows import Actions, ActionValue, Floats, check_numbers
 
 
 class Model(Protocol):
@@ -55,39 +55,3 @@ class UserModel:
 
     def value_table(self, states: Floats) -> Floats:
         return value_table(self.values, states, self.n_actions)
-
-
-def given_values(what: str, values: Any, rows: int, n_actions: int | None = None) -> Floats:
-    """`model=` as an array: one value per row (m,), or per row and action (m, A); `what` names the rows in errors."""
-    shape = (rows,) if n_actions is None else (rows, n_actions)
-    return check_numbers(f"model's values at {what}", values, shape)
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """Differences d of two models inside every cell; nan in cells without rows.
-
-    A constant difference of a cell costs no allowance: `spread` is what is left without it.
-    """
-
-    rows: Ints  # (cells,)
-    mean: Floats  # mean |d|
-    largest: Floats  # max |d|
-    spread: Floats  # mean |d − mean of d in the cell|
-
-
-def disagreement(
-    first: ActionValue, second: ActionValue, states: Floats, actions: Actions, cells: Ints, n_cells: int
-) -> Disagreement:
-    """How far two models differ at these pairs, by cell."""
-    difference = first(states, actions) - second(states, actions)
-    rows = np.bincount(cells, minlength=n_cells)
-    present = np.where(rows > 0, rows, np.nan)
-
-    def means(values: Floats) -> Floats:
-        return np.bincount(cells, values, minlength=n_cells) / present
-
-    largest = np.full(n_cells, -np.inf)
-    np.maximum.at(largest, cells, np.abs(difference))
-    largest[rows == 0] = np.nan
-    return Disagreement(rows, means(np.abs(difference)), largest, means(np.abs(difference - means(difference)[cells])))

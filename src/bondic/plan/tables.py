@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.cells.entries import Entries
-from bondic.core.cells.eras import EarlierRows
+from bondic.core.cells.forecasts import EarlierRows
 from bondic.core.cells.localize import Located
+from bondic.core.cells.tally import Entries
 from bondic.core.noise.betting import curvature
 from bondic.plan.cells import FULL_BET
 
@@ -57,10 +57,9 @@ class Prices:
     def of(located: Located, seen: FloatArray, doubt: float) -> Prices:
         """As a set of values predicts them; as if `doubt` rows of every cell, beside those that were seen, were not foreseen."""
         system, limits = located.system, located.limits
-        rows, ranges, size = system.rows, located.ranges, system.counts.size
-        count = np.bincount(system.label_cell, rows.count.sum(axis=0), minlength=size)
-        square = np.bincount(system.label_cell, rows.square.sum(axis=0), minlength=size)
-        each = np.bincount(system.label_cell, ranges.deviations(0.0, limits.width).sum(axis=0), minlength=size)
+        rows, intervals, size = system.rows, located.intervals, system.counts.size
+        count, square = system.over_labels(rows.count.sum(axis=0)), system.over_labels(rows.square.sum(axis=0))
+        each = system.over_labels(intervals.deviations(0.0, limits.width).sum(axis=0))
         noise, mean = each / np.maximum(count, 1.0), square / np.maximum(count, 1.0)
         more = max(located.energy_bound - float(square.sum()), 0.0) / max(float(count.sum()), 1.0)
         known, half = count > 0, 0.5 * limits.width
@@ -69,11 +68,11 @@ class Prices:
             usual = float(square.sum()) / max(float(count.sum()), 1.0)
             noise = np.minimum(noise, np.where(known, mean, usual) + more)
         worst = np.zeros(size)
-        np.maximum.at(worst, system.label_cell, located.row_reach)
+        np.maximum.at(worst, system.labels.cell, located.reach)
         spread = np.zeros(size)
-        np.maximum.at(spread, system.label_cell, np.maximum(-rows.low, rows.high).max(axis=0))
+        np.maximum.at(spread, system.labels.cell, np.maximum(-rows.low, rows.high).max(axis=0))
         worst = np.where(known, np.minimum(worst + spread, limits.width), half)
-        unknown = 0.5 * (ranges.values.high - ranges.values.low)
+        unknown = 0.5 * (intervals.values.high - intervals.values.low)
         if located.sets and size <= _MOST_TOGETHER:
             unknown = np.minimum(unknown, located.supports(np.eye(size)))
         return Prices(noise, worst, np.minimum(unknown, half))
@@ -134,10 +133,7 @@ class CellCapacity:
 
     def sent_on(self, weights: FloatArray) -> FloatArray:
         """γ A^T P^T W: what arrives at cells."""
-        after, atoms = self.after, self.atoms
-        there = np.bincount(after.column, after.value * weights[after.row], minlength=after.shape[1])
-        back = np.bincount(atoms.column, atoms.value * there[atoms.row], minlength=atoms.shape[1])
-        return np.asarray(self.gamma * back)
+        return np.asarray(self.gamma * self.atoms.onto(self.after.onto(weights)))
 
     def aim(self, total: float, start: FloatArray, balanced: FloatArray, guess: FloatArray | None = None) -> WeightPlan:
         """Weights for a Λ in all, when so much was balanced before."""
@@ -204,9 +200,8 @@ class TableWeights:
 
     def weigh(self, weights: FloatArray, used: EarlierRows) -> None:
         """Add the rows of a block that were within their quotas."""
-        ahead = np.bincount(used.atom, weights[used.cell] * used.mass, minlength=self.atoms.shape[0])
-        back = np.bincount(self.atoms.column, self.atoms.value * ahead[self.atoms.row], minlength=weights.size)
-        found = weights * used.count - self.gamma * back
+        ahead = np.bincount(used.atom, weights[used.cell] * used.mass, minlength=self.atoms.shape[0]).astype(np.float64)
+        found: FloatArray = weights * used.count - self.gamma * self.atoms.onto(ahead)
         self.balanced = found + (self.balanced if self.balanced.size else 0.0)
         self.squares = used.count * weights**2 + (self.squares if self.squares.size else 0.0)
 

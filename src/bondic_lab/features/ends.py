@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import Enclosure, U, certified_dot, inflate, norm
-from bondic.core.cells.tails import EndTerms
+from bondic.core.cells.ends import EndTerms
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.betting import curvature, tail_term
 from bondic_lab.features.sets import FeatureEllipsoid, FeatureEvent, FeatureGround, FeatureQuadratic, FeatureSet

@@ -15,12 +15,10 @@ import numpy.typing as npt
 
 from bondic.core.bounded import Between, Enclosure, U
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
-from bondic.core.cells.bound import CellBound
-from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
+from bondic.core.cells.ends import CellBound, EndTerms, EndWeights, ruled_out
+from bondic.core.cells.forecasts import EarlierRows
 from bondic.core.cells.localize import CellTails, Events, Located, VectorEvent
-from bondic.core.cells.refute import ruled_out
-from bondic.core.cells.rows import Cells, GroupCells, TableCells, within_quotas
-from bondic.core.cells.tails import EndTerms, EndWeights
+from bondic.core.cells.rows import Cells, within_quotas
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.assumptions import fixed_before, length_assumption, list_assumptions
@@ -64,9 +62,7 @@ class CellPlan:
     provenance: Provenance
     start: StartBets | None = None
     quotas: FloatArray | None = None  # (B, p) rows of a block and cell that get its weight, the first ones; None: all
-    past: EarlierRows | None = (
-        None  # rows before the certified ones, for forecasts; None: no forecasts but those of the cells
-    )
+    past: EarlierRows | None = None  # rows before the certified ones, for forecasts; None: groups have their own
     eras: tuple[int, ...] = ()  # blocks at whose beginning forecasts are made anew
 
     def __post_init__(self) -> None:
@@ -102,13 +98,10 @@ class CellsProof(Proof):
             any(not self.budget.parts.get(name, 0.0) > 0 for name in (VECTOR, SINGLE, *ends)),
             "An event has no part of alpha.",
         )
-        refuse(self.is_table and self.allowance is not None, "A table needs no allowance.")
+        needed = self.cells.needs_allowance
+        refuse(not needed and self.allowance is not None, "A table needs no allowance.")
         # (23) is about averages over all rows of a block and cell, quotas weigh some of them
-        refuse(not self.is_table and self.events.quotas is not None, "Groups have no quotas.")
-
-    @property
-    def is_table(self) -> bool:
-        return isinstance(self.cells, TableCells)
+        refuse(needed and self.events.quotas is not None, "Groups have no quotas.")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -120,55 +113,29 @@ class CellsProof(Proof):
 
     def bound(self, rows: Columns) -> CellBound:
         """The event and the tally of the rows: everything but an allowance."""
-        bets = self.events.start
-        used = rows if bets is None else used_starts(rows, bets.skipped)
-        cells = self._with_starts(used)
         events, count = self.events, len(self.events.stops)
+        used = rows if events.start is None else used_starts(rows, events.start.skipped)
+        cells = self.cells.last_starts(used)
         shape = CellShape(count * (1 if events.quotas is None else 2), cells.atoms(used))
         refuse(shape.cells != events.reference.size, "The events are those of other cells.")
         parts = cells.parts(used, events.stops)
         parts = parts if events.quotas is None else within_quotas(parts, events.quotas)
-        found, limits = tally(parts, shape, rows.gamma, events.reference), cells.limits(rows)
-        if events.past is None:
-            known = cells.forecast(used, events.stops, shape, events.reference)
-        else:
-            known = forecasts_of_eras(
-                found, events.past, np.arange(shape.blocks) % count, events.eras, 0.5 * (limits.low + limits.high)
-            )
+        found = tally(parts, shape, rows.gamma, events.reference)
         return CellBound(
             found,
-            Events(self.events.vector, self.budget[VECTOR], self.events.cells, self.budget[SINGLE]),
+            cells.labels(found, used, events.stops, events.past, events.eras),
+            Events(events.vector, self.budget[VECTOR], events.cells, self.budget[SINGLE]),
             {_SIGNS[end]: _padded(events.tails[end], shape.blocks) for end in ends_of(self.side)},
             {_SIGNS[end]: self.budget[end] for end in ends_of(self.side)},
             cells.starts(used),
-            limits,
-            known,
+            cells.limits(rows),
         )
 
     def ruled_out(self, rows: Columns, bound: CellBound) -> float:
         """β that the rows exclude (both numbers); 0 for a table, or where no part of alpha was set aside for it."""
-        cells, probability = self.cells, self.budget.get(TEST)
-        if not isinstance(cells, GroupCells) or probability is None:
-            return 0.0
-        count = bound.tally.shape.cells
-        atoms = np.zeros((count, 2 * count))
-        atoms[np.arange(count), 2 * np.arange(count)] = 1.0  # both halves have the reference of their cell
-        shape, reference = CellShape(len(self.events.stops), atoms), np.repeat(self.events.reference, 2)
-        halves = tally(cells.half_parts(rows, self.events.stops), shape, rows.gamma, reference)
-        return ruled_out(bound, halves, probability)
-
-    def _with_starts(self, rows: Columns) -> Cells:
-        """Groups are stored for all starts; those that were left out are the first."""
-        cells = self.cells
-        if not isinstance(cells, GroupCells):
-            return cells
-        points, states = rows.initial.rows.size, len(rows.initial_states)
-        refuse(cells.start_group.size < points or cells.start_value.size < states, "A start has no group.")
-        return replace(
-            cells,
-            start_group=cells.start_group[cells.start_group.size - points :],
-            start_value=cells.start_value[cells.start_value.size - states :],
-        )
+        probability = self.budget.get(TEST)
+        halves = None if probability is None else self.cells.halves(rows, self.events.stops, self.events.reference)
+        return 0.0 if halves is None or probability is None else ruled_out(bound, halves, probability)
 
     def evaluate(self, rows: Columns, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
         """The ends at an allowance, on the event of the proof."""
@@ -200,7 +167,7 @@ class CellsProof(Proof):
 
     def claims_on(self, rows: Columns, bound: CellBound) -> Claims:
         """The same where the rows were tallied before; nothing where groups have no stated allowance."""
-        if not self.is_table and self.allowance is None:
+        if self.cells.needs_allowance and self.allowance is None:
             return Claims(())
         allowance = NOTHING_ALLOWED if self.allowance is None else self.allowance
         return claims_of(self.evaluate(rows, bound, allowance), self.budget)
@@ -212,17 +179,17 @@ class CellsProof(Proof):
         own = [fixed_before("plan", text, seen, rows), length_assumption(count, self.planned)]
         limits = range_at_all_times(rows.terms)
         listed = list_assumptions(rows, Box.around(limits.low, limits.high, rows.layout), tuple(own), rejected=rejected)
-        if self.is_table or self.allowance is None:
+        if self.allowance is None:
             return listed
-        return tuple(self._allowed(rejected) if item.name == "values" else item for item in listed)
+        groups = self.cells.size(rows.layout.slots) // rows.layout.slots
+        allowed = self._allowed(self.allowance, groups, rejected)
+        return tuple(allowed if item.name == "values" else item for item in listed)
 
-    def _allowed(self, rejected: bool) -> Assumption:
-        assert self.allowance is not None
-        assert isinstance(self.cells, GroupCells)
-        averages, single = self.allowance.pair
+    def _allowed(self, allowance: Allowance, groups: int, rejected: bool) -> Assumption:
+        averages, single = allowance.pair
         when = "before" if self.stated_first else "after"
         text = (
-            f"Alike inside a group: in each of {self.cells.count} groups, for every action, averages of the model's error "
+            f"Alike inside a group: in each of {groups} groups, for every action, averages of the model's error "
             f"(over the rows of a block, over what follows them, over the starts) differ from one number by at most "
             f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}. Stated {when} the curve "
             "was shown."
@@ -241,7 +208,7 @@ class CellsProof(Proof):
         if self.events.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")
         bets = "bets stay within the value range, row by row"
-        if self.is_table:
+        if not self.cells.needs_allowance:
             return (Review((bets, "nothing is assumed about q*: there is no class to test")),)
         if self.allowance is None:
             return (Review(("nothing is claimed beyond the value range: no allowance was stated",)),)

@@ -3,7 +3,7 @@
 A *table* has a cell for every state and action, and an atom for every state: the policy's actions there. *Groups* have a cell
 for every group and action (for every group, where actions are numbers and groups are of states with actions), and every cell
 is an atom. What is known of groups and of the model is values, row by row: no code of a tree or a model is needed to check
-an interval.
+an interval. A table is the case of one cell per pair: nothing varies inside a cell, and no allowance is needed.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import U, certified_dot
-from bondic.core.cells.forecasts import Forecasts, ForecastTally, forecast_tally
+from bondic.core.cells.ends import StartMean
+from bondic.core.cells.forecasts import EarlierRows, Forecasts, LabelTally, tally_by_era, tally_by_label
 from bondic.core.cells.localize import ValueLimits
-from bondic.core.cells.tails import StartMean
-from bondic.core.cells.tally import CellRows, CellShape
+from bondic.core.cells.tally import CellRows, CellShape, Tally, tally
 from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.registry import kind, register
@@ -36,6 +37,12 @@ _SAME_ANSWERS = 1e-14
 class Cells(ABC):
     """Which cell a row is, and what the center says there."""
 
+    needs_allowance: ClassVar[bool]
+
+    @abstractmethod
+    def size(self, slots: int) -> int:
+        """p."""
+
     @abstractmethod
     def atoms(self, rows: Columns) -> FloatArray:
         """(J, p) A."""
@@ -45,22 +52,30 @@ class Cells(ABC):
         """The rows, in order; block b ends before row stops[b] of the log."""
 
     @abstractmethod
+    def labels(
+        self, found: Tally, rows: Columns, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+    ) -> LabelTally:
+        """The rows of the tally by what is forecast to follow them; `past` and `eras` where earlier rows make the forecasts."""
+
+    @abstractmethod
+    def limits(self, rows: Columns) -> ValueLimits: ...
+
+    @abstractmethod
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
         """The number of the state or group of every initial point, and the center's value at every initial state."""
 
-    @abstractmethod
-    def size(self, slots: int) -> int:
-        """p."""
-
-    def forecast(
-        self, rows: Columns, stops: Sequence[int], shape: CellShape, reference: FloatArray
-    ) -> ForecastTally | None:
-        """The rows by labels, where what follows them is forecast; None where it is not."""
-        del rows, stops, shape, reference
+    def halves(self, rows: Columns, stops: Sequence[int], reference: FloatArray) -> Tally | None:
+        """The rows with cells 2 c and 2 c + 1 for the halves of cell c; None where nothing varies inside a cell."""
+        del rows, stops, reference
         return None
 
     def first(self, rows: Columns) -> Cells:
         """The same for a stretch of rows that begins where these cells do."""
+        del rows
+        return self
+
+    def last_starts(self, rows: Columns) -> Cells:
+        """The same for these starts, which are the last of those that the cells know."""
         del rows
         return self
 
@@ -81,9 +96,6 @@ class Cells(ABC):
         np.add.at(cells, groups, weights[cloud.rows, None] * cloud.weights)
         return cells.reshape(-1)
 
-    @abstractmethod
-    def limits(self, rows: Columns) -> ValueLimits: ...
-
     def starts(self, rows: Columns) -> StartMean:
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
@@ -97,6 +109,7 @@ class Cells(ABC):
 class TableCells(Cells):
     """Every state with every action; nothing is known beforehand, so the center is 0."""
 
+    needs_allowance = False
     states: FloatArray  # (S, D), all different
 
     def __post_init__(self) -> None:
@@ -104,44 +117,42 @@ class TableCells(Cells):
         if not (fine and np.unique(self.states + 0.0, axis=0).shape[0] == self.states.shape[0] > 0):
             raise InvalidInput("The states of a table are finite, and all different.")
 
+    def size(self, slots: int) -> int:
+        return int(self.states.shape[0]) * slots
+
     def atoms(self, rows: Columns) -> FloatArray:
+        """The policy's answers, at every state; one state has one answer."""
         states, slots = self.states.shape[0], rows.layout.slots
-        answers = np.full((states, slots), np.nan)
-        index = StateIndex(self.states)
+        answers, index = np.full((states, slots), np.nan), StateIndex(self.states)
         for cloud in (rows.initial, *(batch.next for batch in rows.batches())):
-            self._note(answers, index.positions(cloud.points), cloud.weights)
+            places = index.found(cloud.points)
+            first = np.isnan(answers[places, 0])
+            answers[places[first]] = cloud.weights[first]
+            if np.any(np.abs(answers[places] - cloud.weights).sum(axis=1) > _SAME_ANSWERS):
+                raise InvalidInput("The policy has several answers at one state of the table.")
         found = np.zeros((states, states, slots))
         found[np.arange(states), np.arange(states)] = np.nan_to_num(answers)
         return found.reshape(states, states * slots)
 
-    def _note(self, answers: FloatArray, places: IntArray, weights: FloatArray) -> None:
-        """Write down what the policy says at states; one state has one answer."""
-        if np.any(places < 0):
-            raise InvalidInput("A state is not among those of the table.")
-        first = np.isnan(answers[places, 0])
-        answers[places[first]] = weights[first]
-        if places.size and float(np.abs(answers[places] - weights).sum(axis=1).max()) > _SAME_ANSWERS:
-            raise InvalidInput("The policy has several answers at one state of the table.")
-
     def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
         index, slots = StateIndex(self.states), rows.layout.slots
         for batch in rows.batches():
-            own, following = index.positions(batch.logged), index.positions(batch.next.points)
-            if np.any(own < 0) or np.any(following < 0):
-                raise InvalidInput("A state of the log is not among those of the table.")
+            own, following = index.found(batch.logged), index.found(batch.next.points)
             yield CellRows(
                 blocks_of(batch.log_rows, stops), own * slots + batch.slots, batch.rewards, batch.next.rows, following,
                 np.ones(following.size), float(np.abs(batch.rewards).max(initial=0.0)),
             )  # fmt: skip
 
-    def size(self, slots: int) -> int:
-        return int(self.states.shape[0]) * slots
+    def labels(
+        self, found: Tally, rows: Columns, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+    ) -> LabelTally:
+        if past is None:
+            raise InvalidInput("Forecasts of a table are made from earlier rows.")
+        limits, times = self.limits(rows), np.arange(found.shape.blocks) % len(stops)
+        return tally_by_era(found, past, times, eras, 0.5 * (limits.low + limits.high))
 
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
-        places = StateIndex(self.states).positions(cloud.points)
-        if np.any(places < 0):
-            raise InvalidInput("An initial state is not among those of the table.")
-        return places, np.zeros(int(cloud.rows.max(initial=-1)) + 1)
+        return StateIndex(self.states).found(cloud.points), np.zeros(int(cloud.rows.max(initial=-1)) + 1)
 
     def limits(self, rows: Columns) -> ValueLimits:
         known = range_at_all_times(rows.terms)
@@ -153,6 +164,7 @@ class TableCells(Cells):
 class GroupCells(Cells):
     """Groups and a model, as numbers: fixed before the rows that they are used on."""
 
+    needs_allowance = True
     count: int  # groups
     group: IntArray  # (n,) of every row
     next_group: IntArray  # (N,) of every next point
@@ -175,8 +187,11 @@ class GroupCells(Cells):
         if not (fine and all(np.all(np.isfinite(one)) for one in values)):
             raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")
 
+    def size(self, slots: int) -> int:
+        return self.count * slots
+
     def atoms(self, rows: Columns) -> FloatArray:
-        return np.eye(self.count * rows.layout.slots)
+        return np.eye(self.size(rows.layout.slots))
 
     def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
         first, ahead, slots, gamma = 0, 0, rows.layout.slots, rows.gamma
@@ -194,14 +209,24 @@ class GroupCells(Cells):
                 weights[point, slot], float(size.max(initial=0.0)),
             )  # fmt: skip
 
-    def forecast(
-        self, rows: Columns, stops: Sequence[int], shape: CellShape, reference: FloatArray
-    ) -> ForecastTally | None:
+    def labels(
+        self, found: Tally, rows: Columns, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+    ) -> LabelTally:
+        if past is not None or eras:
+            raise InvalidInput("Groups have forecasts of their own.")
         parts = self.parts(rows, stops)
-        return forecast_tally(parts, self.label, self.forecasts, shape, rows.gamma, reference, self.foreseen)
+        return tally_by_label(
+            parts, self.label, self.foreseen, self.forecasts, found.shape, found.gamma, found.reference
+        )
 
-    def half_parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
-        """The same rows with cells 2 c and 2 c + 1 for the halves of cell c."""
+    def halves(self, rows: Columns, stops: Sequence[int], reference: FloatArray) -> Tally:
+        count = self.size(rows.layout.slots)
+        atoms = np.zeros((count, 2 * count))
+        atoms[np.arange(count), 2 * np.arange(count)] = 1.0  # both halves have the reference of their cell
+        parts = self._half_parts(rows, stops)
+        return tally(parts, CellShape(len(stops), atoms), rows.gamma, np.repeat(reference, 2))
+
+    def _half_parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
         first = 0
         for part in self.parts(rows, stops):
             half = self.half[first : first + part.cell.size]
@@ -216,9 +241,6 @@ class GroupCells(Cells):
         high = max(float(one.max(initial=known.high)) for one in (self.value, self.start_value))
         if low < min(known.low, 0.0) or high > max(known.high, 0.0):
             raise NumericalError("The model leaves the value range.")
-
-    def size(self, slots: int) -> int:
-        return self.count * slots
 
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
         if self.start_group.size != cloud.rows.size:
@@ -239,6 +261,13 @@ class GroupCells(Cells):
     def after(self, pilot: Columns) -> GroupCells:
         """The same for the rows after a pilot."""
         return self.part(slice(len(pilot), None), slice(_points(pilot), None))
+
+    def last_starts(self, rows: Columns) -> GroupCells:
+        points, states = rows.initial.rows.size, len(rows.initial_states)
+        if self.start_group.size < points or self.start_value.size < states:
+            raise InvalidInput("A start has no group.")
+        first, value = self.start_group.size - points, self.start_value.size - states
+        return replace(self, start_group=self.start_group[first:], start_value=self.start_value[value:])
 
     def part(self, rows: slice, points: slice) -> GroupCells:
         return replace(
@@ -301,6 +330,13 @@ class StateIndex:
             mixed = (mark ^ column) * np.uint64(0x9E3779B97F4A7C15)
             mark = mixed ^ (mixed >> np.uint64(29))
         return mark
+
+    def found(self, points: FloatArray) -> IntArray:
+        """The positions; an error where there is none."""
+        places = self.positions(points)
+        if np.any(places < 0):
+            raise InvalidInput("A state is not among those of the table.")
+        return places
 
     def positions(self, points: FloatArray) -> IntArray:
         points = points + 0.0

@@ -42,7 +42,7 @@ class CellRows:
     """Some rows, in order."""
 
     block: IntArray  # (n,)
-    cell: IntArray  # (n,) -1: the row has no weight anywhere
+    cell: IntArray  # (n,)
     outcome: FloatArray  # (n,) o_i
     owner: IntArray  # (m,) the row, counted from 0, that each of the next entries belongs to; ascending
     atom: IntArray  # (m,)
@@ -106,32 +106,16 @@ class Tally:
         found = np.bincount(cell * atoms + atom, weights[block, cell] * values, minlength=cells * atoms)
         return np.asarray(found, dtype=np.float64).reshape(cells, atoms)
 
-    def blocks(self, first: int, stop: int) -> Tally:
-        """The same of some blocks alone, the others empty."""
-        kept = np.zeros((self.shape.blocks, 1), dtype=bool)
-        kept[first:stop] = True
-        entries = kept[self.at[0], 0]
-        columns = {name: np.where(kept, getattr(self, name), 0.0) for name in _COLUMNS}
+    def of_blocks(self, kept: BoolArray) -> Tally:
+        """The same of some blocks alone, (B,), the others empty."""
+        entries = kept[self.at[0]]
+        columns: dict[str, Any] = {name: np.where(kept[:, None], getattr(self, name), 0.0) for name in COLUMNS}
         at = (self.at[0][entries], self.at[1][entries], self.at[2][entries])
-        return Tally(
-            self.shape, self.gamma, self.reference, **columns, ends=self.ends, at=at,
-            mass=self.mass[entries], moment=self.moment[entries], terms=self.terms, error=self.error,
-            whole=self.whole,
-        )  # fmt: skip
-
-    def padded(self) -> Tally:
-        """With one more block, which is empty."""
-        extra = np.zeros((1, self.shape.cells))
-        columns: dict[str, Any] = {name: np.concatenate([getattr(self, name), extra]) for name in _COLUMNS}
-        return replace(self, shape=CellShape(self.shape.blocks + 1, self.shape.atoms), **columns)
-
-    def repeated(self, times: float) -> Tally:
-        """As if every row had come so often: what a longer log may look like."""
-        columns = {name: getattr(self, name) * times for name in ("count", "total", "square", "size")}
-        return replace(self, **columns, mass=self.mass * times, moment=self.moment * times)
+        return replace(self, **columns, at=at, mass=self.mass[entries], moment=self.moment[entries])
 
 
-_COLUMNS = ("count", "total", "square", "size", "low", "high")
+COLUMNS = ("count", "total", "square", "size", "low", "high")
+"""Of a tally, by block and cell."""
 
 
 def tally(
@@ -142,24 +126,21 @@ def tally(
     at_atoms: FloatArray | None = None,
 ) -> Tally:
     """Add up all rows, part by part in their order; `at_atoms` in place of the reference's values b_j there."""
-    adding = _Adding(shape, gamma, reference, at_atoms)
+    if reference.shape != (shape.cells,) or not np.all(np.isfinite(reference)):
+        raise InvalidInput("A reference has a finite value at every cell.")
+    if not 0 <= gamma <= 1:
+        raise InvalidInput(f"A discount lies between 0 and 1; {gamma!r} was passed.")
+    sums = _Sums(shape, gamma, reference, shape.atoms @ reference if at_atoms is None else at_atoms)
     for part in parts:
-        adding.add(part)
-    return adding.finish()
+        sums.add(part)
+    return sums.finish()
 
 
-class _Adding:
+class _Sums:
     """A tally that grows."""
 
-    def __init__(
-        self, shape: CellShape, gamma: float, reference: FloatArray, at_atoms: FloatArray | None = None
-    ) -> None:
-        if reference.shape != (shape.cells,) or not np.all(np.isfinite(reference)):
-            raise InvalidInput("A reference has a finite value at every cell.")
-        if not 0 <= gamma <= 1:
-            raise InvalidInput(f"A discount lies between 0 and 1; {gamma!r} was passed.")
-        self.shape, self.gamma, self.reference = shape, gamma, reference
-        self.at_atoms = shape.atoms @ reference if at_atoms is None else at_atoms
+    def __init__(self, shape: CellShape, gamma: float, reference: FloatArray, at_atoms: FloatArray) -> None:
+        self.shape, self.gamma, self.reference, self.at_atoms = shape, gamma, reference, at_atoms
         size = (shape.blocks, shape.cells)
         self.sums = {name: np.zeros(size) for name in ("count", "total", "square", "size")}
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
@@ -169,7 +150,7 @@ class _Adding:
 
     def add(self, part: CellRows) -> None:
         self._check(part)
-        n, (blocks, cells) = part.cell.size, self.low.shape
+        n, place = part.cell.size, part.block * self.shape.cells + part.cell
         together, longest = np.bincount(part.owner, part.mass, minlength=n), np.bincount(part.owner, minlength=1).max()
         if np.any(together > 1 + rounding_of_sums(longest)):
             row = int(np.argmax(together))
@@ -177,49 +158,33 @@ class _Adding:
                 f"The masses after row {row} are {together[row]:.17g} in all, more than 1: normalize the policy's probabilities."
             )
         ahead = np.bincount(part.owner, part.mass * self.at_atoms[part.atom], minlength=n)
-        kept = np.flatnonzero(part.cell >= 0)
-        place = part.block[kept] * cells + part.cell[kept]
-        residual = (self.reference[part.cell] - self.gamma * ahead - part.outcome)[kept]
-        for name, values in (
-            ("count", None),
-            ("total", residual),
-            ("square", residual**2),
-            ("size", np.abs(residual)),
-        ):
-            found = np.bincount(place, values, minlength=blocks * cells)
-            self.sums[name] += found.reshape(blocks, cells)
+        residual = self.reference[part.cell] - self.gamma * ahead - part.outcome
+        columns = {"count": None, "total": residual, "square": residual**2, "size": np.abs(residual)}
+        for name, values in columns.items():
+            self.sums[name] += np.bincount(place, values, minlength=self.low.size).reshape(self.low.shape)
         np.minimum.at(self.low.reshape(-1), place, residual)
         np.maximum.at(self.high.reshape(-1), place, residual)
-        self._add_entries(part, kept, residual)
-        self.ends[part.cell[kept][together[kept] < 1 - rounding_of_sums(longest)]] = True
+        key = place[part.owner] * self.shape.atoms.shape[0] + part.atom
+        fresh = np.stack([part.mass, part.mass * residual[part.owner]])
+        self.keys, position = np.unique(np.concatenate([self.keys, key]), return_inverse=True)
+        both = np.concatenate([self.entries, fresh], axis=1)
+        self.entries = np.stack([np.bincount(position, row, minlength=self.keys.size) for row in both])
+        self.ends[part.cell[together < 1 - rounding_of_sums(longest)]] = True
         self.terms += n + part.owner.size
         self.largest = max(self.largest, part.size)
         self.longest = max(self.longest, int(longest))
         self.whole = self.whole and int(longest) <= 1 and bool(np.all(part.mass == 1.0))
 
     def _check(self, part: CellRows) -> None:
-        fine = np.all((part.cell >= -1) & (part.cell < self.shape.cells))
+        fine = np.all((part.cell >= 0) & (part.cell < self.shape.cells))
         fine = fine and np.all((part.block >= 0) & (part.block < self.shape.blocks))
         fine = fine and np.all((part.atom >= 0) & (part.atom < self.shape.atoms.shape[0]))
         fine = fine and np.all((part.owner >= 0) & (part.owner < part.cell.size)) and np.all(part.mass >= 0)
         if not (fine and np.all(np.isfinite(part.outcome)) and 0 <= part.size < np.inf):
             raise InvalidInput("Rows of a tally have known blocks, cells and atoms, and finite outcomes.")
 
-    def _add_entries(self, part: CellRows, kept: IntArray, residual: FloatArray) -> None:
-        place = np.full(part.cell.size, -1, dtype=np.int64)
-        place[kept] = np.arange(kept.size)
-        mine = place[part.owner] >= 0
-        owner, atom, mass = part.owner[mine], part.atom[mine], part.mass[mine]
-        key = (part.block[owner] * self.shape.cells + part.cell[owner]) * self.shape.atoms.shape[0] + atom
-        fresh = np.stack([mass, mass * residual[place[owner]]])
-        keys, position = np.unique(np.concatenate([self.keys, key]), return_inverse=True)
-        both = np.concatenate([self.entries, fresh], axis=1)
-        self.entries = np.stack([np.bincount(position, row, minlength=keys.size) for row in both])
-        self.keys = keys
-
     def finish(self) -> Tally:
-        atoms = self.shape.atoms.shape[0]
-        place, atom = np.divmod(self.keys, max(atoms, 1))
+        place, atom = np.divmod(self.keys, max(self.shape.atoms.shape[0], 1))
         block, cell = np.divmod(place, max(self.shape.cells, 1))
         largest = max(float(np.abs(own).max(initial=0.0)) for own in (self.reference, self.at_atoms))
         empty = self.sums["count"] == 0
@@ -230,3 +195,57 @@ class _Adding:
             terms=self.terms, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * (self.largest + 2 * largest),
             whole=self.whole,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """A sparse matrix; every place at most once, in ascending order of rows, then columns."""
+
+    row: IntArray  # (m,)
+    column: IntArray  # (m,)
+    value: FloatArray  # (m,)
+    shape: tuple[int, int]
+
+    @staticmethod
+    def added(row: IntArray, column: IntArray, value: FloatArray, shape: tuple[int, int]) -> Entries:
+        """Values at the same place are added up."""
+        width = max(shape[1], 1)
+        keys, place = np.unique(row * width + column, return_inverse=True)
+        total = np.bincount(place.reshape(-1), value, minlength=keys.size)
+        return Entries(*np.divmod(keys, width), np.asarray(total, dtype=np.float64), shape)
+
+    @staticmethod
+    def of(matrix: FloatArray) -> Entries:
+        row, column = np.nonzero(matrix)
+        return Entries(row, column, matrix[row, column], (matrix.shape[0], matrix.shape[1]))
+
+    @cached_property
+    def dense(self) -> FloatArray:
+        found = np.zeros(self.shape)
+        found[self.row, self.column] = self.value
+        return found
+
+    @cached_property
+    def _keys(self) -> IntArray:
+        return np.asarray(self.row * max(self.shape[1], 1) + self.column)
+
+    def at(self, row: IntArray, column: IntArray) -> FloatArray:
+        """The values at places; 0 where there is no entry."""
+        if not self.value.size:
+            return np.zeros(row.size)
+        key = row * max(self.shape[1], 1) + column
+        place = np.minimum(np.searchsorted(self._keys, key), self._keys.size - 1)
+        return np.asarray(np.where(self._keys[place] == key, self.value[place], 0.0))
+
+    def over_rows(self, values: FloatArray) -> FloatArray:
+        """(rows,): sums of (m,) values, one for every entry."""
+        return np.asarray(np.bincount(self.row, values, minlength=self.shape[0]), dtype=np.float64)
+
+    def times(self, vector: FloatArray) -> FloatArray:
+        """(rows,): the matrix times (columns,)."""
+        return self.over_rows(self.value * vector[self.column])
+
+    def onto(self, vector: FloatArray) -> FloatArray:
+        """(columns,): (rows,) times the matrix."""
+        found = np.bincount(self.column, self.value * vector[self.row], minlength=self.shape[1])
+        return np.asarray(found, dtype=np.float64)
