@@ -480,7 +480,7 @@ def test_damaged_numbers_are_refused(world, honest):
 def test_a_certificate_without_rows_has_no_pair_of_few_rows(world):
     """The reference at a pair with one row is its outcome; weights after a short pilot know what followed single rows."""
     mdp, log, problem = world
-    with pytest.raises(InvalidInput, match=r"fewer than 5 rows.*longer pilot"):
+    with pytest.raises(InvalidInput, match=r"fewer than 5 rows.*fewest_rows=5"):
         bondic.estimate_interval(problem, method=bondic.Table(pilot=20)).without_rows(problem)
     longer = bondic.estimate_interval(problem, method=bondic.Table(pilot=500))
     bare = longer.without_rows(problem)
