@@ -15,13 +15,15 @@ from bondic.data.io.table import Column, SourceTable, unequal_rows
 
 
 def is_arrow_like(source: Any) -> bool:
-    return isinstance(source, pa.Table | pa.RecordBatch) or hasattr(source, "__arrow_c_stream__")
+    """pyarrow's own tables and batches, everything with an Arrow C stream (pandas, polars, DuckDB), and what turns into one."""
+    return any(hasattr(source, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow"))
 
 
 def to_arrow(source: Any, label: str) -> pa.Table:
     """The object as an Arrow table."""
     try:
-        return pa.table(source) if not isinstance(source, pa.Table) else source
+        streams = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+        return pa.table(source if streams else source.to_arrow())
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as problem:
         raise InvalidInput(
             f"{label} cannot be turned into an Arrow table ({one_line(problem, 200)}). Columns need one type each: "

@@ -28,7 +28,7 @@ from bondic.folders import near
 
 def read_files(path: Path, stated: Mapping[str, Any] | None = None) -> SourceTable:
     """All files, one after the other, in memory."""
-    files = Files(path, whole=True)
+    files = Files(path)
     whole = pa.concat_tables(list(files.pieces(RowRange(0, len(files)), files.names)))
     return whole_table(whole, files.label, stated, lists_as_text=files.lists_as_text, notes=files.notes)
 
@@ -51,10 +51,10 @@ class _File:
 class Files:
     """The parts of a log, in the order of time."""
 
-    def __init__(self, path: Path, *, whole: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path, self.label = path, one_line(path.name)
         found, self._format, self._root = list_files(path)
-        self._files = [self._opened(part, whole) for part in found]
+        self._files = [self._opened(part) for part in found]
         self.notes = tuple(dict.fromkeys(file.content.note for file in self._files if file.content.note))
         self._ends = list(accumulate(file.rows for file in self._files))
         self.names: tuple[str, ...] = tuple(self._files[0].schema.names)
@@ -161,9 +161,9 @@ class Files:
             f"The parts of {self.path} do not fit together ({one_line(problem, 200)}). All parts need the same columns and types."
         )
 
-    def _opened(self, path: Path, whole: bool) -> _File:
+    def _opened(self, path: Path) -> _File:
         try:
-            content = self._format.open(path, whole)
+            content = self._format.open(path)
             schema = content.schema
             refuse_twins(one_line(path.name), schema.names)
         except BROKEN as problem:
