@@ -53,13 +53,8 @@ def test_a_model_is_asked_with_the_columns_in_the_order_of_its_fit(policy):
     same = asked(policy, columns=PARTS | {"observations": ["dose", "age"]})
     assert same.estimate == pytest.approx(found.estimate, abs=0.05)
     assert not any("in which it was fitted" in note for note in same.notes)
-
-
-def test_a_model_leaves_out_columns_that_it_does_not_know():
-    tree = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose"]], (TABLE["dose"] > 0).astype(int))
-    found = asked(tree)
-    assert found.estimate > 0.9
-    assert any("does not use age" in note for note in found.notes)
+    one = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose"]], (TABLE["dose"] > 0).astype(int))
+    assert any("does not use age" in note for note in asked(one).notes)
 
 
 def test_a_model_whose_columns_the_log_lacks_is_refused_by_their_names():
@@ -131,7 +126,7 @@ def test_verifying_asks_by_name():
 # --- horizons and discounts ---------------------------------------------------------------------------------------------------
 
 
-def test_a_horizon_that_cuts_episodes_says_what_is_evaluated(tmp_path, capsys):
+def test_a_horizon_that_cuts_episodes_says_what_is_evaluated():
     """A newcomer took the horizon for the length of a simulation, and the value for that of whole episodes."""
     found = bondic.make_problem(EPISODES, lambda s: np.full((len(s), 2), 0.5), gamma=1, reward_range=(0, 1), horizon=4)
     (note,) = (note for note in found.notes if "horizon" in note)
@@ -141,11 +136,6 @@ def test_a_horizon_that_cuts_episodes_says_what_is_evaluated(tmp_path, capsys):
     assert "30 episodes (100%) are longer, up to 10 steps" in note
     whole = bondic.make_problem(EPISODES, lambda s: np.full((len(s), 2), 0.5), gamma=1, reward_range=(0, 1), horizon=10)
     assert not any("horizon" in note for note in whole.notes)
-    np.savez(tmp_path / "policy.npz", probs=np.full((3, 2), 0.5))
-    EPISODES.to_parquet(tmp_path / "log.parquet")
-    files = [tmp_path / "log.parquet", "--policy", tmp_path / "policy.npz", "--out", tmp_path / "out"]
-    _, out, _ = run(capsys, "evaluate", *files, "--gamma", 1, "--horizon", 4, "--reward-range", 0, 1)
-    assert note in out
 
 
 # --- advice that is of use ------------------------------------------------------------------------------------------------------
@@ -174,14 +164,6 @@ def test_advice_names_no_option_that_is_in_force_and_the_real_reason():
     assert "half the value range takes" not in words  # what foresaw these rows to be enough is no guide to more
 
 
-def test_states_that_were_stated_to_be_names_are_not_questioned():
-    rng = np.random.default_rng(0)
-    log = bondic.Transitions.one_step(rng.integers(0, 40, (300, 1)), rng.integers(0, 2, 300), rng.random(300))
-    for stated in (None, True):
-        found = bondic.evaluate_policy(log, 1, gamma=0, reward_range=(0, 20), categorical=stated)
-        assert ("--numeric" in " ".join(map(str, found.next_steps()))) == (stated is None)
-
-
 def test_a_discount_of_1_is_answered_with_what_serves_best():
     """A chain that ends: a discount just below 1 says something, a horizon makes a table of every step, and says nothing."""
     rng, rows = np.random.default_rng(0), []
@@ -204,27 +186,13 @@ def test_a_discount_of_1_is_answered_with_what_serves_best():
     assert near.length < 0.5 * steps.length
 
 
-@pytest.mark.parametrize("gamma", [None, 0, 0.9, 1])
+@pytest.mark.parametrize("gamma", [None, 0.9, 1])
 def test_a_discount_means_nothing_where_every_row_stands_alone(gamma):
     """r / (1 - gamma) is ten times too long a range for one reward."""
     found = asked(1, gamma=gamma)
     assert (found.value_range.low, found.value_range.high) == pytest.approx((0, 1))
     assert found.interval == asked(1).interval
     assert any(f"gamma = {gamma} is not used" in note for note in found.notes) == bool(gamma)
-
-
-def test_a_discount_means_nothing_on_the_command_line_either(tmp_path, capsys):
-    table = TABLE.rename(columns={"age": "obs_0", "dose": "obs_1", "given": "action", "well": "reward", "p": "pscore"})
-    table.to_parquet(tmp_path / "log.parquet")
-    (tmp_path / "one.py").write_text("def always(states):\n    return [1] * len(states)\n")
-    ends = []
-    for number, more in enumerate(((), ("--gamma", "0.9"))):
-        words = ["--policy", f"{tmp_path / 'one.py'}:always", "--one-step", "--reward-range", 0, 1, *more]
-        code, out, err = run(capsys, "evaluate", tmp_path / "log.parquet", *words, "--out", tmp_path / str(number))
-        assert code == 0, err
-        ends.append(json.loads((tmp_path / str(number) / "result.json").read_text())["low"])
-        assert ("gamma = 0.9 is not used" in out) == bool(more)
-    assert ends[0] == ends[1]
 
 
 def test_rows_that_all_end_raise_the_question_whether_anything_can_follow():

@@ -1,6 +1,5 @@
 """Rewards that do not count, and how a page sums them up."""
 
-import re
 import warnings
 
 import numpy as np
@@ -10,8 +9,6 @@ import bondic
 from bondic import ValidityWarning
 from bondic.summary import summarize
 from test_mistakes import TABLE
-from test_slips import PARTS
-from test_slips import TABLE as PATIENTS
 
 ASKED = {"gamma": 0, "reward_range": (0, 1), "initial": bondic.InitialStates.exact([[0.0]])}
 
@@ -36,28 +33,6 @@ def test_a_discount_of_0_says_that_first_rewards_alone_count():
         warnings.simplefilter("error")
         nothing = bondic.make_problem(TABLE.assign(reward=0.0), even, **ASKED)
     assert any("first reward of an episode alone" in note for note in nothing.notes)
-
-
-def page(tmp_path, log, **asked):
-    path = tmp_path / "report.html"
-    bondic.evaluate_policy(log, even, **asked).report(path)
-    return " ".join(re.sub("<[^>]*>", " ", path.read_text()).split())
-
-
-def test_equal_rows_of_a_one_step_log_are_no_copies(tmp_path):
-    few = PATIENTS.assign(age=1.0, dose=np.sign(PATIENTS["dose"]))
-    told = page(tmp_path, few, reward_range=(0, 1), one_step=True, columns=PARTS)
-    assert "rows equal to an earlier one" not in told
-    assert "Mean reward 0.5" in told
-    assert "per step" not in told
-
-
-def test_a_mean_reward_is_told_per_step_and_per_episode(tmp_path):
-    told = page(tmp_path, TABLE, **ASKED | {"gamma": 0.5})
-    earned = TABLE.groupby("episode_id")["reward"].sum().mean()
-    assert re.search(
-        rf"Mean reward 0\.\d+ per step; an episode of the log earns {earned:.3g} on average, undiscounted\.", told
-    )
 
 
 def test_rows_beyond_the_horizon_are_told_apart():

@@ -31,12 +31,6 @@ def test_a_missing_column_of_the_target_says_how_to_make_it():
     )
 
 
-def test_shuffled_rows_name_the_columns_to_sort_by():
-    mixed = TABLE.rename(columns={"episode_id": "patient_id", "timestep": "step"}).sample(frac=1, random_state=0)
-    words(r"Row \d+ \(timestep \d\) comes after row \d+.*sort_values\(\['patient_id', 'step'\]\)", log=mixed)
-    assert ask(log=mixed.sort_values(["patient_id", "step"])).interval == ask().interval
-
-
 @pytest.mark.parametrize(
     "policy",
     [lambda s: BEST[s], lambda s: np.array(BEST)[s], lambda s: dict(enumerate(BEST))[s], lambda s: BEST[s[0, 0]]],
@@ -77,10 +71,6 @@ def test_a_confidence_in_the_place_of_alpha_is_pointed_out():
         found = ask(alpha=0.95)
     assert "For 95% confidence alpha is 0.05" in found.warnings[0]
     assert not ask(alpha=0.5).warnings
-
-
-def test_an_initial_state_is_counted_not_named():
-    words(r"at initial state number 0 \(counted from 0\) sum to 1.4", policy=lambda s: np.full((len(s), 2), 0.7))
 
 
 def test_arguments_and_parts_that_go_by_other_names():
@@ -151,14 +141,3 @@ def test_the_command_line_understands_a_comma_and_a_state_and_warns_of_alpha(pla
     code, _, err = run(capsys, *place, "--force", "--reward-range", "0,1", "--initial", "2,3")
     assert code == 2
     assert "a state of 2 numbers (there is no such file); states of the log have 1" in err
-
-
-def test_the_command_line_lists_options_and_files_that_there_are(place, capsys):
-    asked = [*place, "--reward-range", "0", "1"]
-    _, _, err = run(capsys, *asked, "--method", "sequential", "--with", "rank=3")
-    assert "sequential: pilot, value_bandwidth" in err
-    _, _, err = run(capsys, *asked, "--with", "least_behavior_probs=0.1")
-    assert "Did you mean `least_behavior_prob`" in err
-    assert "largest_ratio" in err
-    _, _, err = run(capsys, *[word.replace("log.p", "lgo.p") for word in asked])
-    assert "Did you mean `log.parquet`" in err
