@@ -49,8 +49,7 @@ def test_counts_beyond_chance_are_bounded_by_chernoff():
 # Rewards
 
 
-@pytest.mark.parametrize("factor", [100.0, 0.01, 12.0])
-@pytest.mark.parametrize("name", ["cart-pole", "few starts", "table"])
+@pytest.mark.parametrize(("name", "factor"), [("cart-pole", 100.0), ("few starts", 0.01), ("table", 12.0)])
 def test_the_row_and_the_factor_of_another_unit_are_named(name, factor):
     columns = GOOD[name](rng())
     change = 2 * len(columns["rewards"]) // 3
@@ -156,8 +155,7 @@ def test_what_is_accepted_is_stated():
     assert (stated.doubts, stated.stated) == ((), (ACCEPTABLE["reward-scale"],))
 
 
-@pytest.mark.parametrize(("ids", "each"), [(300, 10), (50, 20), (1000, 5)])
-@pytest.mark.parametrize("scale", [1.0, 0.37])
+@pytest.mark.parametrize(("ids", "each", "scale"), [(300, 10, 1.0), (50, 20, 0.37), (1000, 5, 0.37)])
 def test_rows_that_are_sorted_by_customer_are_no_copies(ids, each, scale):
     """Equal contents stand near each other there: matches at short distances are common all over the log."""
     for seed in range(5):

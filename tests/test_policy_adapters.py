@@ -187,32 +187,38 @@ def test_a_gaussian_network(tmp_path, rng):
     assert np.abs(draws).max() <= 0.1
 
 
-def test_spoiled_policy_files_are_refused(tmp_path, rng):
-    good = layers(rng)
-    refused(saved(tmp_path, **good, probs=np.eye(2)), "a table is `probs` alone")
-    refused(saved(tmp_path, probs=np.ones((2, 2))), "summing to 1")
-    refused(saved(tmp_path, w0=good["w0"]), "do not fit together")
-    refused(saved(tmp_path, **(good | {"w1": np.ones((4, 2))})), "do not fit together")
-    refused(saved(tmp_path, **good, w3=np.ones((2, 2))), "w0, b0")
-    refused(saved(tmp_path, **good, secret=np.ones(2)), "secret")
-    refused(saved(tmp_path, **good, activation="swish"), "swish")
-    refused(saved(tmp_path, **good, temperature=0.0), "temperature")
-    refused(saved(tmp_path, **good, temperature="hot"), "'hot'")
-    refused(saved(tmp_path, **good, activation=np.array(["a", "b"])), "one value")
-    refused(saved(tmp_path, **good, mean=np.zeros(2)), "3 numbers each")
-    refused(saved(tmp_path, **(good | {"w0": np.full((3, 5), np.nan)})), "finite")
-    refused(saved(tmp_path, w0=np.array([{}], dtype=object)), "never read")
+GOOD = layers(np.random.default_rng(0))
+SPOILED = {
+    "a table": (GOOD | {"probs": np.eye(2)}, "a table is `probs` alone"),
+    "summing to 1": ({"probs": np.ones((2, 2))}, "summing to 1"),
+    "no bias": ({"w0": GOOD["w0"]}, "do not fit together"),
+    "other widths": (GOOD | {"w1": np.ones((4, 2))}, "do not fit together"),
+    "a layer is missing": (GOOD | {"w3": np.ones((2, 2))}, "w0, b0"),
+    "an unknown array": (GOOD | {"secret": np.ones(2)}, "secret"),
+    "an unknown activation": (GOOD | {"activation": "swish"}, "swish"),
+    "temperature 0": (GOOD | {"temperature": 0.0}, "temperature"),
+    "temperature in words": (GOOD | {"temperature": "hot"}, "'hot'"),
+    "two activations": (GOOD | {"activation": np.array(["a", "b"])}, "one value"),
+    "another mean": (GOOD | {"mean": np.zeros(2)}, "3 numbers each"),
+    "NaN": (GOOD | {"w0": np.full((3, 5), np.nan)}, "finite"),
+    "objects": ({"w0": np.array([{}], dtype=object)}, "never read"),
+}
+
+
+@pytest.mark.parametrize(("arrays", "words"), SPOILED.values(), ids=SPOILED)
+def test_spoiled_policy_files_are_refused(tmp_path, arrays, words):
+    refused(saved(tmp_path, **arrays), words)
+
+
+def test_files_that_are_no_policy_are_refused(tmp_path):
     np.save(tmp_path / "one.npy", np.eye(2))
-    (tmp_path / "one.npz").write_bytes((tmp_path / "one.npy").read_bytes())
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     refused(tmp_path / "one.npz", "one array")
-    path = saved(tmp_path, **good)
-    path.write_bytes(path.read_bytes()[:200])
-    refused(path, "cannot be read as .npz")
-    path.write_bytes(b"")
-    refused(path, "empty")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    refused(tmp_path / "empty.npz", "empty")
     (tmp_path / "policy.txt").write_text("x")
     refused(tmp_path / "policy.txt", "ending is not known")
-    fails(load_policy(saved(tmp_path, **good)), "expects 3 observation dimensions", np.zeros((4, 2)))
+    fails(load_policy(saved(tmp_path, **GOOD)), "expects 3 observation dimensions", np.zeros((4, 2)))
 
 
 # Classifiers
@@ -284,8 +290,7 @@ def onnx_model(where, weight, *, name="logits", batch=None, softmax_at_end=False
     return where / "policy.onnx"
 
 
-@pytest.mark.parametrize("batch", [None, 1, 3])
-@pytest.mark.parametrize("name", ["logits", "probabilities"])
+@pytest.mark.parametrize(("batch", "name"), [(None, "logits"), (1, "probabilities"), (3, "logits")])
 def test_onnx_models(tmp_path, rng, batch, name):
     importlib.import_module("onnxruntime")
     weight = rng.normal(size=(3, 4))
