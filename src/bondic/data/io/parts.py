@@ -24,6 +24,7 @@ Given = Mapping[str, str | Iterable[str] | None]
 _MOST_LISTED = 100
 _FLAGS = ("true", "false")
 _SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSITIES)
+_TYPED = {"terminations": _arrays.flags, "truncations": _arrays.flags, "timesteps": _arrays.integers}
 
 
 def checked_columns(columns: Any) -> dict[str, Any]:
@@ -124,10 +125,11 @@ class Parts:
             raise InvalidInput(f"{self.table.source} has no rows. An interval needs at least one transition.")
         parts: dict[str, Any] = {"rewards": rewards, "actions": self._actions(n)}
         for part in _SINGLE:
-            parts[part] = self.single(part, n) if part in self.columns else None
+            typed = _TYPED.get(part, lambda _, values, __: values)
+            parts[part] = typed(part, self.single(part, n), n) if part in self.columns else None
         if parts["terminations"] is None and not self.one_step:
             parts["terminations"] = np.zeros(n, dtype=bool)
-        ended = np.ones(n, dtype=bool) if self.one_step else _arrays.flags("terminations", parts["terminations"], n)
+        ended = np.ones(n, dtype=bool) if self.one_step else parts["terminations"]
         if "observations" in self.columns:
             here, following = self.columns["observations"], self.columns.get("next_observations")
             encoded = encode_observations(self.table, here, following, ended, self.treatment)
@@ -187,12 +189,7 @@ class Parts:
         if self.known_actions is not None:
             self._stated(values, self.known_actions)
         flat = values.reshape(n, -1) if values.ndim <= 2 else values
-        if (
-            values.dtype.kind == "f"
-            and flat.shape[1] == 1
-            and np.all(np.isfinite(flat))
-            and np.all(flat == np.rint(flat))
-        ):
+        if values.dtype.kind == "f" and flat.shape[1] == 1 and np.all(np.isfinite(flat) & (flat == np.rint(flat))):
             self.notes.append(
                 "Actions are whole numbers stored as floats: read as continuous. Store integers if discrete."
             )
