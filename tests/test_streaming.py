@@ -10,10 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-import bondic_lab
 from bondic.core.classes.ball import Ball
-from bondic.core.dual.bound import Setting, dual_bound
-from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums import forms as sums_forms
@@ -176,67 +174,10 @@ def test_the_memory_budget():
 # The question
 
 
-def test_a_streamed_question_has_the_rows_of_the_one_in_memory(data):
-    held = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **QUESTION)
-    read = bondic.make_problem(bondic.stream_log(data, batch_rows=130), POLICY, START, **QUESTION)
-    assert len(read) == len(held)
-    assert np.array_equal(np.concatenate([p.logged for p in read.batches()]), held.whole().logged)
-    assert np.array_equal(np.concatenate([p.next.weights for p in read.batches()]), held.whole().next.weights)
-    assert np.array_equal(np.concatenate([p.log_rows for p in read.batches()]), held.whole().log_rows)
-    part = read.select(100, 420)
-    assert part.rows == RowRange(100, 420)
-    assert np.array_equal(np.concatenate([p.rewards for p in part.batches()]), held.whole().rewards[100:420])
-    assert np.array_equal(read.load(5, 9).whole().logged, held.whole().logged[5:9])
-    with pytest.raises(InvalidInput, match="cannot be selected"):
-        part.select(0, 200)
-
-
-NOISE_KERNELS = {
-    "linear": bondic.Linear(200.0, on="observation"),
-    "linear with actions": bondic.Linear(200.0, on="observation") * bondic.Dirac() + bondic.Constant(0.3),
-    "gaussian": 0.7 * bondic.Gaussian(1.0) * bondic.Dirac(),
-    "features": bondic.RandomFeatures.gaussian(7, 2, 1.0, seed=0),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    list(zip(NOISE_KERNELS, [{}, {"horizon": 13}, {"horizon": 13, "value_range": (-9.0, 8.0)}, {}], strict=True)),
-)
-def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(name, more):
-    """sum_i B_i^2 k(x_i, x_i) over more than two blocks of 4096 rows; the rows, not K_max, decide it."""
-    big = columns(400, 25)
-    statements, kernel = QUESTION | more, NOISE_KERNELS[name]
-    ball, w = Ball(bondic.Gaussian(1.0, on="observation") * bondic.Dirac(), 2.0), bondic.Instruments(kernel)
-
-    def radius(log, gauge):
-        problem = bondic.make_problem(log, POLICY, START, **statements).select(37)
-        setting = Setting(problem, ball, w, gauge, 0.1, None, 2)
-        found = setting.epsilon()
-        return found.mid, found.rad
-
-    held = bondic.Transitions(**big)
-    for gauge in (bondic.FixedLambda(0.02), bondic.Pinelis("half")):
-        expected = radius(held, gauge)
-        for batch in (90, 5000):
-            assert radius(bondic.stream_log(big, batch_rows=batch), gauge) == expected
-
-
 def test_a_finite_horizon_counts_rows_by_time(data):
-    statements = QUESTION | {"horizon": 7}
-    held = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **statements)
-    read = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **statements)
-    assert len(read) == len(held) == 40 * 7
-    assert read.dropped == held.dropped
+    read = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **QUESTION, horizon=7)
+    assert len(read) == 40 * 7
     assert read.time_counts == dict.fromkeys(range(7), 40)
-    assert np.array_equal(np.concatenate([p.times for p in read.batches()]), held.whole().times)
-    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac()
-    ball, w = Ball(kernel, 2.0), bondic.Instruments(kernel)
-    for gauge in (bondic.FixedLambda(0.05), bondic.Pinelis("half")):
-        one, other = (Setting(p, ball, w, gauge, 0.1, None, 2) for p in (held, read))
-        assert one.epsilon().mid == pytest.approx(other.epsilon().mid, rel=1e-12)
-        assert one.facts().total_width == pytest.approx(other.facts().total_width, rel=1e-12)
-        assert one.facts().fixed_count == other.facts().fixed_count
     late = {name: column[data["timesteps"] >= 20] for name, column in data.items()}
     with pytest.raises(InvalidInput, match="at or beyond the horizon"):
         bondic.make_problem(bondic.stream_log(late, batch_rows=90), POLICY, START, **QUESTION, horizon=3)
@@ -254,26 +195,6 @@ def test_statements_are_checked_against_all_rows_at_once(data, batch):
     strange = bondic.stream_log(changed(data, "actions", 700, 5), batch_rows=batch)
     with pytest.raises(InvalidInput, match="Row 700 has action 5"):
         bondic.make_problem(strange, POLICY, START, **QUESTION)
-
-
-def test_draws_of_a_continuous_policy_repeat_and_are_fresh_per_row(rng):
-    n = 300
-    log = {
-        "observations": rng.normal(size=(n, 2)),
-        "actions": rng.normal(size=(n, 1)),
-        "rewards": rng.uniform(size=n),
-        "next_observations": np.zeros((n, 2)),  # equal states: equal draws would show
-        "terminations": np.zeros(n, dtype=bool),
-        "episode_ids": np.arange(n),
-        "timesteps": np.zeros(n, dtype=int),
-    }
-    policy = bondic.CallableSampler(lambda s, rng: rng.normal(size=(len(s), 1)))
-    start = bondic.InitialStates.exact(np.zeros((1, 2)))
-    read = bondic.make_problem(bondic.stream_log(log, batch_rows=70), policy, start, gamma=0.5, reward_range=(0, 1))
-    draws = [np.concatenate([p.next.points[:, 2] for p in read.batches()]) for _ in range(2)]
-    assert np.array_equal(*draws)
-    assert np.unique(draws[0]).size == 5 * n
-    assert read.next_draws == 5
 
 
 # Sums
@@ -397,53 +318,6 @@ def results(pair):
     return [bondic.estimate_interval(problem, method=METHOD) for problem in pair]
 
 
-def test_a_streamed_log_gives_the_same_interval(results):
-    held, read = results
-    assert read.low == pytest.approx(held.low, abs=1e-6)
-    assert read.high == pytest.approx(held.high, abs=1e-6)
-    assert read.status == held.status
-    assert read.effective_sample_size == pytest.approx(held.effective_sample_size, rel=1e-6)
-    assert [a.name for a in read.assumptions] == [a.name for a in held.assumptions]
-    for mine, theirs in ((read.lower, held.lower), (read.upper, held.upper)):
-        assert mine["|mu|"].mid == pytest.approx(theirs["|mu|"].mid, rel=1e-4)
-        assert mine.value.mid == pytest.approx(theirs.value.mid, rel=1e-6, abs=1e-9)
-
-
-def test_a_stream_shows_the_points_that_memory_shows(pair):
-    """Scales and landmarks come from them: every row once and in the same order, or rows spread over the log."""
-    held, read = (problem.select(600) for problem in pair)
-    np.testing.assert_array_equal(read.some_points(20_000), held.some_points(20_000))
-    some = read.some_points(320)[len(read.initial.points) :]
-    assert len(some) == 2 * 320
-    sixteenth = len(held) // 16
-    assert (held.whole().logged[:sixteenth] == some[0]).all(axis=1).any()
-    assert (held.whole().logged[-sixteenth:] == some[319]).all(axis=1).any()
-
-
-def test_weighing_by_parts_equals_weighing_at_once(pair, results):
-    """The same omega: every sum agrees within the errors that both state."""
-    held, read = (problem.select(600) for problem in pair)
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0)
-    omega = bondic.KernelFunction(kernel, held.layout, held.whole().logged[:20], np.linspace(-1, 1, 40).reshape(20, 2))
-    center = bondic.KernelFunction(kernel, held.layout, held.whole().logged[5:9], np.ones((4, 2)))
-    for ball in (Ball(kernel, 3.0), Ball(kernel, 3.0, center, 0.1)):
-        candidates = [Candidate(omega), Candidate(omega, start=False), Candidate(None)]
-        for one, other in zip(weigh(held, ball, candidates), weigh(read, ball, candidates), strict=True):
-            for mine, theirs in (
-                (one.correction, other.correction),
-                (one.mass, other.mass),
-                (one.support.size, other.support.size),
-                (one.support.bias, other.support.bias),
-            ):
-                assert abs(mine.mid - theirs.mid) <= mine.rad + theirs.rad
-            assert one.eta == pytest.approx(other.eta, rel=0.5)
-            assert one.squares == pytest.approx(other.squares, rel=1e-12)
-        settings_ = [Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in (held, read)]
-        for one, other in zip(*(dual_bound(s, omega) for s in settings_), strict=True):
-            assert abs(one.bound - other.bound) <= 2 * (one.rounding + other.rounding)
-    del results
-
-
 def test_the_certificate_of_a_stream_needs_the_policy_and_nothing_else(pair, results, tmp_path):
     certificate = results[1].certificate
     stream, log = pair[1].log, bondic.Transitions(**columns(episodes=60, length=50))
@@ -472,14 +346,6 @@ def test_a_policy_that_differs_only_at_next_states_is_caught(pair, results):
 
     with pytest.raises(VerificationError, match="when recomputed"):
         bondic.verify(results[1].certificate, pair[1].log, bondic.CallablePolicy(other))
-
-
-def test_other_gauges_and_the_sensitivity_curve_work_on_streams(pair):
-    for gauge in ("plug-in", "paper"):
-        one, other = (bondic.estimate_interval(p, method=replace(METHOD, gauge=gauge)) for p in pair)
-        assert one.low == pytest.approx(other.low, abs=1e-3)
-    one, other = (bondic_lab.radius_sensitivity(p, method=METHOD, radii=[1.0, 5.0]) for p in pair)
-    assert one.interval(2.0) == pytest.approx(other.interval(2.0), abs=1e-3)
 
 
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
