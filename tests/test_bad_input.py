@@ -161,16 +161,6 @@ def test_a_method_that_cannot_be_carried_out_is_refused(method, needles):
     expect_refused(*needles, method=method)
 
 
-@pytest.mark.parametrize(("start", "pilot"), [(6, 20), (40, 0)])
-def test_a_later_stretch_of_the_log_can_be_certified_with_the_defaults(start, pilot):
-    """What the message of TunedOnCertifiedRows recommends."""
-    log = Transitions(**columns(50))
-    problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1)).select(start)
-    result = estimate_interval(problem, method=Dual(radius="paper", pilot=pilot, choices=QUICK))
-    assert result.rows == (start + pilot, 50)
-    assert verify(result.certificate, log).high == pytest.approx(result.high)
-
-
 # Legal, though extreme
 
 
@@ -208,23 +198,19 @@ def plain():
 
 
 @pytest.mark.parametrize("scale", [1e12, 1e-100])
-def test_rewards_of_any_size_scale_the_interval(scale, plain):
-    """q*, its norm and the interval are proportional to the rewards."""
+def test_rewards_and_observations_of_any_size_scale_the_interval(scale, plain):
+    """q*, its norm and the interval are proportional to the rewards; with kernels to match, states have no size."""
+    base = columns(30)
+    rewards = Transitions(**base | {"rewards": base["rewards"] * scale})
     method = Dual(instruments=METHOD.instruments, ball=Ball(METHOD.ball.kernel, 30.0 * scale))
-    log = Transitions(**columns(30, rewards=columns(30)["rewards"] * scale))
-    scaled = check_certified(log, method=method, reward_range=(-scale, scale))
+    scaled = check_certified(rewards, method=method, reward_range=(-scale, scale))
     assert scaled.status is plain.status
     assert (scaled.low, scaled.high) == pytest.approx((plain.low * scale, plain.high * scale), rel=1e-6)
-
-
-@pytest.mark.parametrize("scale", [1e12, 1e-100])
-def test_observations_of_any_size_with_kernels_to_match_give_the_same_interval(scale, plain):
-    names = ("observations", "next_observations")
-    log = Transitions(**columns(30, **{name: columns(30)[name] * scale for name in names}))
+    states = Transitions(**base | {name: base[name] * scale for name in ("observations", "next_observations")})
     kernel = Gaussian(scale) * Dirac()
     method = Dual(instruments=Instruments(0.5 * Constant() + 0.5 * kernel), ball=Ball(kernel + Constant(), 30.0))
-    scaled = check_certified(log, method=method)
-    assert (scaled.low, scaled.high) == pytest.approx((plain.low, plain.high), rel=1e-6)
+    moved = check_certified(states, method=method)
+    assert (moved.low, moved.high) == pytest.approx((plain.low, plain.high), rel=1e-6)
 
 
 def test_a_huge_offset_of_the_observations_is_certified_with_the_defaults():
@@ -238,34 +224,3 @@ def test_observations_that_never_change_are_legal():
     constant = {name: np.full((30, 2), 4.0) for name in ("observations", "next_observations")}
     log = Transitions(**columns(30, **constant))
     check_certified(log, start=InitialStates.exact([[4.0, 4.0]]), method=Dual(radius="paper", pilot=20, choices=QUICK))
-
-
-# Rejection is a result
-
-
-def rejected(**changes):
-    """Every reward is 1, but Q holds only functions smaller than 1/1000: no q in Q fits."""
-    ball = Ball(METHOD.ball.kernel, 1e-3)
-    log = Transitions(**columns(60, rewards=np.ones(60)))
-    return log, check_certified(log, method=Dual(instruments=METHOD.instruments, ball=ball, **changes), gamma=0.0)
-
-
-@pytest.mark.parametrize("side", ["both", "upper"])
-def test_a_ball_that_the_log_contradicts_gives_a_result_that_says_so(side):
-    _, result = rejected(side=side)
-    assert result.status is Status.REJECTED
-    assert "contradicts an assumption" in str(result.status)
-    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    assert result.rejection.rejected
-    assert result.rejection.p_value < 0.1
-    assert result.rejection.minimal_radius > 1e-3
-    states = {item.name: item.state for item in result.assumptions}
-    assert [states[name] for name in ("data", "rewards", "values")] == ["rejected"] * 3
-    assert "REJECTED" in repr(result)
-
-
-def test_a_radius_above_the_reported_minimum_is_not_rejected():
-    log, result = rejected()
-    ball = Ball(METHOD.ball.kernel, 1.5 * result.rejection.minimal_radius)
-    wider = check_certified(log, method=Dual(instruments=METHOD.instruments, ball=ball), gamma=0.0)
-    assert wider.status is not Status.REJECTED

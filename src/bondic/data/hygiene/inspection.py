@@ -97,7 +97,7 @@ class Inspection:
 
 
 def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
-    """Faults that would move an interval without a word, the worst first; `make_problem` refuses or warns by them.
+    """Silent data errors, the worst first; `make_problem` refuses or warns by them.
 
     Looked for: next observations that are not the following observation or were filled in, states of the next episode where
     one was cut, rows of a resetting environment, missing rows and episodes, time limits recorded as terminations, copies of
