@@ -36,10 +36,10 @@ def read_vowpal(path: Path) -> SourceTable:
     names = sorted({name for context in contexts for name in context}) or ["constant"]
     columns: dict[str, Any] = {name: [context.get(name, 0.0) for context in contexts] for name in names}
     columns |= {"actions": actions, "rewards": rewards, "behavior_action_probs": probs}
-    notes = (
-        f"{label}, of Vowpal Wabbit: every example is an episode of one step, and reward = -cost (also its range).",
-    )
-    notes += () if single else ("Actions are places within their block, from 0 on; their features are not read.",)
+    if len(names) > 1024:
+        raise InvalidInput(f"{label} has {len(names)} features, too many for columns of observations.")
+    notes = [f"{label}, of Vowpal Wabbit: every example is an episode of one step; reward = -cost, also in its range."]
+    notes += [] if single else ["Actions are places within their block, from 0 on; their features are not read."]
     return arrays_table(label, columns, groups={"observations": tuple(names)}, notes=tuple(notes), one_step=True)
 
 
