@@ -144,16 +144,9 @@ def test_names_that_do_not_tell_are_stated(tmp_path):
 
 
 def test_rewards_of_steps_and_cut_episodes(tmp_path):
-    given = [
-        {"rewards": [0.0, 1.0], "obs": [[0.5, 1], [2, 3]], "action": [0, 1], "truncated": False, "weight": 3.5},
-        {
-            "rewards": [1.0, 0.0, 1.0],
-            "obs": [[1, 1], [2, 2], [3, 3]],
-            "action": [1, 1, 0],
-            "truncated": True,
-            "weight": 2.5,
-        },
-    ]
+    short = {"rewards": [0.0, 1.0], "obs": [[0.5, 1], [2, 3]], "action": [0, 1], "truncated": False, "weight": 3.5}
+    states = {"obs": [[1, 1], [2, 2], [3, 3]], "action": [1, 1, 0]}
+    given = [short, {"rewards": [1.0, 0.0, 1.0], **states, "truncated": True, "weight": 2.5}]
     path = lines(tmp_path / "log.jsonl", given)
     log = b.read_log(path, columns={"observations": ["obs", "weight"]})
     assert "weight" in log.names

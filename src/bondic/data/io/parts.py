@@ -11,12 +11,11 @@ import numpy.typing as npt
 from bondic.core.errors import InvalidInput, kind_of, one_line, shown
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
-from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, steps_as_observations
 from bondic.data.io.table import BoolArray, SourceTable
-from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns, unknown_part
+from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
 
 Given = Mapping[str, str | Iterable[str] | None]
@@ -32,9 +31,8 @@ def checked_columns(columns: Any) -> dict[str, Any]:
     if not isinstance(columns, Mapping | None):
         raise InvalidInput(f"columns= maps parts of a transition to column names; it is {kind_of(columns)}.")
     for part, value in dict(columns or {}).items():
-        if part not in ALIASES and part not in probabilities.PARTS:
-            parts = (*ALIASES, *probabilities.PARTS)
-            raise InvalidInput(unknown_part(part, parts))
+        if part not in ALIASES:
+            raise InvalidInput(unknown_part(part, ALIASES))
         if value is not None and not isinstance(value, str | Sequence):
             raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
     return dict(columns or {})
@@ -54,15 +52,8 @@ def find_parts(
             f"columns={{part: None}} can be said of {', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} alone: there are none."
         )
     given = {part: value for part, value in stated.items() if value is not None}
-    probs = probabilities.find_probabilities(names, given)
-    rest = {part: value for part, value in given.items() if part not in probabilities.PARTS}
     required = [part for part in REQUIRED if part not in ("terminations", *optional)]
-    used = {column for group in probs.values() for column in group}
-    if {"target_action_probs", "target_log_probs"} & set(
-        find_columns(names, rest, required=(), skip=absent, used=used).columns
-    ):
-        required = ["rewards"]  # nothing else is needed of a policy that is known by these columns
-    found = find_columns(names, rest, required=required, skip=absent, used=used)
+    found = find_columns(names, given, required=required, skip=absent)
     refuse_both(found.columns)
     if "terminations" not in {*found.columns, *absent, *optional}:
         raise InvalidInput(
@@ -70,7 +61,9 @@ def find_parts(
             "(--columns terminations=name), or state that nothing ever terminates: columns={'terminations': None} "
             "(--columns terminations=none), or that every row ends: one_step=True (--one-step)."
         )
-    return found, absent, probs
+    probs = {part: group for part, group in found.columns.items() if part in OF_ALL_ACTIONS}
+    rest = {part: group for part, group in found.columns.items() if part not in OF_ALL_ACTIONS}
+    return ColumnMap(rest, found.notes), absent, probs
 
 
 def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] | None:
