@@ -175,8 +175,8 @@ def test_long_logs_in_many_dimensions_get_the_series():
     assert affordable(line, Layout(1, False, 0, 2), points[:, :1], 1_000_000) is line  # linear in the rows as it is
 
 
-def test_hundreds_of_actions_are_a_matter_of_seconds():
-    log, policy, truth = clicks(400, 600)
+def test_a_thousand_actions_are_a_matter_of_seconds():
+    log, policy, truth = clicks(1200, 1000)
     result = bondic.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",))
     assert result.low <= truth <= result.high
     assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes

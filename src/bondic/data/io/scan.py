@@ -141,8 +141,8 @@ class Files:
     def _schema(self, names: Sequence[str]) -> pa.Schema:
         """The types of these columns that all parts can be turned into."""
         for file in self._files:
-            absent = [name for name in names if name not in file.schema.names]
-            if absent:
+            present = set(file.schema.names)
+            if absent := [name for name in names if name not in present]:
                 raise InvalidInput(f"{file.path} lacks the column {shown(absent)}, which the first part has.")
         schemas = [pa.schema([file.schema.field(name) for name in names]) for file in self._files]
         try:
