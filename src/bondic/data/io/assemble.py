@@ -141,19 +141,15 @@ class Assembly:
         self.doubts += rows.doubts
 
     def _transitions(self, parts: dict[str, Any]) -> Transitions:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ValidityWarning)
-            try:
-                log = Transitions(**parts, unrecorded=self.parts.unrecorded)
-            except InvalidInput as problem:
-                more = self._sorting() if isinstance(problem, OutOfOrder) else ""
-                if self.dropped:
-                    more += f" (Rows are counted without the {self.dropped} that have no next observation.)"
-                if not more:
-                    raise
-                raise InvalidInput(f"{problem}{more}") from problem
-        self.doubts += [str(entry.message) for entry in caught]
-        return log
+        try:
+            return Transitions(**parts, unrecorded=self.parts.unrecorded)
+        except InvalidInput as problem:
+            more = self._sorting() if isinstance(problem, OutOfOrder) else ""
+            if self.dropped:
+                more += f" (Rows are counted without the {self.dropped} that have no next observation.)"
+            if not more:
+                raise
+            raise InvalidInput(f"{problem}{more}") from problem
 
     def _sorting(self) -> str:
         """How to sort the table that was read, by its own names."""
