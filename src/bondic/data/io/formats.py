@@ -7,8 +7,8 @@ which begin at the first row. All rows settle the type of a CSV column.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,12 +38,19 @@ Batches = Callable[[Sequence[str], range], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, eq=False)
 class OpenedFile:
-    """One file: its columns, and the rows of each of its row groups (one group where a format has none)."""
+    """One file: its columns, then those of its folder (key=value), and the rows of each of its row groups."""
 
+    path: Path
     schema: pa.Schema
-    groups: tuple[int, ...]
+    groups: tuple[int, ...]  # one group where a format has none
     batches: Batches
     note: str = ""
+    folder_values: Mapping[str, str] = field(default_factory=dict)
+    stamp: tuple[int, int] = (0, 0)  # size and time of the last change
+
+    @property
+    def rows(self) -> int:
+        return sum(self.groups)
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,13 @@ def _open_parquet(path: Path) -> OpenedFile:
 
     with pq.ParquetFile(path) as file:
         groups = tuple(file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
-        return OpenedFile(file.schema_arrow, groups, batches)
+        return OpenedFile(path, file.schema_arrow, groups, batches)
 
 
 def _open_feather(path: Path) -> OpenedFile:
     fragment = ds.IpcFileFormat().make_fragment(str(path), fs.LocalFileSystem())
     schema = fragment.physical_schema
-    return OpenedFile(schema, (fragment.count_rows(),), _of_fragment(fragment, schema))
+    return OpenedFile(path, schema, (fragment.count_rows(),), _of_fragment(fragment, schema))
 
 
 def _of_fragment(fragment: ds.Fragment, schema: pa.Schema) -> Batches:
@@ -96,7 +103,7 @@ def _open_csv(path: Path) -> OpenedFile:
     while True:
         try:
             count = sum(batch.num_rows for batch in fragment.to_batches(schema=schema, **_READING))
-            return OpenedFile(schema, (count,), _of_fragment(fragment, schema), note)
+            return OpenedFile(path, schema, (count,), _of_fragment(fragment, schema), note)
         except pa.ArrowInvalid as problem:
             odd = re.search(r"CSV column #(\d+): .*conversion error", str(problem))
             if odd is None or pa.types.is_string(schema.field(int(odd[1])).type):
