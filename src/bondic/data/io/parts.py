@@ -14,7 +14,7 @@ from bondic.data._arrays import numbered
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, steps_as_observations
-from bondic.data.io.table import BoolArray, SourceTable
+from bondic.data.io.table import Column, SourceTable
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
 
@@ -143,7 +143,7 @@ class Parts:
         if len(group) > 1:
             raise InvalidInput(f"{self.table.source}: `{part}` is one value per row, not the columns {shown(group)}.")
         column, name = self.table.column(group[0], rows, f" (`{part}`)"), group[0]
-        self._complete(part, name, column.missing)
+        self._complete(part, name, column)
         if column.text and part != "episode_ids":
             values = column.values.ravel().tolist()
             flags = part in ("terminations", "truncations")
@@ -157,9 +157,8 @@ class Parts:
             self.notes.append(f"`{part}` was stored as {column.values.dtype} and is used as float64.")
         return column.values
 
-    def _complete(self, part: str, name: str, missing: BoolArray | None) -> None:
-        if missing is not None and missing.any():
-            row = int(np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))[0])
+    def _complete(self, part: str, name: str, column: Column) -> None:
+        if (row := column.first_gap) is not None:
             raise InvalidInput(
                 f"{self.table.source}: {one_line(name)} (`{part}`) is missing at row {numbered(row)}. It cannot be guessed: "
                 "fill in what happened. Never drop a row because of its reward or its next observation: that breaks the "
@@ -173,7 +172,7 @@ class Parts:
         group = self.columns["actions"]
         columns = [self.table.column(name, n, " (`actions`)") for name in group]
         for name, column in zip(group, columns, strict=True):
-            self._complete("actions", name, column.missing)
+            self._complete("actions", name, column)
         if any(column.text for column in columns):
             if len(columns) > 1 or columns[0].values.ndim > 1:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
-from bondic.data._arrays import numbered
+from bondic.data._arrays import first, numbered
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -27,8 +27,10 @@ class Column:
     def text(self) -> bool:
         return bool(self.values.dtype.kind == "O")
 
-    def at(self, rows: npt.NDArray[Any]) -> Column:
-        return Column(self.values[rows], None if self.missing is None else self.missing[rows], self.categorical)
+    @property
+    def first_gap(self) -> int | None:
+        """The first row with a missing value."""
+        return None if self.missing is None else first(self.missing.reshape(len(self.missing), -1).any(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
