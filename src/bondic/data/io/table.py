@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
-from bondic.data._arrays import first, numbered
+from bondic.data._arrays import numbered
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -30,7 +30,7 @@ class Column:
     @property
     def first_gap(self) -> int | None:
         """The first row with a missing value."""
-        return None if self.missing is None else first(self.missing.reshape(len(self.missing), -1).any(axis=1))
+        return None if self.missing is None or not self.missing.any() else int(np.argwhere(self.missing)[0, 0])
 
 
 @dataclass(frozen=True, eq=False)
