@@ -145,6 +145,24 @@ def test_rows_with_other_rewards_are_named_with_their_original(spoil):
     assert columns["rewards"][row] != columns["rewards"][original]
 
 
+def test_equal_episodes_of_continuous_states_are_named_with_their_original():
+    """Three of a hundred, not in a row: no block is repeated."""
+    draws = rng()
+    states = draws.normal(size=(100, 4, 2))
+    for again, first in ((40, 3), (70, 12), (90, 55)):
+        states[again] = states[first]
+    steps = np.tile(np.arange(3), 100)
+    columns = {
+        "observations": states[:, :3].reshape(-1, 2), "actions": np.zeros(300, dtype=int), "rewards": draws.random(300),
+        "next_observations": states[:, 1:].reshape(-1, 2), "terminations": steps == 2,
+        "episode_ids": np.repeat(np.arange(100), 3), "timesteps": steps,
+    }  # fmt: skip
+    (item,) = found(columns, "copies")
+    assert (item.count, item.row) == (3, 120)
+    assert "3 episodes equal an earlier one" in item.text
+    assert "as at row 9" in item.text
+
+
 def test_what_is_accepted_is_stated():
     columns = another_unit(GOOD["table"](rng()), rng())
     log, policy = bondic.Transitions(**columns), bondic.UniformPolicy(int(columns["actions"].max()) + 1)

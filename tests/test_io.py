@@ -590,6 +590,35 @@ def test_other_objects_are_refused(bad):
     refused("cannot be read", bad)
 
 
+DATA = whole_log()
+ACTIONS = DATA["actions"].astype(str)
+REFUSED = {
+    "a key that is no text": (DATA | {3: DATA["rewards"]}, {}, "a key that is not a text: 3"),
+    "two columns of one name": (pa.Table.from_arrays([arrow(DATA)["rewards"]] * 2, ["r", "r"]), {}, "two columns are called r"),
+    "two columns of rewards": (DATA, {"columns": {"rewards": ["timesteps", "rewards"]}}, "one value per row, not the columns"),
+    "two columns of texts": (DATA | {"b": ACTIONS, "c": ACTIONS}, {"columns": {"actions": ["b", "c"]}}, "need one column"),
+    "probabilities as text": (DATA | {"next_action_probs": ACTIONS}, {}, "30 rows of probabilities are needed"),
+    "probabilities of other lengths": (
+        DATA | {"p": DATA["rewards"][:6], "q": DATA["rewards"]}, {"columns": {"initial_action_probs": ["p", "q"]}}, "different",
+    ),
+    "both kinds of probabilities": (DATA | {"logprob": DATA["rewards"]}, {}, "say the same thing twice"),
+    "a gap inside a list": (DATA | {"observations": [[0.5, None]] * N}, {}, "observations_1 is missing at row 0"),
+    "a dataset that nobody has": ("minari:nobody/nothing-v0", {}, "no local dataset nobody/nothing-v0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "options", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused(source, options, words):
+    refused(words, source, **options)
+
+
+def test_what_is_left_unused_is_noted():
+    two = read_log(DATA | {"actions": np.stack([DATA["actions"]] * 2, axis=1)})
+    assert any("2 integer dimensions: read as continuous" in note for note in two.notes)
+    named = read_log(DATA, actions=["a", "b", "c"])
+    assert any("names in actions= (--actions) were not used" in note for note in named.notes)
+
+
 # Malformed files
 
 

@@ -79,7 +79,7 @@ def find_columns(
     names = list(present)
     found: dict[str, tuple[str, ...]] = {}
     for part, value in dict(given or {}).items():
-        found[_known_part(part)] = given_columns(part, value, names)
+        found[part] = given_columns(part, value, names)
     taken = {column for group in found.values() for column in group}
     for part, aliases in ALIASES.items():
         single = _ONE_OR_ALL if part == "logged_action_probs" else ()
@@ -135,12 +135,6 @@ def _resembling(part: str, names: list[str], taken: Collection[str]) -> str:
     """A column whose name is nearly one of the usual ones."""
     free = [name for name in names if name not in taken]
     return next((hint for alias in ALIASES[part] if len(alias) > 2 and (hint := did_you_mean(alias, free))), "")
-
-
-def _known_part(part: str) -> str:
-    if part not in ALIASES:
-        raise InvalidInput(unknown_part(part, ALIASES))
-    return part
 
 
 def held_by(column: str) -> str | None:

@@ -139,8 +139,6 @@ class Pieces:
 
     def finished(self) -> tuple[Marks, IntArray]:
         """Marks and first rows of all pieces that are complete."""
-        if not self._marks:
-            return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
         return np.concatenate(self._marks), np.concatenate(self._rows)
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from bondic.core.errors import Doubt, InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table, arrow_table
-from bondic.data.io.table import SourceTable
+from bondic.data.io.table import SourceTable, refuse_twins
 from bondic.data.names import PART_OF
 from bondic.data.propensities import PROPENSITIES
 
@@ -48,6 +48,7 @@ def telling(part_of: Mapping[str, str]) -> list[str]:
 
 def whole_table(table: pa.Table, label: str, stated: Mapping[str, Any] | None = None, **more: Any) -> SourceTable:
     """The columns of a table that is all there; one whose lines are episodes gets a row for every step."""
+    refuse_twins(label, table.column_names)
     part_of = parts_of(table.column_names, stated or {})
     for name in telling(part_of):
         column = table.column(name)
