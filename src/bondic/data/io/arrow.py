@@ -34,11 +34,6 @@ def to_arrow(source: Any, label: str) -> pa.Table:
 def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **more: Any) -> SourceTable:
     """Columns are decoded when they are asked for."""
 
-    try:
-        names = tuple(table.column_names)
-    except UnicodeDecodeError as problem:
-        raise InvalidInput(f"{label}: a column name is not UTF-8. Write the file again in UTF-8.") from problem
-
     def load(name: str) -> Column:
         column = table.column(name)
         try:
@@ -52,7 +47,7 @@ def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **m
         temporal = pa.types.is_timestamp(table.column(name).type) or pa.types.is_date(table.column(name).type)
         return np.asarray(table.column(name).to_numpy()) if temporal else None
 
-    return SourceTable(label, names, load, ticks=ticks, **more)
+    return SourceTable(label, tuple(table.column_names), load, ticks=ticks, **more)
 
 
 def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) -> Column:
