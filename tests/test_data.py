@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bondic import InitialStates, InvalidInput, RowRange, Transitions, inspect_log
+from bondic import InitialStates, InvalidInput, RowRange, Transitions, inspect_log, stream_log
 from builders import COLUMNS
 
 
@@ -321,6 +321,7 @@ def test_the_warning_counts_copies_and_names_the_first(picks):
     origin = picks.index(picks[copies[0]])
     assert f"{len(copies)} rows equal an earlier row" in doubts(log)
     assert f"first: row {copies[0]}, a copy of row {origin})" in doubts(log)
+    assert doubts(stream_log(plain, batch_rows=1 + len(picks) // 2)) == doubts(log)
 
 
 # The hash

@@ -206,6 +206,9 @@ class NearCopies:
 
     def __init__(self) -> None:
         self._contents: list[Marks] = []
+        self._firsts: list[
+            int
+        ] = []  # row of the log at which each of these begins: parts of whole numbers are not judged
         self._marks: list[npt.NDArray[np.uint64]] = []
         self._rows: list[IntArray] = []
         self._held = 0
@@ -218,6 +221,7 @@ class NearCopies:
             return
         if sum(map(len, self._contents)) < _MOST_CONTENTS:
             self._contents.append(part.marks)
+            self._firsts.append(int(part.rows.number[part.fresh[0]]))
         if self._held > _MOST_ROWS:
             return
         states = fingerprints(part.rows.observations + 0.0)
@@ -244,13 +248,19 @@ class NearCopies:
         again = np.flatnonzero(original != np.arange(marks.size))
         _, counts = np.unique(states[first[first < states.size]], return_counts=True)
         if again.size and 2 * np.count_nonzero(counts == 1) >= counts.sum():
-            row = int(again[0])
+            row, earlier = (self._row(int(place)) for place in (again[0], original[again[0]]))
             yield Finding(
                 "copies", "warn", again.size, row,
-                f"{again.size} rows equal an earlier row in every value (first: row {row}, a copy of row {original[row]}) "
+                f"{again.size} rows equal an earlier row in every value (first: row {row}, a copy of row {earlier}) "
                 "although observations are continuous. If they are the same event logged twice the interval is not valid.",
                 f"Pass {keys}, or remove them.",
             )  # fmt: skip
+
+    def _row(self, place: int) -> int:
+        """The row of the log at this place of the contents."""
+        ends = np.cumsum([marks.size for marks in self._contents])
+        part = int(np.searchsorted(ends, place, side="right"))
+        return self._firsts[part] + place - int(ends[part] - self._contents[part].size)
 
     def _altered(self) -> Iterator[Finding]:
         states, paths, earlier = np.concatenate(self._marks, axis=1)
