@@ -62,8 +62,9 @@ def hidden(place):
     return sorted(path.name for path in place.iterdir() if path.name.startswith("."))
 
 
-@pytest.mark.parametrize("stop", ["", AFTER_MKDTEMP], ids=["while it writes", "before its lock"])
-@pytest.mark.parametrize("name", ["out", "other"])
+@pytest.mark.parametrize(
+    ("stop", "name"), [("", "other"), (AFTER_MKDTEMP, "out")], ids=["while it writes", "before its lock"]
+)
 def test_what_a_killed_program_left_goes_with_the_next_result(stop, name, tmp_path):
     with program(tmp_path, stop, name=name):
         assert len(hidden(tmp_path)) == 1
@@ -96,7 +97,7 @@ def test_a_folder_that_was_taken_for_abandoned_is_made_again(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("count", range(6))
+@pytest.mark.parametrize("count", [0, 2, 5])
 def test_a_replacement_that_was_killed_is_never_a_mixture_and_can_be_repeated(count, tmp_path):
     place = tmp_path / "out"
     place.mkdir()

@@ -1,9 +1,8 @@
-"""Faults that moved an interval without a word are refused or warned about; honest logs are left in peace."""
+"""Silent data errors are refused or warned about; honest logs are left in peace."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import warnings
 from itertools import product
@@ -22,6 +21,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experim
 
 from experiments import corruptions
 from experiments.corruptions_logs import FAULTS, GOOD, HONEST, PARTLY, autoreset, grid, limit_as_end, pasted, table
+
+from test_tool import run
 
 TERMS = {"gamma": 0.9, "reward_range": (-10.0, 10.0)}
 START = [[1.0]]
@@ -133,21 +134,15 @@ def test_a_process_that_goes_on_is_warned_about_and_can_be_accepted():
         warnings.simplefilter("error")
         stated = bondic.make_problem(log, bondic.UniformPolicy(2), start, **TERMS, accept=["resets"])
     assert stated.doubts == ()
-    result = bondic.estimate_interval(stated, method=bondic.Dual(radius="paper", pilot=40))
-    (said,) = [item for item in result.assumptions if item.name == "log"]
-    assert said.state == "stated"
-    assert "the process went on" in said.text
+    assert any("the process went on" in text for text in stated.stated)
 
 
-def test_resets_at_terminations_are_harmless():
-    """s' is not used there."""
-    columns = grid(rng())
-    ends = np.flatnonzero(columns["terminations"])[:-1]
-    columns["next_observations"][ends] = columns["observations"][ends + 1]
-    assert bondic.inspect_log(log_of(columns)) == ()
-
-
-def test_one_start_state_makes_equality_no_evidence():
+def test_resets_at_terminations_and_equal_starts_are_no_evidence():
+    """s' is not used at a termination; with one start state every end equals it."""
+    ended = grid(rng())
+    ends = np.flatnonzero(ended["terminations"])[:-1]
+    ended["next_observations"][ends] = ended["observations"][ends + 1]
+    assert bondic.inspect_log(log_of(ended)) == ()
     columns = HONEST["one start"](rng())
     cut = np.flatnonzero(columns["truncations"])[:-1]
     columns["next_observations"][cut] = columns["observations"][cut + 1]
@@ -231,24 +226,14 @@ def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
     assert unused < 4
     with pytest.warns(ValidityWarning, match="never took"):
         problem = bondic.make_problem(log, wide, bondic.InitialStates.exact(START), **TERMS)
-    for method in (bondic.Dual(pilot=200), bondic_lab.make_baseline("dm"), bondic_lab.make_baseline("lstd")):
-        result = bondic.estimate_interval(problem, method=method)
-        share = f"{sum([0.4, 0.3, 0.2, 0.1][unused:]):.1%}"
-        assert result.summary().startswith("Warning: The policy takes actions that the log never took: action ")
-        assert f"{share} of its probability at the log's next states" in result.summary().splitlines()[0]
-        assert result.summary().splitlines()[-1] == result.sentence()
-        assert json.loads(result.to_json())["doubts"] == list(result.warnings)
-        assert json.loads(result.to_json())["doubts"] == list(result.warnings)
-        assert "Warning:" in result.to_markdown().splitlines()[2].replace("*", "")
-        assert result._repr_html_().index("never took") < result._repr_html_().index("oint estimate")
-
-
-def test_an_action_without_probability_is_no_matter():
-    log = log_of(table(rng()))
-    used = int(log.actions.max()) + 1
-    probs = np.r_[np.full(used, 1 / used), 0.0]
-    policy = bondic.TablePolicy(np.tile(probs, (int(log.observations.max()) + 1, 1)))
-    assert bondic.make_problem(log, policy, bondic.InitialStates.exact(START), **TERMS).doubts == ()
+    result = bondic.estimate_interval(problem, method=bondic_lab.make_baseline("lstd"))
+    share = f"{sum([0.4, 0.3, 0.2, 0.1][unused:]):.1%} of its probability at the log's next states"
+    assert share in result.summary().splitlines()[0]
+    assert json.loads(result.to_json())["doubts"] == list(result.warnings)
+    assert "Warning:" in result.to_markdown().splitlines()[2].replace("*", "")
+    assert result._repr_html_().index("never took") < result._repr_html_().index("oint estimate")
+    none = bondic.TablePolicy(np.tile(np.r_[np.full(unused, 1 / unused), 0.0], (len(wide.table), 1)))
+    assert bondic.make_problem(log, none, bondic.InitialStates.exact(START), **TERMS).doubts == ()
 
 
 def test_continuous_actions_far_from_the_log_are_warned_about():
@@ -282,33 +267,21 @@ def test_a_certificate_of_an_accepted_log_is_verified_without_accepting_again():
 # The command line
 
 
-def tool(*words):
-    return subprocess.run([sys.executable, "-m", "bondic", *map(str, words)], capture_output=True, text=True)
-
-
-def test_the_tool_says_it_first_and_everywhere(tmp_path):
-    columns = table(rng())
-    spoiled = limit_as_end(columns, rng())
-    np.savez(tmp_path / "log.npz", **spoiled)
+def test_check_lists_what_would_be_refused_and_evaluate_says_it_first(tmp_path, capsys):
+    np.savez(tmp_path / "log.npz", **pasted(table(rng()), rng()))
+    code, out, _ = run(capsys, "check", tmp_path / "log.npz")
+    assert code == 2
+    assert "refused: 80 episodes in a row are repeated" in out
+    columns = limit_as_end(table(rng()), rng())
+    np.savez(tmp_path / "log.npz", **columns)
     actions = int(columns["actions"].max()) + 2
     np.savez(tmp_path / "policy.npz", probs=np.full((int(columns["observations"].max()) + 1, actions), 1 / actions))
-    asked = ["evaluate", tmp_path / "log.npz", "--policy", tmp_path / "policy.npz", "--gamma", "0.9",
-             "--reward-range", "-10", "10", "--out", tmp_path / "out", "--also", "markdown", "--quiet",
-             "--method", "lstd"]  # fmt: skip
-    done = tool(*asked)
-    assert done.returncode in (0, 4), done.stderr
-    assert done.stdout.startswith("Warning: The policy takes actions that the log never took")
-    assert "steps, none later" in done.stderr
-    assert len(json.loads((tmp_path / "out" / "result.json").read_text())["doubts"]) == 2
-    assert (tmp_path / "out" / "summary.md").read_text().splitlines()[2].startswith("**Warning:**")
-    again = tool(*asked, "--force", "--accept", "time-limit", "--accept", "unseen-actions")
-    assert "Warning" not in again.stdout + again.stderr
-    stated = [item["text"] for item in json.loads((tmp_path / "out" / "result.json").read_text())["assumptions"]]
-    assert ACCEPTABLE["time-limit"] in stated
-
-
-def test_check_lists_what_would_be_refused(tmp_path):
-    np.savez(tmp_path / "log.npz", **pasted(table(rng()), rng()))
-    done = tool("check", tmp_path / "log.npz")
-    assert done.returncode == 2
-    assert "refused: 80 episodes in a row are repeated" in done.stdout
+    asked = ["evaluate", tmp_path / "log.npz", "--policy", tmp_path / "policy.npz", "--gamma", "0.9", "--method", "lstd",
+             "--reward-range", "-10", "10", "--out", tmp_path / "out", "--quiet"]  # fmt: skip
+    _, out, err = run(capsys, *asked)
+    assert out.startswith("Warning: The policy takes actions that the log never took")
+    assert "steps, none later" in err
+    _, out, err = run(capsys, *asked, "--force", "--accept", "time-limit", "--accept", "unseen-actions")
+    assert "Warning" not in out + err
+    stated = json.loads((tmp_path / "out" / "result.json").read_text())["assumptions"]
+    assert ACCEPTABLE["time-limit"] in [item["text"] for item in stated]

@@ -25,9 +25,10 @@ def frequencies(log, *, by_state):
     return counts[state, log.actions] / counts.sum(axis=1)[state]
 
 
-@pytest.mark.parametrize("by_state", [True, False])
-@pytest.mark.parametrize("logarithms", [True, False])
-@pytest.mark.parametrize("digits", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("by_state", "logarithms", "digits"),
+    [(True, True, np.float64), (False, True, np.float32), (True, False, np.float32)],
+)
 def test_counted_propensities_are_doubted(by_state, logarithms, digits):
     log = decisions(997, seed=3)
     counted = frequencies(log, by_state=by_state).astype(digits).astype(float)

@@ -49,8 +49,7 @@ def test_counts_beyond_chance_are_bounded_by_chernoff():
 # Rewards
 
 
-@pytest.mark.parametrize("factor", [100.0, 0.01, 12.0])
-@pytest.mark.parametrize("name", ["cart-pole", "few starts", "table"])
+@pytest.mark.parametrize(("name", "factor"), [("cart-pole", 100.0), ("few starts", 0.01), ("table", 12.0)])
 def test_the_row_and_the_factor_of_another_unit_are_named(name, factor):
     columns = GOOD[name](rng())
     change = 2 * len(columns["rewards"]) // 3
@@ -146,6 +145,24 @@ def test_rows_with_other_rewards_are_named_with_their_original(spoil):
     assert columns["rewards"][row] != columns["rewards"][original]
 
 
+def test_equal_episodes_of_continuous_states_are_named_with_their_original():
+    """Three of a hundred, not in a row: no block is repeated."""
+    draws = rng()
+    states = draws.normal(size=(100, 4, 2))
+    for again, first in ((40, 3), (70, 12), (90, 55)):
+        states[again] = states[first]
+    steps = np.tile(np.arange(3), 100)
+    columns = {
+        "observations": states[:, :3].reshape(-1, 2), "actions": np.zeros(300, dtype=int), "rewards": draws.random(300),
+        "next_observations": states[:, 1:].reshape(-1, 2), "terminations": steps == 2,
+        "episode_ids": np.repeat(np.arange(100), 3), "timesteps": steps,
+    }  # fmt: skip
+    (item,) = found(columns, "copies")
+    assert (item.count, item.row) == (3, 120)
+    assert "3 episodes equal an earlier one" in item.text
+    assert "as at row 9" in item.text
+
+
 def test_what_is_accepted_is_stated():
     columns = another_unit(GOOD["table"](rng()), rng())
     log, policy = bondic.Transitions(**columns), bondic.UniformPolicy(int(columns["actions"].max()) + 1)
@@ -156,8 +173,7 @@ def test_what_is_accepted_is_stated():
     assert (stated.doubts, stated.stated) == ((), (ACCEPTABLE["reward-scale"],))
 
 
-@pytest.mark.parametrize(("ids", "each"), [(300, 10), (50, 20), (1000, 5)])
-@pytest.mark.parametrize("scale", [1.0, 0.37])
+@pytest.mark.parametrize(("ids", "each", "scale"), [(300, 10, 1.0), (50, 20, 0.37), (1000, 5, 0.37)])
 def test_rows_that_are_sorted_by_customer_are_no_copies(ids, each, scale):
     """Equal contents stand near each other there: matches at short distances are common all over the log."""
     for seed in range(5):

@@ -45,13 +45,6 @@ def softmax_plain(observations):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-class Duck:
-    """A class of the user's own: it only has to offer the method."""
-
-    def action_probs(self, observations):
-        return softmax_plain(observations)
-
-
 TABLE = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.0, 0.25, 0.75], [0.5, 0.5, 0.0]])
 DISCRETE = {
     "uniform": UniformPolicy(ACTIONS),
@@ -59,9 +52,10 @@ DISCRETE = {
     "softmax": SoftmaxPolicy(scores, 0.5),
     "deterministic": DeterministicPolicy(best, ACTIONS),
     "callable": CallablePolicy(softmax_plain),
-    "duck": Duck(),
     "mixture": MixturePolicy(0.3, SoftmaxPolicy(scores), DeterministicPolicy(best, ACTIONS)),
-    "mixture of mixtures": MixturePolicy(0.9, MixturePolicy(0.5, UniformPolicy(ACTIONS), Duck()), TablePolicy(TABLE)),
+    "mixture of mixtures": MixturePolicy(
+        0.9, MixturePolicy(0.5, UniformPolicy(ACTIONS), CallablePolicy(softmax_plain)), TablePolicy(TABLE)
+    ),
 }
 CONTINUOUS = {
     "gaussian": GaussianPolicy(lambda x: x[:, :2] * 2, [0.1, 0.3]),
@@ -150,20 +144,9 @@ def test_softmax_is_its_formula(logits, temperature):
     for row, line in enumerate(logits):
         odds = [math.exp((value - max(line)) / temperature) for value in line]
         np.testing.assert_allclose(probs[row], [value / math.fsum(odds) for value in odds], rtol=1e-11, atol=1e-300)
-
-
-def test_softmax_survives_huge_scores_and_forbidden_actions():
-    probs = SoftmaxPolicy(lambda _: np.array([[1e300, 0.0, -1e300], [0.0, -np.inf, 0.0]])).action_probs(
-        np.zeros((2, 1))
-    )
-    np.testing.assert_array_equal(probs, [[1, 0, 0], [0.5, 0, 0.5]])
-
-
-@pytest.mark.parametrize("kind", [int, np.uint8, np.float32, float])
-def test_deterministic_is_one_hot_whatever_type_the_choices_have(kind):
-    choices = np.array([4, 0, 0, 2, 1, 3])
-    probs = DeterministicPolicy(lambda _: choices.astype(kind), 5).action_probs(np.zeros((6, 1)))
-    np.testing.assert_array_equal(probs, np.eye(5)[choices])
+    extreme = np.array([[1e300, 0.0, -1e300], [0.0, -np.inf, 0.0]])
+    found = SoftmaxPolicy(lambda _: extreme).action_probs(np.zeros((2, 1)))
+    np.testing.assert_array_equal(found, [[1, 0, 0], [0.5, 0, 0.5]])
 
 
 @pytest.mark.parametrize("alpha", [0, 1, 0.5, 0.3, 1e-300])
@@ -174,29 +157,19 @@ def test_a_mixture_is_the_weighted_sum_and_at_1_and_0_one_of_its_parts(alpha):
     np.testing.assert_allclose(probs, alpha * one + (1 - alpha) * other, rtol=0 if alpha in (0, 1) else 1e-15)
 
 
-def bad_table(table):
-    return lambda: TablePolicy(table), "one row of probabilities per state, each summing to 1"
-
-
+SUMS = "one row of probabilities per state, each summing to 1"
 IMPOSSIBLE = {
-    "flat table": bad_table([0.5, 0.5]),
-    "table that sums to 1.1": bad_table([[0.5, 0.6]]),
-    "negative table": bad_table([[1.5, -0.5]]),
-    "table with NaN": bad_table([[np.nan, 1.0]]),
-    "infinite table": bad_table([[np.inf, 0.0]]),
-    "table without actions": bad_table(np.zeros((2, 0))),
-    **{
-        f"temperature {t}": (lambda t=t: SoftmaxPolicy(scores, t), f"positive and finite, not {t}")
-        for t in (0.0, -1.0, np.nan, np.inf)
-    },
-    **{
-        f"rate {a}": (lambda a=a: MixturePolicy(a, UniformPolicy(2), UniformPolicy(2)), rf"in \[0, 1\], not {a}")
-        for a in (-0.1, 1.1, np.nan, np.inf)
-    },
-    **{
-        f"spread {s}": (lambda s=s: GaussianPolicy(lambda x: x, s), "finite and >= 0")
-        for s in (-1.0, (0.5, -0.1), np.nan, np.inf)
-    },
+    "flat table": (lambda: TablePolicy([0.5, 0.5]), SUMS),
+    "table that sums to 1.1": (lambda: TablePolicy([[0.5, 0.6]]), SUMS),
+    "negative table": (lambda: TablePolicy([[1.5, -0.5]]), SUMS),
+    "table with NaN": (lambda: TablePolicy([[np.nan, 1.0]]), SUMS),
+    "table without actions": (lambda: TablePolicy(np.zeros((2, 0))), SUMS),
+    "no temperature": (lambda: SoftmaxPolicy(scores, 0.0), "positive and finite, not 0.0"),
+    "unknown temperature": (lambda: SoftmaxPolicy(scores, np.nan), "positive and finite, not nan"),
+    "a rate above 1": (lambda: MixturePolicy(1.1, UniformPolicy(2), UniformPolicy(2)), r"in \[0, 1\], not 1.1"),
+    "an unknown rate": (lambda: MixturePolicy(np.nan, UniformPolicy(2), UniformPolicy(2)), r"in \[0, 1\], not nan"),
+    "a negative spread": (lambda: GaussianPolicy(lambda x: x, (0.5, -0.1)), "finite and >= 0"),
+    "an infinite spread": (lambda: GaussianPolicy(lambda x: x, np.inf), "finite and >= 0"),
 }
 
 
@@ -231,19 +204,14 @@ def test_five_draws_are_the_default_and_4096_in_all_at_the_start():
     assert ask(CONTINUOUS["gaussian"], continuous_log(), many).initial.shape == (5000, 5, 2)
 
 
-def test_draws_come_from_the_seed_alone():
-    log = continuous_log()
-    first, again, other = (ask(CONTINUOUS["gaussian"], log, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.next, again.next)
-    np.testing.assert_array_equal(first.initial, again.initial)
-    assert not np.any(first.next == other.next)
-
-
-def test_draws_of_different_rows_and_rounds_are_different_numbers():
+def test_draws_are_different_numbers_and_come_from_the_seed_alone():
     """Common random numbers would make an earlier row reveal a later draw."""
     noise = ask(GaussianPolicy(lambda x: 0 * x[:, :1], 1.0), continuous_log(dimension=1))
     everything = np.concatenate([noise.next.ravel(), noise.initial.ravel()])
     assert np.unique(everything).size == everything.size
+    first, again, other = (ask(CONTINUOUS["gaussian"], continuous_log(), seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.next, again.next)
+    assert not np.any(first.next == other.next)
 
 
 def test_gaussian_has_its_mean_and_spread():
@@ -329,19 +297,9 @@ def test_time_dependent_policies_get_t_plus_1_at_next_states_and_0_at_the_start(
     asked = slice(None) if log.discrete_actions else goes_on  # draws: a row has its place, others stand in for no row
     np.testing.assert_array_equal(following[asked], log.next_observations[goes_on])
     np.testing.assert_array_equal(next_time[asked], [1, 2, 3, 1, 2, 4, 5])
-
-
-def test_time_dependent_policies_are_not_asked_at_or_beyond_the_horizon():
-    policy = Recorder(True, [])
-    ask(policy, log_of(**TIMES), horizon=3)
-    np.testing.assert_array_equal(policy.seen[1][1], [1, 2, 1, 2])
-
-
-@pytest.mark.parametrize("make_log", [log_of, continuous_log])
-def test_policies_that_do_not_depend_on_time_are_asked_without_it(make_log):
-    policy = Recorder(False, [])
-    ask(policy, make_log(**TIMES), horizon=4, draws=1, initial_draws=1)
-    assert [len(question) for question in policy.seen] == [1, 1]
+    plain = Recorder(False, [])
+    ask(plain, make_log(**TIMES), horizon=4, draws=1, initial_draws=1)
+    assert [len(question) for question in plain.seen] == [1, 1]
 
 
 def test_rows_of_terminal_transitions_are_ignored_in_row_probabilities():
@@ -351,18 +309,7 @@ def test_rows_of_terminal_transitions_are_ignored_in_row_probabilities():
     holes = probs.copy()
     holes[[1, 4]] = np.nan
     np.testing.assert_array_equal(ask(RowProbabilities(holes, softmax_plain(START.observations)), log).next, full.next)
-    np.testing.assert_array_equal(full.next, ask(Duck(), log).next)
-
-
-def test_an_all_terminal_log_never_asks_for_next_actions():
-    policy = Recorder(False, [])
-    answers = ask(policy, log_of(terminations=np.ones(8)))
-    assert [len(question[0]) for question in policy.seen] == [2]
-    assert answers.next.shape == (0, ACTIONS)
-    policy.seen.clear()
-    answers = ask(policy, continuous_log(terminations=np.ones(8)), draws=4, initial_draws=3)
-    assert [len(question[0]) for question in policy.seen] == [2, 2, 2]
-    assert answers.next.shape == (0, 4, 2)
+    np.testing.assert_array_equal(full.next, ask(CallablePolicy(softmax_plain), log).next)
 
 
 # What is refused
@@ -390,32 +337,32 @@ def written(following=1 / 3, initial=1 / 3, *, rows=8, actions=3, starts=2):
 FAULTY = {
     **{
         f"probabilities of shape {shape}": (third(shape), f"initial state have shape {shape}", "(2, number of actions)")
-        for shape in [(), (2,), (2, 2, 3), (3, 3), (1, 3), (2, 0)]
+        for shape in [(2,), (3, 3), (2, 0)]
     },
     "as many actions as states": (
         CallablePolicy(lambda x: np.full((len(x), len(x)), 1 / len(x))), "next state have shape (8, 8); (8, 2) is needed",
     ),
     **{
         f"probabilities {bad}": (second_state(bad), "at initial state number 1 (counted from 0) are", "finite and >= 0")
-        for bad in [[0.5, 0.6, -0.1], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0]]
+        for bad in [[0.5, 0.6, -0.1], [np.nan, 0.5, 0.5]]
     },
     **{
         f"a sum of {total}": (second_state([total / 3] * 3), f"number 1 (counted from 0) sum to {total:.9g}, not 1", "Normalize")
-        for total in (0.0, 0.9, 1.1, 1 + 2e-6)
+        for total in (0.0, 1 + 2e-6)
     },
     **{
         f"no numbers {place}": (CallablePolicy(lambda _, a=answer: a), "returned something that is not an array of numbers")
-        for place, answer in enumerate(["yes", {"a": 1}, [["x", "y"]] * 2, object()])
+        for place, answer in enumerate(["yes", [["x", "y"]] * 2])
     },
     **{  # 0.9 must not quietly become action 0
         f"the choice {choice}": (choosing(choice), "must choose one of 0..2 per row", f"{choice}"[:3])
-        for choice in (-1, 3, 0.9, np.nan, 2.0000001)
+        for choice in (-1, 3, 0.9, np.nan)
     },
     **{
         f"choices of shape {shape}": (
             DeterministicPolicy(lambda _, s=shape: np.zeros(s, dtype=int), ACTIONS), "must choose one of 0..2", f"{shape}",
         )
-        for shape in [(), (1,), (8, 1)]
+        for shape in [(), (8, 1)]
     },
     "choices of nobody knows how many": (DeterministicPolicy(best), "discrete actions", "n_actions="),
     "flat scores": (SoftmaxPolicy(lambda x: x[:, 0]), "Scores have shape (2,); (rows, number of actions) is needed"),
@@ -427,6 +374,7 @@ FAULTY = {
         written(initial=[["a", "b", "c"]] * 2), "probabilities at the initial state are not an array of numbers",
     ),
     "words for the rows": (written([["a", "b", "c"]] * 8), "`next_probs` is not an array of numbers"),
+    "a table without a state": (TablePolicy(TABLE[:2]), "State 3.0 is not in the table, which has states 0..1"),
 }  # fmt: skip
 FAULTY_SAMPLERS = {
     "an exception": (CallableSampler(lambda *_: 1 // 0), "raised ZeroDivisionError at the initial state"),
@@ -434,7 +382,7 @@ FAULTY_SAMPLERS = {
         f"actions of shape {shape}": (
             CallableSampler(lambda *_, s=shape: np.zeros(s)), f"have shape {shape}; (2, 2) is needed",
         )
-        for shape in [(), (2,), (2, 1), (2, 3), (1, 2), (2, 2, 1)]
+        for shape in [(2,), (2, 3), (1, 2)]
     },
     "a NaN": (
         CallableSampler(lambda x, _: np.where(x == 3.0, np.nan, x)), "initial state number 1 (counted from 0): [nan  2.]",
@@ -471,8 +419,6 @@ def test_an_exception_of_the_policy_is_named_located_and_chained(where):
     error = refused(CallablePolicy(moody), f"The policy raised KeyError at the {where} state: 'no such state'")
     assert isinstance(error.__cause__, KeyError)
 
-
-def test_an_interrupt_is_not_swallowed():
     def interrupted(_):
         raise KeyboardInterrupt
 
@@ -517,14 +463,11 @@ def test_functions_of_time_are_wrapped_and_mixtures_pass_it_to_the_parts_that_wa
 
 GAUSSIAN = CONTINUOUS["gaussian"]
 UNFIT = {
-    "no policy": (None, "No policy was given", {}),
     "too few rows": (written(rows=7), "one row per row of the log (8)", {}),
-    "a sampler for discrete actions": (GAUSSIAN, "action_probs", {}),
-    "probabilities for continuous actions": (UniformPolicy(3), "sample_action", {"log": continuous_log()}),
     "rows for continuous actions": (RowProbabilities([], []), "sample_action", {"log": continuous_log()}),
     **{
         f"{counts}": (GAUSSIAN, "At least one action", {"log": continuous_log(), **counts})
-        for counts in ({"draws": 0}, {"draws": 2.5}, {"initial_draws": 0})
+        for counts in ({"draws": 2.5}, {"initial_draws": 0})
     },
 }  # fmt: skip
 
@@ -532,8 +475,3 @@ UNFIT = {
 @pytest.mark.parametrize(("policy", "needle", "more"), UNFIT.values(), ids=UNFIT)
 def test_policies_that_do_not_fit_the_log_are_refused(policy, needle, more):
     refused(policy, needle, kind=InvalidInput, **more)
-
-
-def test_a_state_that_the_table_lacks_is_named():
-    start = InitialStates.exact([[0.0, 0.0], [0.5, 0.0]])
-    refused(TablePolicy(TABLE), "State 0.5 is not in the table, which has states 0..3", start=start)

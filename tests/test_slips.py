@@ -2,24 +2,30 @@
 
 import json
 import pickle
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-from bondic import InvalidInput, PolicyError, load_policy
+from bondic import InvalidInput, ValidityWarning
+from bondic.cli.options import spelled_pairs
+from bondic.summary import summarize
 from test_mistakes import TABLE as EPISODES
 from test_tool import run
 
 ONE = {"gamma": 0, "reward_range": (0, 1), "one_step": True}
 PARTS = {"observations": ["age", "dose"], "actions": "given", "rewards": "well", "behavior_action_probs": "p"}
+TERMS = {"gamma": 0.5, "reward_range": (0, 1), "initial": bondic.InitialStates.exact([[0.0]])}
+SINGLE = EPISODES[["state", "action", "reward"]]
+BEST = np.array([1, 0, 1])
 
 
 def patients(rows=300, seed=0):
@@ -27,18 +33,123 @@ def patients(rows=300, seed=0):
     rng = np.random.default_rng(seed)
     table = pd.DataFrame({"age": rng.normal(size=rows), "dose": rng.normal(size=rows)})
     table["given"] = rng.integers(0, 2, rows)
-    table["well"] = (table["given"] == (table["dose"] > 0)).astype(float)
-    table["p"] = 0.5
-    return table
+    return table.assign(well=(table["given"] == (table["dose"] > 0)).astype(float), p=0.5)
 
 
 TABLE = patients()
-TREE = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose", "age"]], TABLE["dose"] > 0)
-TREE.classes_ = np.array([0, 1])
+TEXT = TABLE.assign(given=np.where(TABLE["given"] == 1, "warm", "cold"))
+TREE = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose", "age"]], (TABLE["dose"] > 0).astype(int))
+NAMING = DecisionTreeClassifier(max_depth=1).fit(TEXT[["age", "dose"]], np.where(TEXT["dose"] > 0, "warm", "cold"))
+ARRAYS = bondic.Transitions.one_step(TABLE[["age", "dose"]].to_numpy(), TABLE["given"], TABLE["well"])
+
+
+class Careless(LogisticRegression):
+    """Takes whatever it gets, as many models of people's own do; fitted on one column."""
+
+    def predict_proba(self, states):
+        return np.full((len(states), 2), 0.5)
+
+    def predict(self, states):
+        return np.zeros(len(states), dtype=int)
+
+
+CARELESS = Careless().fit(np.linspace(0, 1, 20)[:, None], np.arange(20) % 2)
 
 
 def asked(policy, log=TABLE, **changes):
     return bondic.evaluate_policy(log, policy, **{**ONE, "columns": PARTS, **changes})
+
+
+def ask(policy=1, log=EPISODES, **changes):
+    return bondic.evaluate_policy(log, policy, **TERMS | changes)
+
+
+def choose(states):
+    return (states[:, 1] > 0).astype(int)
+
+
+def nothing(states):
+    return np.zeros((len(states), 2))
+
+
+def ended(order, without=()):
+    """Episodes that end, their rows in another order."""
+    return EPISODES.assign(terminated=EPISODES["timestep"] == 9).loc[order].drop(columns=list(without))
+
+
+BACKWARDS, MIXED = EPISODES.index[::-1], EPISODES.sample(frac=1, random_state=0).index
+OUT_OF_ORDER = r"Row \d+ \(timestep \d\) comes after row \d+.*sort_values\(\['episode_id', 'timestep'\]\)"
+OTHER_WIDTH = "fitted on 1 columns, and the states of the log have 2"
+LISTS = r"actions= \(--actions none,low,high\) lists the names.*10 for 0 to 9"
+FLOATS = r"array of floats.*np.array\(actions\)\[states\[:, 0\].astype\(int\)\].*int\(s\[0\]\)"
+REFUSED = {
+    "a model lacks a column": (
+        lambda: asked(TREE, TABLE.rename(columns={"dose": "mg"}), columns=PARTS | {"observations": ["age", "mg"]}),
+        r"lack dose\. The log has mg besides.*--columns observations=",
+    ),
+    "a model of other columns": (lambda: asked(CARELESS), f"{OTHER_WIDTH}: age, dose.*--columns observations="),
+    "its predictions": (lambda: asked(CARELESS.predict), OTHER_WIDTH),
+    "a loaded model": (lambda: asked(bondic.load_policy(CARELESS)), OTHER_WIDTH),
+    "a model on arrays": (lambda: bondic.evaluate_policy(ARRAYS, CARELESS, gamma=0, reward_range=(0, 1)), OTHER_WIDTH),
+    "probabilities of named actions": (
+        lambda: asked(lambda s: np.eye(2)[choose(s)], TEXT), "nothing says which of them the policy's first probability",
+    ),
+    "a class that the log never took": (
+        lambda: asked(NAMING, TEXT[TEXT["given"] == "cold"]), "warm, which are not among those of the log, cold. Name all",
+    ),
+    **{
+        f"actions={str(value)[:7]}": (lambda value=value: asked(choose, actions=value), LISTS)
+        for value in (0, True, 2.5, [0, 2], "warm", [])
+    },
+    "fewer actions than there are": (lambda: asked(choose, actions=1), r"the action 1 at row \d+ is not among the 1 that"),
+    "no probabilities": (lambda: asked(nothing), r"sum to 0, not 1.*2 columns, age, dose\..*--columns observations=NAME"),
+    "none at one column": (lambda: asked(nothing, columns=PARTS | {"observations": "age"}), r"It was given column age\."),
+    "none on arrays": (
+        lambda: bondic.evaluate_policy(ARRAYS, nothing, gamma=0, reward_range=(0, 1)), r"given states of 2 columns\.",
+    ),
+    "a column without a name": (
+        lambda: asked(choose, TABLE.rename(columns={"dose": ""})), r"the table has age, \(without a name\)",
+    ),
+    "no column of the target": (lambda: ask("logged"), "target_action_probs=NAME.*at every logged state.*target_log_probs"),
+    "states looked up in a list": (lambda: ask(lambda s: BEST.tolist()[s]), FLOATS),
+    "states looked up in an array": (lambda: ask(lambda s: BEST[s]), FLOATS),
+    "one state looked up": (lambda: ask(lambda s: BEST.tolist()[s[0, 0]]), FLOATS),
+    "a list of actions by state": (lambda: ask(BEST.tolist()), r"every state 0, 1, \.\.\.: dict\(enumerate\(actions\)\)"),
+    "propensities as an argument": (lambda: ask(propensities=[1.0]), "`behavior_action_probs` belong to the log"),
+    "another name of a part": (lambda: ask(columns={"propensity": "p"}), "Did you mean `behavior_action_probs`"),
+    "a column for a part": (lambda: ask(columns={"state": "state"}), "Did you mean `observations`"),
+    "an option of a method": (lambda: ask(pilot=0.1), r"`pilot` is an option of a method.*method=Table\(pilot="),
+    **{
+        f"an option that {kind.__name__} has not": (
+            lambda kind=kind: kind(sied="both"), rf"{kind.__name__} has no option `sied`. Did you mean `side`\? It has .*side",
+        )
+        for kind in (bondic.Sequential, bondic.Dual, bondic.Propensities)
+    },
+    "reversed rows": (lambda: bondic.read_log(ended(BACKWARDS)), OUT_OF_ORDER),
+    "shuffled rows without next states": (lambda: bondic.read_log(ended(MIXED, ["next_state"])), OUT_OF_ORDER),
+    "shuffled rows without times": (
+        lambda: bondic.read_log(ended(MIXED, ["timestep"])), r"row \d+ is terminated.*If the rows are out of order, sort them",
+    ),
+    "a discount of 1": (lambda: ask(gamma=1), r"nothing bounds a sum.*just below 1.*value_range=.*gamma=0.99.*horizon=H"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("slip", "words"), REFUSED.values(), ids=REFUSED)
+def test_slips_are_refused_with_the_way_out(slip, words):
+    with pytest.raises(InvalidInput, match=words):
+        slip()
+
+
+@pytest.mark.parametrize("name", ["lgo.parquet", "sub/log.parquet"])
+def test_a_path_that_is_not_there_suggests_one_that_is(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.parquet").touch()
+    (tmp_path / "rules.py").touch()
+    with pytest.raises(InvalidInput, match="no file or folder") as said:
+        bondic.read_log(name)
+    assert ("Did you mean `log.parquet`?" in str(said.value)) == (name == "lgo.parquet")
+    with pytest.raises(InvalidInput, match=r"Did you mean `rules.py`"):
+        bondic.load_policy("rule.py:x")
 
 
 # --- models that were fitted on a table ------------------------------------------------------------------------------------
@@ -53,59 +164,28 @@ def test_a_model_is_asked_with_the_columns_in_the_order_of_its_fit(policy):
     same = asked(policy, columns=PARTS | {"observations": ["dose", "age"]})
     assert same.estimate == pytest.approx(found.estimate, abs=0.05)
     assert not any("in which it was fitted" in note for note in same.notes)
-
-
-def test_a_model_leaves_out_columns_that_it_does_not_know():
-    tree = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose"]], (TABLE["dose"] > 0).astype(int))
-    found = asked(tree)
-    assert found.estimate > 0.9
-    assert any("does not use age" in note for note in found.notes)
-
-
-def test_a_model_whose_columns_the_log_lacks_is_refused_by_their_names():
-    other = TABLE.rename(columns={"dose": "milligrams"})
-    parts = PARTS | {"observations": ["age", "milligrams"]}
-    with pytest.raises(PolicyError, match=r"lack dose\. The log has milligrams besides.*--columns observations="):
-        asked(TREE, other, columns=parts)
-
-
-@pytest.mark.parametrize("make", [lambda m: m, lambda m: m.predict, load_policy], ids=["itself", "predict", "loaded"])
-def test_another_number_of_columns_is_refused_with_those_that_were_taken(make):
-    """26 columns where 13 were meant: a gap in every column adds its 0/1 column."""
-    rng = np.random.default_rng(1)
-
-    class Careless(LogisticRegression):
-        """Takes whatever it gets, as many models of people's own do."""
-
-        def predict_proba(self, states):
-            return np.full((len(states), 2), 0.5)
-
-        def predict(self, states):
-            return np.zeros(len(states), dtype=int)
-
-    model = make(Careless().fit(rng.normal(size=(20, 1)), np.arange(20) % 2))
-    with pytest.raises(PolicyError, match=r"fitted on 1 columns.* have 2: age, dose.*--columns observations="):
-        asked(model)
-    arrays = bondic.Transitions.one_step(TABLE[["age", "dose"]].to_numpy(), TABLE["given"], TABLE["well"])
-    with pytest.raises(PolicyError, match="fitted on 1 columns, and the states of the log have 2"):
-        bondic.evaluate_policy(arrays, model, gamma=0, reward_range=(0, 1))
+    one = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose"]], (TABLE["dose"] > 0).astype(int))
+    assert any("does not use age" in note for note in asked(one).notes)
+    log = bondic.read_log(TABLE, columns=PARTS, one_step=True)
+    assert "policy gives the stored answers" in " ".join(bondic.verify(found.certificate, log, policy).checks)
 
 
 def test_states_without_names_are_taken_in_order_and_that_is_said():
     """Arrays have no names to go by, nor have the numbered columns of one."""
     states = TABLE[["dose", "age"]].to_numpy()
     log = {"observations": states, "actions": TABLE["given"], "rewards": TABLE["well"], "pscore": TABLE["p"]}
-    for given in (log, bondic.read_log(log, one_step=True).transitions):
-        more = {} if given is not log else {"one_step": True}
-        found = bondic.evaluate_policy(given, TREE, gamma=0, reward_range=(0, 1), **more)
-        assert found.estimate > 0.9
-        assert any("have no names, and are taken to be these in this order" in note for note in found.notes)
+    found = bondic.evaluate_policy(log, TREE, gamma=0, reward_range=(0, 1), one_step=True)
+    assert found.estimate > 0.9
+    assert any("have no names, and are taken to be these in this order" in note for note in found.notes)
 
 
-def test_a_pipeline_that_looks_columns_up_by_name_can_be_asked():
+def test_models_that_look_columns_or_actions_up_by_name_can_be_asked():
     chain = make_pipeline(make_column_transformer((StandardScaler(), ["dose"])), DecisionTreeClassifier(max_depth=1))
     chain.fit(TABLE[["dose", "age"]], (TABLE["dose"] > 0).astype(int))
     assert asked(chain).estimate > 0.9
+    found = asked(NAMING, TEXT)
+    assert found.estimate > 0.9
+    assert asked(NAMING, TEXT, actions=["warm", "cold"]).estimate == pytest.approx(found.estimate, abs=0.05)
 
 
 def test_the_command_line_asks_by_name_and_says_so(tmp_path, capsys):
@@ -113,122 +193,241 @@ def test_the_command_line_asks_by_name_and_says_so(tmp_path, capsys):
     TABLE.to_parquet(tmp_path / "log.parquet")
     words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--trust-pickle", "--one-step",
              "--columns", "observations=age,dose", "--columns", "actions=given", "--columns", "rewards=well",
-             "--columns", "behavior_action_probs=p", "--reward-range", "0", "1"]  # fmt: skip
-    estimates = []
-    for number, more in enumerate(((), ("--memory", "1GB"))):
-        _, out, _ = run(capsys, *words, "--out", tmp_path / str(number), *more)
+             "--columns", "behavior_action_probs=p", "--reward-range", "0", "1", "--gamma", "0.9"]  # fmt: skip
+    for more in ((), ("--memory", "1GB", "--force")):
+        _, out, _ = run(capsys, *words, "--out", tmp_path / "out", *more)
         assert "in the order in which it was fitted: dose, age" in out
-        estimates.append(json.loads((tmp_path / str(number) / "result.json").read_text())["estimate"])
-    assert estimates[0] == estimates[1] > 0.9
+        assert json.loads((tmp_path / "out" / "result.json").read_text())["estimate"] > 0.9
+        assert "gamma = 0.9 is not used" in out
 
 
-def test_verifying_asks_by_name():
-    found = asked(TREE)
-    log = bondic.read_log(TABLE, columns=PARTS, one_step=True)
-    assert "policy gives the stored answers" in " ".join(bondic.verify(found.certificate, log, TREE).checks)
+# --- actions -----------------------------------------------------------------------------------------------------------------
 
 
-# --- horizons and discounts ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("actions", [3, [0, 1, 2], np.arange(3)], ids=str)
+def test_a_number_of_actions_is_understood(actions):
+    how = {**ONE, "columns": PARTS, "actions": actions}
+    found, same = (bondic.make_problem(TABLE, policy, **how) for policy in (choose, lambda s: np.eye(3)[choose(s)]))
+    assert any("There are 3 actions, 0 to 2, as stated" in note for note in found.notes)
+    np.testing.assert_array_equal(found.answers.initial, same.answers.initial)
 
 
-def test_a_horizon_that_cuts_episodes_says_what_is_evaluated(tmp_path, capsys):
+def test_actions_that_were_never_taken_are_not_told_by_next_states_that_there_are_none_of():
+    with pytest.warns(ValidityWarning, match=r"action 2\. They get 100\.0% of its probability at the initial") as told:
+        asked(lambda s: np.tile([0.0, 0.0, 1.0], (len(s), 1)))
+    assert "next states" not in str(told[0].message)
+
+
+def test_what_is_suggested_for_lists_of_actions_is_understood():
+    forms = (
+        dict(enumerate(BEST.tolist())),
+        lambda s: BEST[s[:, 0].astype(int)],
+        lambda s: np.array([BEST[int(x[0])] for x in s]),
+    )
+    first, *others = (bondic.make_problem(EPISODES, form, **TERMS).stored_answers() for form in forms)
+    assert all(np.array_equal(first, other) for other in others)
+
+
+# --- discounts, horizons, rewards ---------------------------------------------------------------------------------------------
+
+
+def notes(log=EPISODES, policy=1, **changes):
+    return " ".join(bondic.make_problem(log, policy, **TERMS | changes).notes)
+
+
+def test_a_horizon_that_cuts_episodes_says_what_is_evaluated():
     """A newcomer took the horizon for the length of a simulation, and the value for that of whole episodes."""
-    found = bondic.make_problem(EPISODES, lambda s: np.full((len(s), 2), 0.5), gamma=1, reward_range=(0, 1), horizon=4)
-    (note,) = (note for note in found.notes if "horizon" in note)
-    assert note.startswith(
-        "Only the first 4 steps count (horizon 4): what is earned later is no part of the value. 30 of"
-    )
-    assert "30 episodes (100%) are longer, up to 10 steps" in note
-    whole = bondic.make_problem(EPISODES, lambda s: np.full((len(s), 2), 0.5), gamma=1, reward_range=(0, 1), horizon=10)
-    assert not any("horizon" in note for note in whole.notes)
-    np.savez(tmp_path / "policy.npz", probs=np.full((3, 2), 0.5))
-    EPISODES.to_parquet(tmp_path / "log.parquet")
-    files = [tmp_path / "log.parquet", "--policy", tmp_path / "policy.npz", "--out", tmp_path / "out"]
-    _, out, _ = run(capsys, "evaluate", *files, "--gamma", 1, "--horizon", 4, "--reward-range", 0, 1)
-    assert note in out
+    said = notes(gamma=1, horizon=4)
+    assert "Only the first 4 steps count (horizon 4)" in said
+    assert "30 episodes (100%) are longer, up to 10 steps" in said
+    assert "horizon" not in notes(gamma=1, horizon=10)
+    found = ask(horizon=4)
+    first, stop = found.rows
+    count = int((EPISODES["timestep"][first:stop] < 4).sum())
+    assert f"{first} to {stop - 1}, {count} of them inside the horizon" in " ".join(summarize(found).lines)
 
 
-# --- advice that is of use ------------------------------------------------------------------------------------------------------
-
-
-def images(rows=600, **changes):
-    """One-step decisions about digits, without propensities; the policy is right about most of them."""
-    pixels, digits = load_digits(return_X_y=True)
-    rng = np.random.default_rng(0)
-    seen = rng.permutation(len(pixels))[:rows]
-    taken = rng.integers(0, 10, rows)
-    log = bondic.Transitions.one_step(pixels[seen], taken, (taken == digits[seen]).astype(float))
-    model = LogisticRegression(max_iter=300).fit(pixels[:300] / 16, digits[:300])
-    return bondic.evaluate_policy(log, lambda s: model.predict_proba(s / 16), gamma=0, reward_range=(0, 1), **changes)
-
-
-def test_advice_names_no_option_that_is_in_force_and_the_real_reason():
-    found = images()
-    assert found.status.name == "TRIVIAL"
-    assert found.choices["states"].startswith("states are numbers")
-    words = " ".join(map(str, found.next_steps()))
-    assert "--numeric" not in words + found.choices["states"]
-    assert "--allowance" in words  # what would help: the log itself has no more to say
-    assert "smaller discount" not in words  # it is 0
-    assert "1 steps" not in words
-    assert "half the value range takes" not in words  # what foresaw these rows to be enough is no guide to more
-
-
-def test_states_that_were_stated_to_be_names_are_not_questioned():
-    rng = np.random.default_rng(0)
-    log = bondic.Transitions.one_step(rng.integers(0, 40, (300, 1)), rng.integers(0, 2, 300), rng.random(300))
-    for stated in (None, True):
-        found = bondic.evaluate_policy(log, 1, gamma=0, reward_range=(0, 20), categorical=stated)
-        assert ("--numeric" in " ".join(map(str, found.next_steps()))) == (stated is None)
-
-
-def test_a_discount_of_1_is_answered_with_what_serves_best():
-    """A chain that ends: a discount just below 1 says something, a horizon makes a table of every step, and says nothing."""
-    rng, rows = np.random.default_rng(0), []
-    for episode in range(500):
-        state, time = 0, 0
-        while state < 3:
-            action = int(rng.integers(0, 2))
-            following = state + int(rng.random() < (0.5 if action else 0.3))
-            rows.append((state, action, float(following == 3), following, following == 3, episode, time))
-            state, time = following, time + 1
-    table = pd.DataFrame(
-        rows, columns=["state", "action", "reward", "next_state", "terminated", "episode_id", "timestep"]
-    )
-    asking = {"initial": bondic.InitialStates.exact([[0.0]]), "reward_range": (0, 1), "value_range": (0, 1)}
-    with pytest.raises(InvalidInput, match=r"nothing bounds a sum.*just below 1.*value_range=.*gamma=0.99.*horizon=H"):
-        bondic.evaluate_policy(table, 1, gamma=1, **asking)
-    near, steps = (
-        bondic.evaluate_policy(table, 1, **asking, **how) for how in ({"gamma": 0.999}, {"gamma": 1, "horizon": 50})
-    )
-    assert near.length < 0.5 * steps.length
-
-
-@pytest.mark.parametrize("gamma", [None, 0, 0.9, 1])
+@pytest.mark.parametrize("gamma", [None, 0.9, 1])
 def test_a_discount_means_nothing_where_every_row_stands_alone(gamma):
     """r / (1 - gamma) is ten times too long a range for one reward."""
     found = asked(1, gamma=gamma)
     assert (found.value_range.low, found.value_range.high) == pytest.approx((0, 1))
-    assert found.interval == asked(1).interval
     assert any(f"gamma = {gamma} is not used" in note for note in found.notes) == bool(gamma)
 
 
-def test_a_discount_means_nothing_on_the_command_line_either(tmp_path, capsys):
-    table = TABLE.rename(columns={"age": "obs_0", "dose": "obs_1", "given": "action", "well": "reward", "p": "pscore"})
-    table.to_parquet(tmp_path / "log.parquet")
-    (tmp_path / "one.py").write_text("def always(states):\n    return [1] * len(states)\n")
-    ends = []
-    for number, more in enumerate(((), ("--gamma", "0.9"))):
-        words = ["--policy", f"{tmp_path / 'one.py'}:always", "--one-step", "--reward-range", 0, 1, *more]
-        code, out, err = run(capsys, "evaluate", tmp_path / "log.parquet", *words, "--out", tmp_path / str(number))
-        assert code == 0, err
-        ends.append(json.loads((tmp_path / str(number) / "result.json").read_text())["low"])
-        assert ("gamma = 0.9 is not used" in out) == bool(more)
-    assert ends[0] == ends[1]
-
-
 def test_rows_that_all_end_raise_the_question_whether_anything_can_follow():
-    log = bondic.Transitions.one_step(TABLE[["age", "dose"]], TABLE["given"], TABLE["well"])
-    (note,) = (note for note in bondic.make_problem(log, 1, gamma=0.9, reward_range=(0, 1)).notes if "ends its" in note)
-    assert "one reward in [0, 1]; gamma = 0.9 allows for [0, 10]" in note
-    assert not any("ends its" in note for note in bondic.make_problem(log, 1, gamma=0, reward_range=(0, 1)).notes)
+    terms = {"reward_range": (0, 1), "initial": None}
+    assert "one reward in [0, 1]; gamma = 0.9 allows for [0, 10]" in notes(ARRAYS, gamma=0.9, **terms)
+    assert "ends its" not in notes(ARRAYS, gamma=0, **terms)
+
+
+def test_a_discount_of_0_says_that_first_rewards_alone_count():
+    alone = "gamma = 0 counts the first reward of an episode alone"
+    assert alone in notes(gamma=0)
+    assert alone not in notes()
+    late = EPISODES.assign(reward=np.where(EPISODES["timestep"] == 9, 1.0, 0.0))
+    with pytest.warns(ValidityWarning, match="Every first reward of the log is 0, later ones are not"):
+        notes(late, gamma=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert alone in notes(EPISODES.assign(reward=0.0), gamma=0)
+
+
+def test_propensities_that_are_all_1_are_doubted_and_can_be_accepted():
+    """A filler in place of probabilities that nobody knows: every weight is wrong."""
+    single, how = SINGLE.assign(propensity=1.0), {"one_step": True, "initial": None}
+    for log in (single, single.drop(columns="propensity").assign(logprob=0.0)):
+        with pytest.warns(ValidityWarning, match="All 300 propensities of the log are 1, although it took 2 different"):
+            notes(log, **how)
+    accepted = ask(log=single, accept=["sure-propensities"], **how)
+    assert not accepted.warnings
+    assert any("Every action of the log was certain" in item.text for item in accepted.assumptions)
+    notes(single.assign(propensity=np.where(EPISODES["timestep"] == 3, 0.9, 1.0)), **how)
+    notes(single.assign(action=1), **how)  # there may be no other action
+
+
+def test_a_confidence_in_the_place_of_alpha_is_pointed_out():
+    with pytest.warns(ValidityWarning, match=r"holds with probability 0\.05 alone.*alpha is 0\.05"):
+        found = ask(alpha=0.95)
+    assert "For 95% confidence alpha is 0.05" in found.warnings[0]
+    assert not ask(alpha=0.5).warnings
+
+
+# --- the order of time ------------------------------------------------------------------------------------------------------
+
+DAYS = pd.date_range("2024-01-01", periods=len(SINGLE), freq="h")
+STAMPS = {
+    "timestamp": np.arange(len(SINGLE)), "Time": DAYS, "ts": DAYS.astype(str), "event_time": DAYS.tz_localize("UTC"),
+    "date": DAYS.date,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "stamps"), STAMPS.items(), ids=STAMPS)
+def test_time_that_goes_back_is_doubted(name, stamps):
+    back = SINGLE.assign(**{name: stamps})[::-1].reset_index(drop=True)
+    with pytest.warns(ValidityWarning, match=rf"column {name} goes back \d+ times \(first: at row \d+.*sort_values"):
+        bondic.read_log(back, one_step=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bondic.read_log(SINGLE.assign(timestamp=stamps), one_step=True)
+        bondic.read_log(SINGLE.assign(timestamp=stamps[0]), one_step=True)  # equal stamps are fine
+        bondic.read_log(back.rename(columns={name: "weight"}), one_step=True)
+
+
+def test_time_is_compared_within_episodes():
+    """Episodes may lie one after the other in the file although they ran at the same time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bondic.read_log(EPISODES.assign(time=EPISODES["timestep"]))
+    with pytest.warns(ValidityWarning, match="column time goes back 270 times"):
+        bondic.read_log(EPISODES.assign(time=-EPISODES["timestep"]))
+
+
+# --- lines with episodes ------------------------------------------------------------------------------------------------------
+
+LINES = [
+    {"old_logprobs": [-0.7, -0.1], "new_logprobs": [-0.2, -0.1], "score": 1.0},
+    {"old_logprobs": [-1.6], "new_logprobs": [-3.0], "score": 0.0},
+    {"old_logprobs": [-1.6, -0.5, -0.3], "new_logprobs": [-3.0, -0.2, -0.1], "score": 0.5},
+]
+USUAL = {"old_logprobs": "logprobs", "new_logprobs": "target_logprobs", "score": "reward"}
+NAMED = {"behavior_log_probs": "old_logprobs", "target_log_probs": "new_logprobs", "rewards": "score"}
+
+
+def written(folder, lines=LINES, between="\n"):
+    path = folder / "log.jsonl"
+    path.write_text(between.join(map(json.dumps, lines)))
+    return path
+
+
+def usual(**changes):
+    """The lines under usual names, the last with other values."""
+    lines = [{USUAL[name]: value for name, value in line.items()} for line in LINES]
+    lines[2] |= changes
+    return lines
+
+
+def test_a_log_of_probabilities_is_told_what_it_lacks(tmp_path):
+    path = written(tmp_path)
+    options = " ".join(f"--columns {part}={name}" for part, name in NAMED.items())
+    with pytest.raises(InvalidInput, match=rf"--policy logged\) observations and actions are not needed.*{options}"):
+        bondic.read_log(path)
+    told = bondic.read_log(path, columns=NAMED).transitions
+    np.testing.assert_array_equal(told.target_log_probs, [-0.2, -0.1, -3.0, -3.0, -0.2, -0.1])
+    steps = [[{"p": {"old": o, "new": n}} for o, n in zip(*list(line.values())[:2], strict=True)] for line in LINES]
+    lines = [{"steps": each, "reward": line["score"]} for each, line in zip(steps, LINES, strict=True)]
+    nested = {"behavior_log_probs": "steps.p.old", "target_log_probs": "steps.p.new"}
+    found = bondic.read_log(written(tmp_path, lines), columns=nested)  # lists of objects are lists of their values
+    assert found.transitions.content_hash == told.content_hash
+
+
+def test_lines_of_several_steps_are_not_one_step(tmp_path):
+    with pytest.raises(InvalidInput, match=r"episodes of up to 3 steps.*Leave it out.*sum of the log-prob"):
+        bondic.read_log(written(tmp_path, usual()), one_step=True)
+    summed = [{name: float(np.sum(value)) for name, value in line.items()} for line in usual()]
+    assert len(bondic.read_log(written(tmp_path, summed), one_step=True).transitions) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"target_logprobs": [-3.0, 0.2, -0.1]}, r"at row 4.*\(In the file row 4 is step 1 of line 5\.\)"),
+        ({"target_logprobs": [-3.0, -0.1]}, r"log\.jsonl: line 5 is an episode whose lists differ"),
+        ({"target_logprobs": [-3.0, [], -0.1]}, r"log\.jsonl: step 1 of line 5 has a list"),
+        ({"reward": "good"}, r"In the file row 5 is step 2 of line 5"),
+    ],
+)
+def test_what_is_wrong_is_named_by_the_line_of_the_file(tmp_path, changes, words):
+    with pytest.raises(InvalidInput, match=words):
+        bondic.read_log(written(tmp_path, usual(**changes), "\n\n"))
+
+
+def test_a_row_per_line_is_named_by_its_line_and_columns_that_nobody_uses_may_be_anything(tmp_path):
+    rows = [
+        {"state": 0, "action": 1, "reward": 0.5, "m": "hi"},
+        {"state": 1, "action": 1, "reward": 1, "m": [{"text": 1}]},
+    ]
+    assert len(bondic.read_log(written(tmp_path, rows), one_step=True).transitions) == 2
+    rows[1]["reward"] = None
+    with pytest.raises(InvalidInput, match=r"missing at row 1.*In the file row 1 is line 3"):
+        bondic.read_log(written(tmp_path, rows, "\n\n"), one_step=True)
+
+
+# --- the command line -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["-100,-1", "[-100,-1]", "(-100, -1)"])
+def test_a_range_may_be_written_with_a_comma(how):
+    assert spelled_pairs(["x", "--reward-range", how, "--alpha"]) == ["x", "--reward-range", "-100", "-1", "--alpha"]
+    assert spelled_pairs([f"--value-range={how}"]) == ["--value-range", "-100", "-1"]
+    plain = ["--columns", "a,b", "--reward-range", "0", "1"]
+    assert spelled_pairs(plain) == plain
+
+
+def test_the_command_line_understands_a_comma_and_a_state_and_warns_of_alpha(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    EPISODES.assign(time=-EPISODES["timestep"]).to_parquet("log.parquet")
+    np.savez("policy.npz", probs=np.full((3, 2), 0.5))
+    place = [
+        "evaluate",
+        "log.parquet",
+        "--policy",
+        "policy.npz",
+        "--gamma",
+        "0.5",
+        "--out",
+        "out",
+        "--reward-range",
+        "0,1",
+    ]
+    code, out, err = run(capsys, *place, "--initial", "2", "--alpha", "0.9")
+    assert code == 0, err
+    assert "warning: alpha is 0.9" in err
+    assert "column time goes back 270 times" in out + err
+    assert "UserWarning" not in err
+    exact, half = bondic.InitialStates.exact([[2.0]]), bondic.TablePolicy(np.full((3, 2), 0.5))
+    with pytest.warns(ValidityWarning):
+        assert json.loads(Path("out/result.json").read_text())["low"] == ask(half, initial=exact, alpha=0.9).low
+    code, _, err = run(capsys, *place, "--force", "--initial", "2,3")
+    assert code == 2
+    assert "a state of 2 numbers (there is no such file); states of the log have 1" in err

@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
-from bondic.cli import main as cli
 
 
 def refused(source, *needles, **more):
@@ -125,12 +123,6 @@ def test_episodes_are_lines_of_any_table_with_lists(tmp_path):
         assert b.read_log(source).transitions.content_hash == expected
 
 
-def test_a_column_that_is_stated_and_absent_is_named(tmp_path):
-    table = pa.Table.from_pylist(list(spoken()))
-    refused(table, "column nothing", columns={"behavior_log_probs": "nothing"})
-    refused(lines(tmp_path / "log.jsonl", spoken()), "column nothing", columns={"rewards": "nothing"})
-
-
 def test_lists_of_one_number_are_that_number():
     data = {"x": [0.5, 1.5], "action": [0, 1], "reward": [[1.0], [0.0]], "logprob": [[-1.0], [-2.0]]}
     log = b.read_log(pa.table(data), columns={"observations": "x"}, one_step=True).transitions
@@ -143,13 +135,6 @@ def test_lists_of_the_policys_probabilities_are_those_of_all_actions(tmp_path):
     np.testing.assert_array_equal(loaded.logged_action_probs, np.tile([0.25, 0.75], (4, 1)))
 
 
-def test_texts_as_actions_are_coded(tmp_path):
-    loaded = b.read_log(lines(tmp_path / "log.jsonl", spoken()), columns={"actions": "tokens"})
-    assert loaded.transitions.unrecorded == ("observations",)
-    assert loaded.transitions.discrete_actions
-    assert len(loaded.encodings["actions"].values) == int(loaded.transitions.actions.max()) + 1
-
-
 def test_names_that_do_not_tell_are_stated(tmp_path):
     given = [{"lp": line["logprobs"], "lq": line["target_logprobs"], "score": line["reward"]} for line in spoken()]
     stated = {"behavior_log_probs": "lp", "target_log_probs": "lq", "rewards": "score"}
@@ -159,16 +144,9 @@ def test_names_that_do_not_tell_are_stated(tmp_path):
 
 
 def test_rewards_of_steps_and_cut_episodes(tmp_path):
-    given = [
-        {"rewards": [0.0, 1.0], "obs": [[0.5, 1], [2, 3]], "action": [0, 1], "truncated": False, "weight": 3.5},
-        {
-            "rewards": [1.0, 0.0, 1.0],
-            "obs": [[1, 1], [2, 2], [3, 3]],
-            "action": [1, 1, 0],
-            "truncated": True,
-            "weight": 2.5,
-        },
-    ]
+    short = {"rewards": [0.0, 1.0], "obs": [[0.5, 1], [2, 3]], "action": [0, 1], "truncated": False, "weight": 3.5}
+    states = {"obs": [[1, 1], [2, 2], [3, 3]], "action": [1, 1, 0]}
+    given = [short, {"rewards": [1.0, 0.0, 1.0], **states, "truncated": True, "weight": 2.5}]
     path = lines(tmp_path / "log.jsonl", given)
     log = b.read_log(path, columns={"observations": ["obs", "weight"]})
     assert "weight" in log.names
@@ -235,12 +213,6 @@ def test_steps_are_counted_where_no_column_has_them():
         assert log.content_hash == whole.content_hash
 
 
-def test_without_the_targets_probabilities_observations_are_needed():
-    data = steps()
-    del data["target_logprob"]
-    refused(data, "`observations`")
-
-
 def test_a_stream_keeps_what_stands_in(tmp_path):
     data = steps()
     pq.write_table(pa.table(data), tmp_path / "log.parquet")
@@ -251,19 +223,6 @@ def test_a_stream_keeps_what_stands_in(tmp_path):
     pq.write_table(pa.table(data).drop_columns(["t"]), tmp_path / "other.parquet")
     with pytest.raises(b.InvalidInput, match="cannot count steps"):
         b.stream_log(tmp_path / "other.parquet", batch_rows=7)
-
-
-def test_one_step_logs_need_nothing_but_rewards_and_probabilities():
-    log = b.read_log(
-        {"reward": [0.0, 1.0], "propensity": [0.5, 0.25], "target_prob": [0.1, 0.0]}, one_step=True
-    ).transitions
-    assert log.terminations.all()
-    assert not log.observations.any()
-
-
-def test_unknown_stand_ins_are_refused():
-    with pytest.raises(b.InvalidInput, match="unrecorded"):
-        b.Transitions.one_step(np.zeros(3), np.zeros(3, dtype=int), np.zeros(3), unrecorded=("rewards",))
 
 
 def test_sparse_rewards_without_states_are_no_copies():
@@ -309,24 +268,7 @@ def test_tables_of_the_open_bandit_dataset_are_recognized(tmp_path):
     other = b.read_log(tmp_path / "all.csv", columns={"observations": "user-item_affinity_*"})
     assert other.names == ("user-item_affinity_0",)
     assert loaded.one_step
-
-
-def test_a_format_of_single_decisions_needs_no_discount(tmp_path, monkeypatch, capsys):
-    header = ",timestamp,item_id,position,click,propensity_score,user_feature_0"
-    rows = [
-        f"{k},2019-11-24 00:00:0{k % 10},{k * k % 13 % 2},{1 + k % 3},{(k * k) % 7 % 2},0.5,u{k * k % 11}"
-        for k in range(60)
-    ]
-    (tmp_path / "all.csv").write_text("\n".join([header, *rows]))
-    (tmp_path / "even_policy.py").write_text("import bondic\npolicy = bondic.UniformPolicy(2)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    asked = ["--policy", "even_policy:policy", "--reward-range", "0", "1", "--out", str(tmp_path / "out"), "--quiet"]
-    monkeypatch.setattr(sys, "argv", ["bondic", "evaluate", str(tmp_path / "all.csv"), *asked])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    said = capsys.readouterr()
-    assert stop.value.code == 0, said.err
-    assert json.loads((tmp_path / "out" / "result.json").read_text())["method"] == "propensities"
+    assert b.make_problem(loaded, b.UniformPolicy(3), reward_range=(0, 1), gamma=None).gamma == 0  # no discount
 
 
 # --- Vowpal Wabbit -------------------------------------------------------------------------------------
@@ -367,13 +309,6 @@ def test_single_lines_of_vowpal_wabbit(tmp_path):
     assert list(loaded.transitions.rewards) == [-2.0, -0.5, 1.0]
 
 
-def test_examples_without_shared_features_have_a_constant_context(tmp_path):
-    (tmp_path / "log.vw").write_text("0:1:0.5 |A x\n|A y\n\n|A x\n0:0:0.5 |A y\n")
-    loaded = b.read_log(tmp_path / "log.vw")
-    assert loaded.names == ("constant",)
-    assert list(loaded.transitions.actions) == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("text", "needles"),
     [
@@ -383,6 +318,7 @@ def test_examples_without_shared_features_have_a_constant_context(tmp_path):
         ("0:2:0.4 | a\n", ("line 1", "numbered 1, 2")),
         ("1:2:0.4 | a:x\n", ("line 1", "no number")),
         ("1:2:0 | a\n", ("`behavior_action_probs` is 0.0 at row 0",)),
+        ("0:1:0.5 |A x\n|A y\n\n|A x\n0:0:-0.5 |A y\n", ("-0.5 at row 1",)),  # no shared features: a constant context
     ],
 )
 def test_faults_in_examples_name_the_line(text, needles, tmp_path):

@@ -5,11 +5,10 @@ import pytest
 
 import bondic
 from bondic.data.spread import spread_rows
-from bondic.tuning.scales import measure_scales
 
 
-@pytest.mark.parametrize("period", [2, 3, 4, 5, 7, 12])
-@pytest.mark.parametrize("rows", [9000, 12_288, 150_000, 150_001, 300_000])
+@pytest.mark.parametrize("period", [2, 3, 5, 12])
+@pytest.mark.parametrize("rows", [9000, 12_288, 150_001])
 def test_no_phase_of_a_period_is_left_out(rows, period):
     chosen = spread_rows(rows, 4096)
     shares = np.bincount(chosen % period, minlength=period) / chosen.size
@@ -34,19 +33,6 @@ def periodic(period, rows=12_288):
         states[:-1], np.zeros(rows, dtype=int), states[:-1, 0] / period, states[1:], np.zeros(rows)
     )
     return log, bondic.InitialStates.exact([[0.0]]), {"gamma": 0.5, "reward_range": (0.0, 1.0)}
-
-
-@pytest.mark.parametrize("period", [2, 3, 4, 5, 7, 12])
-def test_landmarks_see_every_state_of_a_periodic_log(period):
-    log, start, terms = periodic(period)
-    problem = bondic.make_problem(log, bondic.UniformPolicy(1), start, **terms)
-    points = problem.some_points(4096)
-    logged = points[1 : 1 + spread_rows(len(log), 4096).size, 0]  # initial points first, next points last
-    assert set(logged) == set(range(period))
-    assert set(points[1 + logged.size :, 0]) == set(range(period))
-    scales = measure_scales(problem.whole().logged, 1)
-    every = np.abs(np.subtract.outer(np.arange(period), np.arange(period)))[np.triu_indices(period, 1)]
-    assert scales.median * scales.spread[0] == pytest.approx(np.median(np.repeat(every, 1)), abs=1.01)
 
 
 @pytest.mark.parametrize("period", [768, 1536])

@@ -2,9 +2,7 @@
 
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-import bondic_lab
 from bondic.core.classes.ball import Ball
 from bondic.core.columns import RowRange
-from bondic.core.dual.bound import Setting, dual_bound
-from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.measure import Measure, Stream
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_sum, spool
+from bondic.engines import spool
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import EngineSums
-from bondic.rows import Rows
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.worlds.synthetic import SyntheticMDP
+from builders import twice
 from forms import quadratic_forms
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
@@ -86,16 +82,6 @@ def test_every_way_of_reading_gives_the_hash_of_the_log_in_memory(data, folder, 
     assert bondic.stream_log(mapped, memory="1GB").content_hash == expected
 
 
-def test_hidden_parts_are_left_out(tmp_path):
-    (tmp_path / "_temporary").mkdir()
-    (tmp_path / "_temporary" / "part-0.parquet").write_bytes(b"junk")
-    (tmp_path / ".hidden.parquet").write_bytes(b"junk")
-    with pytest.raises(InvalidInput, match=r"holds no \*.parquet"):
-        bondic.stream_log(tmp_path)
-    with pytest.raises(InvalidInput, match="no file or folder"):
-        bondic.stream_log(tmp_path / "nowhere")
-
-
 @pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # few initial states: equal first rows
 def test_initial_states_from_a_stream_are_those_of_the_log(data, folder):
     held = bondic.InitialStates.from_log(bondic.Transitions(**data))
@@ -118,36 +104,27 @@ def changed(data, name, row, value):
     return data | {name: column}
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "value", "message"),
-    [
-        ("rewards", 777, np.nan, r"`rewards` is not finite at row 777"),
-        ("observations", 640, np.inf, r"`observations` is not finite at row 640"),
-        ("timesteps", 555, -1, r"`timesteps` is negative at row 555"),
-        ("actions", 901, -2, r"-2 at row 901"),
-        ("behavior_action_probs", 333, 0.0, r"0.0 at row 333"),
-        ("terminations", 512, True, r"Row 513 follows row 512 .* terminated"),
-        ("timesteps", 512, 7, r"Rows 507 and 512 carry the same|Row 51[23]"),
-    ],
-)
-def test_a_bad_row_is_named_by_its_number_in_the_whole_log(data, name, row, value, message):
+def swapped(data):
+    times = data["timesteps"].copy()
+    times[[509, 510]] = times[[510, 509]]
+    return data | {"timesteps": times}
+
+
+BAD = {
+    "not finite": (lambda d: changed(d, "rewards", 777, np.nan), "`rewards` is not finite at row 777"),
+    "negative time": (lambda d: changed(d, "timesteps", 555, -1), "`timesteps` is negative at row 555"),
+    "no probability": (lambda d: changed(d, "behavior_action_probs", 333, 0.0), "0.0 at row 333"),
+    # episodes of 25 rows, batches of 10: the second half of an episode lies in another batch
+    "after an end": (lambda d: changed(d, "terminations", 509, True), "Row 510 follows row 509 .*row 509 is terminated"),
+    "backwards": (swapped, "Row 510 .*comes after row 509"),
+    "pasted twice": (twice, "Row 1000 .*comes after row 24 .*keep each event once"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD.values(), ids=BAD)
+def test_a_bad_row_is_named_by_its_number_in_the_whole_log(data, spoil, message):
     with pytest.raises(InvalidInput, match=message):
-        ArrayStream(changed(data, name, row, value), batch_rows=64)
-
-
-def test_keys_are_checked_across_batches(data):
-    """Episodes of 25 rows, batches of 10: the second half of an episode lies in another batch."""
-    with pytest.raises(InvalidInput, match=r"Row 510 follows row 509 in the same episode, but row 509 is terminated"):
-        ArrayStream(changed(data, "terminations", 509, True), batch_rows=10)
-    swapped = data["timesteps"].copy()
-    swapped[[509, 510]] = swapped[[510, 509]]
-    with pytest.raises(InvalidInput, match=r"Row 510 .*comes after row 509"):
-        ArrayStream(data | {"timesteps": swapped}, batch_rows=10)
-    twice = {name: np.concatenate([column, column]) for name, column in data.items()}
-    with pytest.raises(InvalidInput, match=r"Rows 24 and 1024 carry the same .*pasted twice"):
-        ArrayStream(twice, batch_rows=100)
-    renamed = twice | {"episode_ids": np.concatenate([data["episode_ids"], data["episode_ids"] + 1000])}
-    assert len(ArrayStream(renamed, batch_rows=100)) == 2000
+        ArrayStream(spoil(data), batch_rows=10)
 
 
 def test_a_damaged_part_is_named(folder, data, tmp_path):
@@ -167,31 +144,6 @@ def test_a_damaged_part_is_named(folder, data, tmp_path):
     (tmp_path / "part-10.parquet").write_bytes(bytes(hurt))
     with pytest.raises(InvalidInput, match=r"part-10\.parquet cannot be read"):
         bondic.stream_log(tmp_path, batch_rows=100)
-
-
-def test_ragged_lists_name_the_row_in_the_whole_log(data, tmp_path):
-    ragged = data["observations"].tolist()
-    ragged[400] = [1.0]
-    pq.write_table(table(data).set_column(0, "observations", pa.array(ragged)), tmp_path / "ragged.parquet")
-    with pytest.raises(InvalidInput, match=r"list of 2 numbers at row 401, 1 before"):
-        bondic.stream_log(tmp_path / "ragged.parquet", batch_rows=100)
-
-
-def test_a_missing_next_observation_is_fine_where_nothing_follows(data, tmp_path):
-    ends = np.zeros(1000, dtype=bool)
-    ends[24::25] = True
-    following = data["next_observations"].tolist()
-    for row in np.flatnonzero(ends):
-        following[row] = None
-    changed_table = table(data | {"terminations": ends, "truncations": ~ends & False})
-    place = changed_table.column_names.index("next_observations")
-    pq.write_table(changed_table.set_column(place, "next_observations", pa.array(following)), tmp_path / "log.parquet")
-    part = bondic.stream_log(tmp_path / "log.parquet", batch_rows=100).read(RowRange(0, 100))
-    assert np.all(part.next_observations[24] == 0.0)
-    following[30] = None
-    pq.write_table(changed_table.set_column(place, "next_observations", pa.array(following)), tmp_path / "bad.parquet")
-    with pytest.raises(InvalidInput, match="of the next observation is missing at row 30"):
-        bondic.stream_log(tmp_path / "bad.parquet", batch_rows=100)
 
 
 def test_a_file_that_changes_while_in_use_is_noticed(data, tmp_path):
@@ -222,79 +174,10 @@ def test_the_memory_budget():
 # The question
 
 
-def test_a_streamed_question_has_the_rows_of_the_one_in_memory(data):
-    held = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **QUESTION)
-    read = bondic.make_problem(bondic.stream_log(data, batch_rows=130), POLICY, START, **QUESTION)
-    assert len(read) == len(held)
-    assert np.array_equal(np.concatenate([p.logged for p in read.batches()]), held.whole().logged)
-    assert np.array_equal(np.concatenate([p.next.weights for p in read.batches()]), held.whole().next.weights)
-    assert np.array_equal(np.concatenate([p.log_rows for p in read.batches()]), held.whole().log_rows)
-    part = read.select(100, 420)
-    assert part.rows == RowRange(100, 420)
-    assert np.array_equal(np.concatenate([p.rewards for p in part.batches()]), held.whole().rewards[100:420])
-    assert np.array_equal(read.load(5, 9).whole().logged, held.whole().logged[5:9])
-    with pytest.raises(InvalidInput, match="cannot be selected"):
-        part.select(0, 200)
-
-
-NOISE_KERNELS = {
-    "linear": bondic.Linear(200.0, on="observation"),
-    "linear with actions": bondic.Linear(200.0, on="observation") * bondic.Dirac() + bondic.Constant(0.3),
-    "gaussian": 0.7 * bondic.Gaussian(1.0) * bondic.Dirac(),
-    "features": bondic.RandomFeatures.gaussian(7, 2, 1.0, seed=0),
-}
-
-
-@pytest.mark.parametrize("name", NOISE_KERNELS)
-@pytest.mark.parametrize("more", [{}, {"horizon": 13}, {"horizon": 13, "value_range": (-9.0, 8.0)}])
-def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(name, more):
-    """sum_i B_i^2 k(x_i, x_i) over more than two blocks of 4096 rows; the rows, not K_max, decide it."""
-    big = columns(500, 25)
-    statements, kernel = QUESTION | more, NOISE_KERNELS[name]
-    ball, w = Ball(bondic.Gaussian(1.0, on="observation") * bondic.Dirac(), 2.0), bondic.Instruments(kernel)
-
-    def radius(log, gauge):
-        problem = bondic.make_problem(log, POLICY, START, **statements).select(37)
-        setting = Setting(problem, ball, w, gauge, 0.1, None, 2)
-        found = setting.epsilon()
-        return found.mid, found.rad
-
-    held = bondic.Transitions(**big)
-    for gauge in (bondic.FixedLambda(0.02), bondic.Pinelis("half")):
-        expected = radius(held, gauge)
-        for batch in (90, 4096, 5000):
-            assert radius(bondic.stream_log(big, batch_rows=batch), gauge) == expected
-
-
-def test_the_diagonal_is_read_only_if_the_gauge_asks_for_it(data, monkeypatch):
-    question = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **QUESTION)
-    kernel = bondic.Linear(200.0, on="observation")
-    setting = Setting(question, Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis("half"), 0.1, None, 2)
-    reads = []
-    whole = Rows.logged_rows
-    monkeypatch.setattr(Rows, "logged_rows", lambda self: (reads.append(1), whole(self))[1])
-    assert setting.epsilon().mid > 0
-    assert not reads
-    fixed = replace(setting, gauge=bondic.FixedLambda(0.05))
-    assert fixed.epsilon().mid == fixed.epsilon().mid > 0
-    assert len(reads) == 1
-
-
 def test_a_finite_horizon_counts_rows_by_time(data):
-    statements = QUESTION | {"horizon": 7}
-    held = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **statements)
-    read = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **statements)
-    assert len(read) == len(held) == 40 * 7
-    assert read.dropped == held.dropped
+    read = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **QUESTION, horizon=7)
+    assert len(read) == 40 * 7
     assert read.time_counts == dict.fromkeys(range(7), 40)
-    assert np.array_equal(np.concatenate([p.times for p in read.batches()]), held.whole().times)
-    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac()
-    ball, w = Ball(kernel, 2.0), bondic.Instruments(kernel)
-    for gauge in (bondic.FixedLambda(0.05), bondic.Pinelis("half")):
-        one, other = (Setting(p, ball, w, gauge, 0.1, None, 2) for p in (held, read))
-        assert one.epsilon().mid == pytest.approx(other.epsilon().mid, rel=1e-12)
-        assert one.facts().total_width == pytest.approx(other.facts().total_width, rel=1e-12)
-        assert one.facts().fixed_count == other.facts().fixed_count
     late = {name: column[data["timesteps"] >= 20] for name, column in data.items()}
     with pytest.raises(InvalidInput, match="at or beyond the horizon"):
         bondic.make_problem(bondic.stream_log(late, batch_rows=90), POLICY, START, **QUESTION, horizon=3)
@@ -314,26 +197,6 @@ def test_statements_are_checked_against_all_rows_at_once(data, batch):
         bondic.make_problem(strange, POLICY, START, **QUESTION)
 
 
-def test_draws_of_a_continuous_policy_repeat_and_are_fresh_per_row(rng):
-    n = 300
-    log = {
-        "observations": rng.normal(size=(n, 2)),
-        "actions": rng.normal(size=(n, 1)),
-        "rewards": rng.uniform(size=n),
-        "next_observations": np.zeros((n, 2)),  # equal states: equal draws would show
-        "terminations": np.zeros(n, dtype=bool),
-        "episode_ids": np.arange(n),
-        "timesteps": np.zeros(n, dtype=int),
-    }
-    policy = bondic.CallableSampler(lambda s, rng: rng.normal(size=(len(s), 1)))
-    start = bondic.InitialStates.exact(np.zeros((1, 2)))
-    read = bondic.make_problem(bondic.stream_log(log, batch_rows=70), policy, start, gamma=0.5, reward_range=(0, 1))
-    draws = [np.concatenate([p.next.points[:, 2] for p in read.batches()]) for _ in range(2)]
-    assert np.array_equal(*draws)
-    assert np.unique(draws[0]).size == 5 * n
-    assert read.next_draws == 5
-
-
 # Sums
 
 
@@ -344,6 +207,7 @@ KERNELS = {
     "matern": 2.0 * bondic.Matern(0.7, nu=1.5),
     "features": bondic.RandomFeatures.gaussian(8, 2, 1.0, seed=0) * bondic.Dirac() + bondic.Constant(1.0),
     "linear": bondic.Linear(),
+    "wide": bondic.Gaussian(3.0),
 }
 
 
@@ -376,11 +240,19 @@ SHAPES = {
     "offset": lambda rng, n: rng.normal(size=(n, 2)) + 1e8,
     "line": lambda rng, n: rng.normal(size=(n, 1)) * np.array([[1.0, 2.0]]),
     "drift": lambda rng, n: rng.normal(size=(n, 2)) + np.linspace(0, 6, n)[:, None],
+    "two clouds": lambda rng, n: rng.normal(size=(n, 2)) + 9.0 * (np.arange(n) > 0.7 * n)[:, None],
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        (name, shape)
+        for k, name in enumerate(KERNELS)
+        for j, shape in enumerate(SHAPES)
+        if (k + j) % 3 == 0 or name == "wide"
+    ],
+)
 def test_sums_over_batches_agree_with_the_slow_engine(name, shape):
     rng = np.random.default_rng(5)
     points, groups = SHAPES[shape](rng, 1500), rng.normal(size=(2, 1500, 2)) / 1500
@@ -404,37 +276,6 @@ def test_the_series_is_used_and_serves_weights_that_cancel(monkeypatch):
     (slow,) = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
     assert abs(ours.mid - slow.mid) <= ours.rad + slow.rad
     assert slow.mid < 1e-6
-
-
-def test_far_points_that_matter_are_summed_directly(monkeypatch):
-    rng = np.random.default_rng(3)
-    points = np.concatenate([rng.normal(size=(1000, 2)), rng.normal(size=(400, 2)) + 9.0])
-    groups = rng.uniform(size=(1, 1400, 2)) / 1400
-    crossings = []
-    original = series_sum.SeriesSum._add_crossed
-    monkeypatch.setattr(
-        series_sum.SeriesSum,
-        "_add_crossed",
-        lambda self, *near: (crossings.append(1), original(self, *near))[1],
-    )
-    terms = normal_form(bondic.Gaussian(3.0), LAYOUT)
-    (ours,) = streamed_squares(terms, stream_of(points, groups, 300, sample=points[:1000]))
-    (slow,) = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
-    assert abs(ours.mid - slow.mid) <= ours.rad + slow.rad
-    assert ours.rad <= 2e-4 * slow.mid
-    assert crossings
-
-
-def test_too_many_far_points_lead_to_a_better_plan(monkeypatch):
-    monkeypatch.setattr(series_sum, "_MOST_FAR", 50)
-    rng = np.random.default_rng(3)
-    points = np.concatenate([rng.normal(size=(1000, 2)), rng.normal(size=(400, 2)) + 9.0])
-    groups = rng.uniform(size=(1, 1400, 2)) / 1400
-    terms = normal_form(bondic.Gaussian(3.0), LAYOUT)
-    (ours,) = streamed_squares(terms, stream_of(points, groups, 300, sample=points[:1000]))
-    (slow,) = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
-    assert abs(ours.mid - slow.mid) <= ours.rad + slow.rad
-    assert ours.rad <= 2e-4 * slow.mid
 
 
 def test_blocks_of_the_temporary_file(monkeypatch):
@@ -477,53 +318,6 @@ def results(pair):
     return [bondic.estimate_interval(problem, method=METHOD) for problem in pair]
 
 
-def test_a_streamed_log_gives_the_same_interval(results):
-    held, read = results
-    assert read.low == pytest.approx(held.low, abs=1e-6)
-    assert read.high == pytest.approx(held.high, abs=1e-6)
-    assert read.status == held.status
-    assert read.effective_sample_size == pytest.approx(held.effective_sample_size, rel=1e-6)
-    assert [a.name for a in read.assumptions] == [a.name for a in held.assumptions]
-    for mine, theirs in ((read.lower, held.lower), (read.upper, held.upper)):
-        assert mine["|mu|"].mid == pytest.approx(theirs["|mu|"].mid, rel=1e-4)
-        assert mine.value.mid == pytest.approx(theirs.value.mid, rel=1e-6, abs=1e-9)
-
-
-def test_a_stream_shows_the_points_that_memory_shows(pair):
-    """Scales and landmarks come from them: every row once and in the same order, or rows spread over the log."""
-    held, read = (problem.select(600) for problem in pair)
-    np.testing.assert_array_equal(read.some_points(20_000), held.some_points(20_000))
-    some = read.some_points(320)[len(read.initial.points) :]
-    assert len(some) == 2 * 320
-    sixteenth = len(held) // 16
-    assert (held.whole().logged[:sixteenth] == some[0]).all(axis=1).any()
-    assert (held.whole().logged[-sixteenth:] == some[319]).all(axis=1).any()
-
-
-def test_weighing_by_parts_equals_weighing_at_once(pair, results):
-    """The same omega: every sum agrees within the errors that both state."""
-    held, read = (problem.select(600) for problem in pair)
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0)
-    omega = bondic.KernelFunction(kernel, held.layout, held.whole().logged[:20], np.linspace(-1, 1, 40).reshape(20, 2))
-    center = bondic.KernelFunction(kernel, held.layout, held.whole().logged[5:9], np.ones((4, 2)))
-    for ball in (Ball(kernel, 3.0), Ball(kernel, 3.0, center, 0.1)):
-        candidates = [Candidate(omega), Candidate(omega, start=False), Candidate(None)]
-        for one, other in zip(weigh(held, ball, candidates), weigh(read, ball, candidates), strict=True):
-            for mine, theirs in (
-                (one.correction, other.correction),
-                (one.mass, other.mass),
-                (one.support.size, other.support.size),
-                (one.support.bias, other.support.bias),
-            ):
-                assert abs(mine.mid - theirs.mid) <= mine.rad + theirs.rad
-            assert one.eta == pytest.approx(other.eta, rel=0.5)
-            assert one.squares == pytest.approx(other.squares, rel=1e-12)
-        settings_ = [Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in (held, read)]
-        for one, other in zip(*(dual_bound(s, omega) for s in settings_), strict=True):
-            assert abs(one.bound - other.bound) <= 2 * (one.rounding + other.rounding)
-    del results
-
-
 def test_the_certificate_of_a_stream_needs_the_policy_and_nothing_else(pair, results, tmp_path):
     certificate = results[1].certificate
     stream, log = pair[1].log, bondic.Transitions(**columns(episodes=60, length=50))
@@ -552,26 +346,6 @@ def test_a_policy_that_differs_only_at_next_states_is_caught(pair, results):
 
     with pytest.raises(VerificationError, match="when recomputed"):
         bondic.verify(results[1].certificate, pair[1].log, bondic.CallablePolicy(other))
-
-
-def test_a_certificate_from_memory_is_verified_on_a_stream(pair, results):
-    assert bondic.verify(results[0].certificate, pair[1].log).low == pytest.approx(results[0].low, abs=1e-7)
-    assert bondic.verify(results[0].certificate, pair[1].log, POLICY).checks
-
-
-def test_one_call_from_a_folder(folder):
-    found = bondic.evaluate_policy(bondic.stream_log(folder, batch_rows=200), POLICY, method=METHOD, **QUESTION)
-    held = bondic.evaluate_policy(bondic.Transitions(**columns()), POLICY, method=METHOD, **QUESTION)
-    assert found.low == pytest.approx(held.low, abs=1e-5)
-    assert found.high == pytest.approx(held.high, abs=1e-5)
-
-
-def test_other_gauges_and_the_sensitivity_curve_work_on_streams(pair):
-    for gauge in ("plug-in", "paper"):
-        one, other = (bondic.estimate_interval(p, method=replace(METHOD, gauge=gauge)) for p in pair)
-        assert one.low == pytest.approx(other.low, abs=1e-3)
-    one, other = (bondic_lab.radius_sensitivity(p, method=METHOD, radii=[1.0, 5.0]) for p in pair)
-    assert one.interval(2.0) == pytest.approx(other.interval(2.0), abs=1e-3)
 
 
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
@@ -604,39 +378,30 @@ import numpy as np, bondic
 from bondic.rows import rows as blocks
 from bondic.engines import sums as forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
-blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
+blocks.LONGEST_BLOCK, forms.MOST_HELD = 1024, 2**12  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)
-path, rows = sys.argv[1], int(sys.argv[2])
-n = int(np.load(path + "/rewards.npy", mmap_mode="r").size)
 names = ("observations", "actions", "rewards", "next_observations", "terminations", "episode_ids", "timesteps")
-log = {name: np.load(f"{path}/{name}.npy", mmap_mode="r")[:rows] for name in names}
-stream = bondic.stream_log(log, batch_rows=4000)
-problem = bondic.make_problem(
-    stream, bondic.CallablePolicy(mdp.target_probs), bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs),
-    gamma=mdp.gamma, reward_range=mdp.reward_range)
-bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=bondic.Choices(pairs=16), rank=60))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+start = bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs)
+for rows in (4_000, 40_000):
+    log = {name: np.load(f"{sys.argv[1]}/{name}.npy", mmap_mode="r")[:rows] for name in names}
+    stream = bondic.stream_log(log, batch_rows=1000)
+    policy, terms = bondic.CallablePolicy(mdp.target_probs), {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
+    problem = bondic.make_problem(stream, policy, start, **terms)
+    bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=bondic.Choices(pairs=16), rank=60))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path):
-    """Peak memory at 12 000 and at 240 000 rows, both more than sums hold here: the difference stays far below 40 MB."""
-    data = columns(episodes=2400, length=100)
+    """Peak memory after 4 000 and after 40 000 rows, both more than sums hold here; 60 coordinates
+    of each are 19 MB."""
+    data = columns(episodes=400, length=100)
     for name, column in data.items():
         np.save(tmp_path / f"{name}.npy", column)
-    peaks = []
-    for rows in (12_000, 240_000):
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(rows)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        peaks.append(int(done.stdout.split()[-1]) / 1024)
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=True)
+    small, large = (int(word) / 1024 for word in done.stdout.split())
     mapped = sum(column.nbytes for column in data.values()) / 2**20  # pages of mapped files count as resident
-    assert peaks[1] - peaks[0] <= mapped + 12
-
-
-def test_nothing_is_said_about_a_clean_log(folder):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert "batch_rows=300" in repr(bondic.stream_log(Path(folder), batch_rows=300))
+    assert large - small <= mapped + 12
 
 
 def test_the_budget_counts_actions_and_draws():

@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
@@ -36,43 +35,35 @@ def plain():
 # --- logs ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda _: TABLE,
-        lambda _: pl.from_pandas(TABLE),
-        lambda _: pa.Table.from_pandas(TABLE),
-        lambda _: dict(COLUMNS),
-        lambda _: read_log(TABLE),
-        lambda folder: folder / "log.csv",
-        lambda folder: str(folder / "log.npz"),
-        lambda folder: folder / "log.parquet",
-    ],
-    ids=["pandas", "polars", "pyarrow", "mapping", "LoadedLog", "csv", "npz", "parquet"],
-)
-def test_a_log_in_any_form_gives_the_same_interval(make, tmp_path, plain):
+def asked_about(log=LOG, policy=None, **changes):
+    """The question alone: its rows and its answers decide the interval."""
+    terms = {"gamma": 0.5, "reward_range": (0, 1), "initial": START} | changes
+    return bondic.make_problem(log, _probabilities if policy is None else policy, **terms)
+
+
+def test_a_log_in_any_form_is_the_same_question(tmp_path):
+    """In every format: tests of read_log."""
     TABLE.to_csv(tmp_path / "log.csv", index=False)
-    np.savez(tmp_path / "log.npz", **COLUMNS)
-    TABLE.to_parquet(tmp_path / "log.parquet")
-    found = ask(make(tmp_path))
-    assert (found.low, found.high) == (plain.low, plain.high)
-    assert found.hashes["log"] == plain.hashes["log"]
+    forms = (
+        TABLE,
+        pl.from_pandas(TABLE),
+        dict(COLUMNS),
+        read_log(TABLE),
+        tmp_path / "log.csv",
+        str(tmp_path / "log.csv"),
+    )
+    assert {asked_about(form).log_hash for form in forms} == {LOG.content_hash}
 
 
-def test_how_a_table_is_read_can_be_said_where_it_is_evaluated(plain):
-    table = TABLE.rename(columns={"state": "wear", "reward": "payoff", "next_state": "wear_after"})
+def test_how_a_table_is_read_can_be_said_and_travels_with_the_result(plain):
+    names = {"state": "wear", "reward": "payoff", "next_state": "wear_after"}
+    table = TABLE.drop(columns=["terminated", "truncated"]).assign(done=TABLE["truncated"]).rename(columns=names)
     columns = {"observations": "wear", "rewards": "payoff", "next_observations": "wear_after"}
-    found = ask(table, columns=columns)
-    assert found.low == plain.low
-    assert "`rewards`: column payoff." in found.notes
-    assert found.to_dict()["notes"] == list(found.notes)
-    assert found.question.names == ("wear",)
-
-
-def test_doubts_of_a_reader_travel_with_the_result():
-    table = TABLE.drop(columns=["terminated", "truncated"]).assign(done=TABLE["truncated"])
+    assert asked_about(TABLE.rename(columns=names), columns=columns).log_hash == plain.hashes["log"]
     with pytest.warns(bondic.ValidityWarning, match="Column done"):
-        found = ask(table, accept=["time-limit"])
+        found = ask(table, columns=columns, accept=["time-limit"])
+    assert "`rewards`: column payoff." in found.to_dict()["notes"]
+    assert found.question.names == ("wear",)
     assert any("Column done" in text for text in found.to_dict()["doubts"])
 
 
@@ -128,10 +119,16 @@ FORMS = {
 
 
 @pytest.mark.parametrize("policy", FORMS.values(), ids=FORMS)
-def test_a_policy_in_any_form_gives_the_same_interval(policy, plain):
-    found = ask(policy=policy)
+def test_a_policy_in_any_form_gives_the_same_answers(policy):
+    found, expected = asked_about(policy=policy), asked_about()
+    np.testing.assert_array_equal(found.stored_answers(), expected.stored_answers())
+    np.testing.assert_array_equal(found.answers.initial, expected.answers.initial)
+
+
+def test_a_function_is_verified_like_a_policy(plain):
+    found = ask(policy=FORMS["whole numbers"])
     assert (found.low, found.high) == (plain.low, plain.high)
-    assert verify(found.certificate, LOG, policy).low == pytest.approx(found.low)
+    assert verify(found.certificate, LOG, FORMS["whole numbers"]).low == pytest.approx(found.low)
 
 
 def test_a_policy_in_columns_of_the_log(plain):
@@ -152,18 +149,17 @@ def test_a_policy_in_columns_of_the_log(plain):
 
 
 def test_a_number_is_that_action_everywhere():
-    assert ask(policy=1).low == ask(policy=bondic.TablePolicy([[0, 1]] * 3)).low
-    assert ask(policy=np.int64(0)).low == ask(policy=bondic.TablePolicy([[1, 0]] * 3)).low
+    for action, table in ((1, [[0, 1]] * 3), (np.int64(0), [[1, 0]] * 3)):
+        one, other = (asked_about(policy=policy).stored_answers() for policy in (action, bondic.TablePolicy(table)))
+        np.testing.assert_array_equal(one, other)
 
 
-def test_actions_by_their_names_need_no_order(plain):
+def test_actions_by_their_names_need_no_order():
     names = np.array(["stop", "run"])
-    by_name = ask(NAMED, lambda s: names[TAKES[s[:, 0].astype(int)]])
-    stated = ask(NAMED, _probabilities, actions=["stop", "run"])
-    assert by_name.low == pytest.approx(stated.low)
-    assert stated.low == plain.low == ask(NAMED, _probabilities, actions=names).low
-    read = read_log(NAMED, actions=["stop", "run"])
-    assert ask(read, _probabilities).low == plain.low
+    by_name = asked_about(NAMED, lambda s: names[TAKES[s[:, 0].astype(int)]]).stored_answers()
+    stated = asked_about(NAMED, _probabilities, actions=["stop", "run"])
+    np.testing.assert_array_equal(by_name[:, ::-1], stated.stored_answers())  # sorted: run, stop
+    assert stated.log_hash == LOG.content_hash == asked_about(read_log(NAMED, actions=names)).log_hash
 
 
 def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
@@ -178,17 +174,12 @@ def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
 
 def test_the_number_of_actions_is_a_note_where_it_was_taken_from_the_log():
     """A plan that knew a later row's action before its time would not be made from earlier rows alone: so it is said."""
-    found = ask(policy=1)
-    (said,) = (note for note in found.notes if "known before" in note)
-    assert (
-        "those of the log are taken for all, 2 actions, 0 to 1. That they were known before the log was made is assumed"
-        in said
-    )
-    assert not any("actions, 0 to 1" in item.text for item in found.assumptions)  # nobody stated it
-    named = ask(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run"))
+    (said,) = (note for note in asked_about(policy=1).notes if "known before" in note)
+    assert "those of the log are taken for all, 2 actions, 0 to 1" in said
+    named = asked_about(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run"))
     assert any("2 actions, run, stop" in note for note in named.notes)
     for policy in (_probabilities, FORMS["stated"], FORMS["a dict of probabilities"], FORMS["a classifier"]):
-        assert not [note for note in ask(policy=policy).notes if "known before the log" in note]
+        assert not [note for note in asked_about(policy=policy).notes if "known before the log" in note]
 
 
 def test_a_growing_log_has_the_actions_of_its_first_rows():
@@ -220,8 +211,6 @@ def test_methods_go_by_name():
 
 def test_a_classifier_draws_and_says_so():
     """Its probabilities and its decisions are two policies."""
-    from sklearn.tree import DecisionTreeClassifier
-
     rng = np.random.default_rng(0)
     states, actions = rng.normal(size=(400, 1)), rng.integers(0, 2, 400)
     rewards = ((states[:, 0] > 0) == actions).astype(float)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.policies.discrete import TablePolicy
+from bondic.policies.standard import TablePolicy
 
 
 @dataclass(frozen=True)

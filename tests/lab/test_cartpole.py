@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.policies.discrete import UniformPolicy
+from bondic.policies.standard import UniformPolicy
 from bondic.rows.problem import make_problem
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.rollout import discounted_returns, simulate_steps

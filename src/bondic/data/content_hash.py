@@ -10,19 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 COLUMNS = (
-    "observations",
-    "actions",
-    "rewards",
-    "next_observations",
-    "terminations",
-    "truncations",
-    "episode_ids",
-    "timesteps",
-    "behavior_action_probs",
-    "behavior_log_probs",
-    "target_action_probs",
-    "target_log_probs",
-)
+    "observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids", "timesteps",
+    "behavior_action_probs", "behavior_log_probs", "target_action_probs", "target_log_probs",
+)  # fmt: skip
 _LATER = ("behavior_log_probs", "target_action_probs", "target_log_probs")
 """Columns that logs did not have when the hash was made: where they are absent they leave no trace."""
 

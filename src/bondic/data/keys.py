@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, ValidityWarning
+from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data.episodes import Episodes
-from bondic.data.hygiene.marks import fingerprints
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
 
 IntArray = npt.NDArray[np.int64]
 
-_MOST_FINGERPRINTS = 30_000_000
 _ROW, _TIME, _ENDED = 0, 1, 2
 
 
@@ -38,7 +35,6 @@ class KeyCheck:
     """Feed it the rows in order; the last row of every episode is carried from part to part."""
 
     def __init__(self) -> None:
-        self._copies = _Copies()
         self._ids: IntArray = np.zeros(0, dtype=np.int64)
         self._last: IntArray = np.zeros((0, 3), dtype=np.int64)  # last row, its timestep, whether it is terminated
 
@@ -46,8 +42,6 @@ class KeyCheck:
         """Check the next rows of the log."""
         if part.episode_ids is not None:
             self._check(part, np.asarray(part.episode_ids), first_row)
-        if part.episode_ids is None or (part.timesteps is None and not part.terminations.all()):
-            self._copies.add(part, first_row)  # an episode of one row has its id for a key
 
     def _check(self, part: Transitions, episodes: IntArray, first_row: int) -> None:
         times = np.zeros(episodes.size, dtype=np.int64) if part.timesteps is None else part.timesteps
@@ -86,37 +80,3 @@ def _refuse_repeated_keys(episodes: IntArray, rows: IntArray) -> None:
             f"Rows {rows[earlier, _ROW]} and {rows[later, _ROW]} carry the same (episode, timestep) key{many}. A copied row is "
             "not new data and breaks the guarantee: keep each event once."
         )
-
-
-def _come_again(observations: npt.NDArray[np.float64]) -> bool:
-    """Whether most of these different rows share their state with another one: states are names, and equal rows are common."""
-    _, counts = np.unique(fingerprints(observations + 0.0), return_counts=True)
-    return bool(2 * np.count_nonzero(counts == 1) < len(observations))
-
-
-class _Copies:
-    """Rows that equal an earlier one, by 64-bit fingerprints: 8 bytes a row, for logs without keys only."""
-
-    def __init__(self) -> None:
-        self._seen: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
-        self._warned = False
-
-    def add(self, part: Transitions, first_row: int) -> None:
-        if self._warned or part.discrete_observations or self._seen.size > _MOST_FINGERPRINTS:
-            return
-        marks = fingerprints(part.row_matrix())
-        distinct, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
-        original = first[inverse.reshape(-1)]
-        copied = (original != np.arange(marks.size)) | np.isin(marks, self._seen)
-        if copied.any() and not _come_again(part.observations[first]):
-            self._warned = True
-            row = int(np.argmax(copied))
-            where = f", a copy of row {first_row + original[row]}" if original[row] != row else ""
-            warnings.warn(
-                f"{copied.sum()} rows equal an earlier row in every value (first: row {first_row + row}{where}) although "
-                "observations are continuous. If they are the same event logged twice the interval is not valid: pass "
-                f"{'episode_ids' if part.terminations.all() else 'episode_ids and timesteps'}, or remove them. They are kept.",
-                ValidityWarning,
-                stacklevel=5,
-            )
-        self._seen = np.union1d(self._seen, distinct)

@@ -25,6 +25,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "behavior_log_probs", "behavior_log_prob", "behavior_logprobs", "behavior_logprob", "logprobs_behavior",
         "logprob_behavior", "logprobs", "logprob", "log_probs", "log_prob",
     ),
+    "next_action_probs": ("next_action_probs", "next_probs", "target_next_probs", "target_next_action_probs"),
+    "initial_action_probs": (
+        "initial_action_probs", "initial_probs", "target_initial_probs", "target_initial_action_probs",
+    ),
+    "logged_action_probs": ("logged_action_probs", "target_probs", "target_action_probs"),
     "target_action_probs": (
         "target_action_probs", "target_action_prob", "target_probs", "target_prob", "target_propensity",
     ),
@@ -32,11 +37,17 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "target_log_probs", "target_log_prob", "target_logprobs", "target_logprob", "logprobs_target", "logprob_target",
     ),
 }  # fmt: skip
+OF_ALL_ACTIONS = ("next_action_probs", "initial_action_probs", "logged_action_probs")
+"""The target policy's probabilities of all actions at s'_i, at s_0 and at s_i: a list, or numbered columns."""
+_ONE_OR_ALL = ("target_probs", "target_action_probs")
+"""Numbered, or as lists, these are π(. | s_i); a single number per row is π(a_i | s_i)."""
 MAY_BE_ABSENT = (
     "terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs", "behavior_log_probs",
     "target_action_probs", "target_log_probs",
 )  # fmt: skip
 """Parts that can be stated to be absent, whatever the columns are called: {part: None}, PART=none."""
+PART_OF = {alias: part for part, aliases in ALIASES.items() for alias in aliases}
+"""The part that a column of this name is usually taken for."""
 REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")
 DONE_NAMES = ("dones", "done", "terminals", "terminal")
 """Names under which logs often mix both kinds of episode end."""
@@ -60,20 +71,24 @@ def find_columns(
     *,
     required: Iterable[str] = REQUIRED,
     skip: Collection[str] = (),
-    used: Collection[str] = (),
 ) -> ColumnMap:
     """Match the columns of a table with the parts of a transition; `given` settles what the names do not.
 
-    Parts in `skip` are not looked for, and columns in `used` have another meaning already.
+    Parts in `skip` are not looked for.
     """
     names = list(present)
     found: dict[str, tuple[str, ...]] = {}
     for part, value in dict(given or {}).items():
-        found[_known_part(part)] = given_columns(part, value, names)
-    taken = {column for group in found.values() for column in group} | set(used)
+        found[part] = given_columns(part, value, names)
+    taken = {column for group in found.values() for column in group}
     for part, aliases in ALIASES.items():
-        if part not in found and part not in skip and (group := match_one(part, aliases, names, taken)):
+        single = _ONE_OR_ALL if part == "logged_action_probs" else ()
+        free = [name for name in names if name.lower() not in single]
+        if part not in found and part not in skip and (group := match_one(part, aliases, free, taken)):
             found[part] = group
+            taken |= set(group)
+    if {"target_action_probs", "target_log_probs"} & set(found):
+        required = {"rewards"} & set(required)  # nothing else is needed of a policy that is known by these columns
     missing = [part for part in required if part not in found]
     if missing:
         raise InvalidInput(
@@ -122,15 +137,9 @@ def _resembling(part: str, names: list[str], taken: Collection[str]) -> str:
     return next((hint for alias in ALIASES[part] if len(alias) > 2 and (hint := did_you_mean(alias, free))), "")
 
 
-def _known_part(part: str) -> str:
-    if part not in ALIASES:
-        raise InvalidInput(unknown_part(part, ALIASES))
-    return part
-
-
 def held_by(column: str) -> str | None:
     """The part that a column of this name is usually taken for."""
-    return next((part for part, aliases in ALIASES.items() if str(column).lower() in aliases), None)
+    return PART_OF.get(str(column).lower())
 
 
 def unknown_part(part: str, known: Iterable[str]) -> str:

@@ -120,12 +120,7 @@ class Transitions:
     @staticmethod
     def part(columns: Mapping[str, Any], first_row: int, content_hash: str) -> Transitions:
         """Rows `first_row`, ... of a longer log with that hash; keys are checked for the log as a whole elsewhere."""
-        rows: Transitions = object.__new__(Transitions)
-        put = _arrays.setter(rows)
-        for name in (*COLUMNS, "discrete_observations"):
-            put(name, columns.get(name))
-        put("unrecorded", columns.get("unrecorded", ()))
-        put("content_hash", content_hash)
+        rows = _unchecked(columns, columns.get("discrete_observations"), columns.get("unrecorded", ()), content_hash)
         with _arrays.counting_from(first_row):
             rows._convert()
         return rows
@@ -150,14 +145,7 @@ class Transitions:
         return self._of({name: c[where] for name, c in self.columns().items() if c is not None}, self.content_hash)
 
     def _of(self, columns: Mapping[str, Any], content_hash: str) -> Transitions:
-        rows: Transitions = object.__new__(Transitions)
-        put = _arrays.setter(rows)
-        for name in COLUMNS:
-            put(name, columns.get(name))
-        put("discrete_observations", self.discrete_observations)
-        put("unrecorded", self.unrecorded)
-        put("content_hash", content_hash)
-        return rows
+        return _unchecked(columns, self.discrete_observations, self.unrecorded, content_hash)
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """These rows in order, `size` at a time: one batch unless told."""
@@ -270,6 +258,19 @@ class Transitions:
             f"Transitions(n={len(self)}, observation_dim={self.observations.shape[1]}, actions={kind}, "
             f"terminations={int(self.terminations.sum())}, hash={self.content_hash[:12]})"
         )
+
+
+def _unchecked(
+    columns: Mapping[str, Any], discrete: bool | None, unrecorded: tuple[str, ...], content_hash: str
+) -> Transitions:
+    rows: Transitions = object.__new__(Transitions)
+    put = _arrays.setter(rows)
+    for name in COLUMNS:
+        put(name, columns.get(name))
+    put("discrete_observations", discrete)
+    put("unrecorded", unrecorded)
+    put("content_hash", content_hash)
+    return rows
 
 
 def _shaped(values: Any, kind: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:

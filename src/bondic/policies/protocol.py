@@ -15,6 +15,11 @@ FloatArray = npt.NDArray[np.float64]
 
 PROBABILITY_TOLERANCE = 1e-6
 """Row sums may be off by this much (float32 policies are); the policy is then *defined* as the normalized row."""
+FLOAT32_TOLERANCE = 1e-4
+"""Sums of probabilities that a model computed in single precision are off by less; anything beyond is no rounding error."""
+_LOGITS = (
+    "logits become probabilities by SoftmaxPolicy(function), or output='logits' (--policy-output logits) for a model."
+)
 
 
 @runtime_checkable
@@ -184,19 +189,28 @@ def check_probabilities(
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         where = _place(what, row, log_rows, first)
-        raise PolicyError(
-            f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0. Scores and logits become "
-            "probabilities by SoftmaxPolicy(function)."
-        )
+        raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}")
     sums = probs.sum(axis=1)
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
             f"Action probabilities at {_place(what, row, log_rows, first)} sum to {sums[row]:.9g}, not 1. Normalize the "
-            "policy's output; scores and logits become probabilities by SoftmaxPolicy(function)."
+            f"policy's output; {_LOGITS}"
         )
     return np.asarray(probs / sums[:, None])
+
+
+def float32_normalized(values: Any) -> FloatArray:
+    """Rows that are off by single-precision rounding, normalized; all others unchanged, to be refused with their row."""
+    array = np.array(values, dtype=np.float64)
+    if array.ndim != 2:
+        return array
+    near = np.abs(array.sum(axis=1) - 1.0) <= FLOAT32_TOLERANCE
+    rounded = near & (array >= -FLOAT32_TOLERANCE).all(axis=1)
+    positive = np.maximum(array[rounded], 0.0)
+    array[rounded] = positive / positive.sum(axis=1, keepdims=True)
+    return array
 
 
 def sampled_actions(

@@ -14,7 +14,7 @@ from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.policies.discrete import TablePolicy
+from bondic.policies.standard import TablePolicy
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
 from bondic_lab.reproduction.worlds import PAIRS, Setup, cut, join

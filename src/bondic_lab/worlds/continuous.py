@@ -14,8 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bondic.core.errors import InvalidInput
-from bondic.policies.continuous import GaussianPolicy
-from bondic.policies.mixture import MixturePolicy
+from bondic.policies.standard import GaussianPolicy, MixturePolicy
 from bondic_lab.worlds.bumps import SLACK, Bumps
 from bondic_lab.worlds.rollout import Flags, Floats, Rollout, freeze, freeze_fields, simulate_draws
 

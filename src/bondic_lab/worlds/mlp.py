@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
-from bondic.policies.discrete import SoftmaxPolicy
+from bondic.policies.standard import SoftmaxPolicy
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -1,1 +1,1 @@
-"""Faults of a log that would move an interval without a word: looked for in one pass, said with row and cure."""
+"""Silent data errors: searched for in one pass, reported with row and cure."""

@@ -15,3 +15,8 @@ def surprise(hits: int, trials: int, chance: float) -> float:
     share = hits / trials
     rest = 0.0 if share == 1 else (1 - share) * np.log((1 - share) / (1 - chance))
     return float(trials * (share * np.log(share / chance) + rest))
+
+
+def poisson_surprise(hits: int, mean: float) -> float:
+    """-log of the bound on P(hits or more) for a Poisson number with this mean: x log(x / mu) - x + mu (Chernoff)."""
+    return float(hits * np.log(hits / mean) - hits + mean) if hits > mean else 0.0

@@ -10,6 +10,9 @@ repeats itself, and that is no copy.
 Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut
 at the same places. A piece depends on the one before, so pieces weigh half.
 
+Rows that equal an earlier one in every value, in a log of continuous states without keys: the same event logged twice, unless
+most states come again anyway.
+
 Rows with the same (s, a, s') as another one, whatever their rewards: events that were logged twice and altered.
 
 Continuous states come back by chance with probability 0. Where they come back for a reason (a wall, a fixed start with
@@ -136,8 +139,6 @@ class Pieces:
 
     def finished(self) -> tuple[Marks, IntArray]:
         """Marks and first rows of all pieces that are complete."""
-        if not self._marks:
-            return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
         return np.concatenate(self._marks), np.concatenate(self._rows)
 
 
@@ -195,14 +196,19 @@ def _finding(severity: Severity, count: int, row: int, original: int, what: str)
     )  # fmt: skip
 
 
-_MOST_ROWS = 1_000_000
+_MOST_ROWS, _MOST_CONTENTS = 1_000_000, 30_000_000
 _NONE = np.uint64(0)
 
 
 class NearCopies:
-    """Marks of state, of (s, a, s'), and of the state of the row before, for the first rows of a continuous log."""
+    """Marks of state, of (s, a, s'), and of the state of the row before, for the first rows of a continuous log; of more rows
+    the marks of their whole content."""
 
     def __init__(self) -> None:
+        self._contents: list[Marks] = []
+        self._firsts: list[
+            int
+        ] = []  # row of the log at which each of these begins: parts of whole numbers are not judged
         self._marks: list[npt.NDArray[np.uint64]] = []
         self._rows: list[IntArray] = []
         self._held = 0
@@ -211,7 +217,12 @@ class NearCopies:
 
     def add(self, part: ConsecutiveRows, actions: npt.NDArray[np.float64]) -> None:
         """The next rows of the log, with the actions of the fresh ones."""
-        if part.discrete or self._held > _MOST_ROWS:
+        if part.discrete:
+            return
+        if sum(map(len, self._contents)) < _MOST_CONTENTS:
+            self._contents.append(part.marks)
+            self._firsts.append(int(part.rows.number[part.fresh[0]]))
+        if self._held > _MOST_ROWS:
             return
         states = fingerprints(part.rows.observations + 0.0)
         earlier = np.full(states.size, _NONE)
@@ -225,9 +236,33 @@ class NearCopies:
         self._same_action += same.sum(), same.size
         self._last_action = actions[-1:]
 
-    def findings(self) -> Iterator[Finding]:
-        if not self._marks:
-            return
+    def findings(self, *, keys: str) -> Iterator[Finding]:
+        """`keys` are the columns that would tell events apart; empty where the log has them."""
+        if self._marks:
+            yield from list(self._altered()) or (self._equal(keys) if keys else ())
+
+    def _equal(self, keys: str) -> Iterator[Finding]:
+        marks, states = np.concatenate(self._contents), np.concatenate(self._marks, axis=1)[0]
+        _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
+        original = first[inverse.reshape(-1)]
+        again = np.flatnonzero(original != np.arange(marks.size))
+        _, counts = np.unique(states[first[first < states.size]], return_counts=True)
+        if again.size and 2 * np.count_nonzero(counts == 1) >= counts.sum():
+            row, earlier = (self._row(int(place)) for place in (again[0], original[again[0]]))
+            yield Finding(
+                "copies", "warn", again.size, row,
+                f"{again.size} rows equal an earlier row in every value (first: row {row}, a copy of row {earlier}) "
+                "although observations are continuous. If they are the same event logged twice the interval is not valid.",
+                f"Pass {keys}, or remove them.",
+            )  # fmt: skip
+
+    def _row(self, place: int) -> int:
+        """The row of the log at this place of the contents."""
+        ends = np.cumsum([marks.size for marks in self._contents])
+        part = int(np.searchsorted(ends, place, side="right"))
+        return self._firsts[part] + place - int(ends[part] - self._contents[part].size)
+
+    def _altered(self) -> Iterator[Finding]:
         states, paths, earlier = np.concatenate(self._marks, axis=1)
         rows = np.concatenate(self._rows)
         if (np.diff(np.sort(states)) > 0).all():

@@ -78,6 +78,8 @@ class Inspection:
     def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
         """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""
         keyed = self._episodes.has_ids and self._timed
+        told_apart = keyed or (self._episodes.has_ids and self.one_step)
+        keys = "" if told_apart else "episode_ids" if self.one_step else "episode_ids and timesteps"
         found = [
             *(
                 list(self._chain.findings(has_ids=self._episodes.has_ids, has_times=self._timed))
@@ -86,7 +88,7 @@ class Inspection:
             *self._resets.findings(),
             *(
                 list(copied(self._episodes, self._pieces, discrete=self._discrete, keyed=keyed))
-                or self._near.findings()
+                or self._near.findings(keys=keys)
             ),
             *self._scale.findings(),
             *missing_episodes(self._episodes),
@@ -97,7 +99,7 @@ class Inspection:
 
 
 def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
-    """Faults that would move an interval without a word, the worst first; `make_problem` refuses or warns by them.
+    """Silent data errors, the worst first; `make_problem` refuses or warns by them.
 
     Looked for: next observations that are not the following observation or were filled in, states of the next episode where
     one was cut, rows of a resetting environment, missing rows and episodes, time limits recorded as terminations, copies of

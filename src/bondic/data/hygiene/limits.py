@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bondic.data.hygiene.chance import poisson_surprise
 from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex, FloatArray, IntArray
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.marks import Marks, state_marks
@@ -75,11 +76,10 @@ class LimitCheck:
 
     @staticmethod
     def _stands_out(lengths: IntArray, limit: int, at_limit: int) -> bool:
-        """Against a Poisson number of ends with the mean of the lengths before: x log(x / mu) - x + mu (Chernoff)."""
+        """Against a Poisson number of ends with the mean of the lengths before."""
         near = int(((2 * lengths >= limit) & (lengths < limit)).sum())
         mean = (near + 1) / (limit - limit // 2)
-        excess = at_limit * np.log(at_limit / mean) - at_limit + mean
-        return bool(limit >= _LONG and at_limit >= FEWEST and at_limit > mean and excess > _RARE)
+        return limit >= _LONG and at_limit >= FEWEST and poisson_surprise(at_limit, mean) > _RARE
 
     def _shown_by_state(self) -> bool:
         """Whether the state knows that it is over: discrete states that never go on, or a column at its very end."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.hygiene.chance import RARE
+from bondic.data.hygiene.chance import RARE, poisson_surprise
 from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeRows, FloatArray
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import state_marks
@@ -104,8 +104,7 @@ class ResetCheck:
             return True  # continuous states that never repeat: two equal ones are no chance
         place = np.minimum(np.searchsorted(values, ended["mark"]), values.size - 1)
         share = np.where(values[place] == ended["mark"], counts[place], 0) / starts.size
-        expected = float(share.sum())
-        return bool(found > expected and found * np.log(found / expected) - found + expected > RARE)
+        return poisson_surprise(found, float(share.sum())) > RARE
 
     def _far(self, steps: FloatArray) -> bool:
         total, count = self._inner

@@ -15,13 +15,15 @@ from bondic.data.io.table import Column, SourceTable, unequal_rows
 
 
 def is_arrow_like(source: Any) -> bool:
-    return isinstance(source, pa.Table | pa.RecordBatch) or hasattr(source, "__arrow_c_stream__")
+    """pyarrow's own tables and batches, everything with an Arrow C stream (pandas, polars, DuckDB), and what turns into one."""
+    return any(hasattr(source, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow"))
 
 
 def to_arrow(source: Any, label: str) -> pa.Table:
     """The object as an Arrow table."""
     try:
-        return pa.table(source) if not isinstance(source, pa.Table) else source
+        streams = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+        return pa.table(source if streams else source.to_arrow())
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as problem:
         raise InvalidInput(
             f"{label} cannot be turned into an Arrow table ({one_line(problem, 200)}). Columns need one type each: "
@@ -31,11 +33,6 @@ def to_arrow(source: Any, label: str) -> pa.Table:
 
 def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **more: Any) -> SourceTable:
     """Columns are decoded when they are asked for."""
-
-    try:
-        names = tuple(table.column_names)
-    except UnicodeDecodeError as problem:
-        raise InvalidInput(f"{label}: a column name is not UTF-8. Write the file again in UTF-8.") from problem
 
     def load(name: str) -> Column:
         column = table.column(name)
@@ -50,7 +47,7 @@ def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **m
         temporal = pa.types.is_timestamp(table.column(name).type) or pa.types.is_date(table.column(name).type)
         return np.asarray(table.column(name).to_numpy()) if temporal else None
 
-    return SourceTable(label, names, load, ticks=ticks, **more)
+    return SourceTable(label, tuple(table.column_names), load, ticks=ticks, **more)
 
 
 def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) -> Column:

@@ -90,7 +90,7 @@ class Assembly:
                 probs["next_action_probs"] = np.zeros_like(probs["logged_action_probs"])
         self._doubt_order(parts, n)
         if encoded.following is None and not self.parts.one_step:
-            self._follow(parts, probs, _arrays.flags("terminations", parts["terminations"], n))
+            self._follow(parts, probs)
         log = self._transitions(parts)
         return self._with_probabilities(log, probs, encoded)
 
@@ -106,28 +106,23 @@ class Assembly:
 
     def _doubt_order(self, parts: dict[str, Any], rows: int) -> None:
         """Time that goes back: from one row to the next where every row ends, else within episodes."""
-        ended = _arrays.flags("terminations", parts["terminations"], rows)
-        joined = np.ones(rows - 1, dtype=bool)
+        ended, joined = parts["terminations"], np.ones(rows - 1, dtype=bool)
         if not ended.all() and parts["episode_ids"] is not None:
-            joined = np.diff(_arrays.identifiers("episode_ids", parts["episode_ids"], rows)) == 0
+            joined = np.diff(parts["episode_ids"]) == 0
         elif not ended.all():
-            joined = ~ended[:-1]
-            if parts["truncations"] is not None:
-                joined &= ~_arrays.flags("truncations", parts["truncations"], rows)[:-1]
+            cut = parts["truncations"]
+            joined = ~(ended if cut is None else ended | cut)[:-1]
         used = {*self.parts.columns.values(), *self.probs.values()}
         doubt = _backwards(self.table, {name for group in used for name in group}, joined)
         if doubt is not None:
             self.doubts.append(doubt)
 
-    def _follow(self, parts: dict[str, Any], probs: dict[str, FloatArray], ended: BoolArray) -> None:
+    def _follow(self, parts: dict[str, Any], probs: dict[str, FloatArray]) -> None:
         """Build next observations, leave out rows that have none, and keep every column in step."""
-        n = ended.size
-        cut = None if parts["truncations"] is None else _arrays.flags("truncations", parts["truncations"], n)
-        ids = None if parts["episode_ids"] is None else _arrays.identifiers("episode_ids", parts["episode_ids"], n)
-        times = None if parts["timesteps"] is None else _arrays.integers("timesteps", parts["timesteps"], n)
-        stated = "truncations" in self.absent
+        keys = [parts[name] for name in ("terminations", "truncations", "episode_ids", "timesteps")]
+        n, stated = len(keys[0]), "truncations" in self.absent
         try:
-            rows: Following = following_rows(self.table.source, ended, cut, ids, times, cuts_stated=stated)
+            rows: Following = following_rows(self.table.source, *keys, cuts_stated=stated)
         except OutOfOrder as problem:
             raise InvalidInput(f"{problem}{self._sorting()}") from problem
         parts["next_observations"] = rows.take(np.asarray(parts["observations"], dtype=np.float64))
@@ -146,19 +141,15 @@ class Assembly:
         self.doubts += rows.doubts
 
     def _transitions(self, parts: dict[str, Any]) -> Transitions:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ValidityWarning)
-            try:
-                log = Transitions(**parts, unrecorded=self.parts.unrecorded)
-            except InvalidInput as problem:
-                more = self._sorting() if isinstance(problem, OutOfOrder) else ""
-                if self.dropped:
-                    more += f" (Rows are counted without the {self.dropped} that have no next observation.)"
-                if not more:
-                    raise
-                raise InvalidInput(f"{problem}{more}") from problem
-        self.doubts += [str(entry.message) for entry in caught]
-        return log
+        try:
+            return Transitions(**parts, unrecorded=self.parts.unrecorded)
+        except InvalidInput as problem:
+            more = self._sorting() if isinstance(problem, OutOfOrder) else ""
+            if self.dropped:
+                more += f" (Rows are counted without the {self.dropped} that have no next observation.)"
+            if not more:
+                raise
+            raise InvalidInput(f"{problem}{more}") from problem
 
     def _sorting(self) -> str:
         """How to sort the table that was read, by its own names."""

@@ -75,13 +75,35 @@ class Treatment:
         return "one-hot" if isinstance(self.categorical, Mapping) or self.categorical is None else self.categorical
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dimension:
-    """One dimension of the observations: its values now and, where the log has them, at the next state."""
+    """One dimension of the observations: n values at the states and, where the log has them, n at the next states after them."""
 
     name: str
-    here: Column
-    following: Column | None
+    column: Column  # (n,) or (2n,)
+    missing: BoolArray
+    needed: BoolArray  # all but the next states of terminated rows
+    rows: int  # n
+    source: str
+    exact: bool  # integers that floats hold
+
+    @staticmethod
+    def of(name: str, here: Column, following: Column | None, ended: BoolArray, source: str) -> Dimension:
+        parts = [here] if following is None else [here, following]
+        column = Column(np.concatenate([part.values for part in parts]), None, here.categorical)
+        gaps = [np.zeros(ended.size, dtype=bool) if part.missing is None else part.missing for part in parts]
+        needed = np.concatenate([np.ones(ended.size, dtype=bool), ~ended])[: column.values.size]
+        whole = [part.values for part in parts if part.values.dtype.kind in "iu" and part.values.size]
+        largest = max((max(int(values.max()), -int(values.min())) for values in whole), default=0)
+        return Dimension(name, column, np.concatenate(gaps), needed, ended.size, source, largest <= _LARGEST_EXACT)
+
+    @property
+    def gaps(self) -> BoolArray:
+        return self.missing & self.needed
+
+    def row(self, place: Any) -> int:
+        """The row of the log at this place."""
+        return numbered(int(place) % self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,52 +119,51 @@ def encode_observations(
     table: SourceTable, here: Sequence[str], following: Sequence[str] | None, ended: BoolArray, treatment: Treatment
 ) -> Encoded:
     """Every dimension as numbers; `ended` are the terminated rows, which need no next observation."""
-    dims = list(_dimensions(table, here, following, ended.size))
+    dims = list(_dimensions(table, here, following, ended))
     _refuse_unknown(treatment, [dim.name for dim in dims])
-    blocks, gaps, names, gap_names = [], [], [], []
+    blocks: list[FloatArray] = []
+    indicators: list[FloatArray] = []
+    names: list[str] = []
+    indicator_names: list[str] = []
     encodings: dict[str, Encoding] = {}
     notes: list[str] = []
     for dim in dims:
-        kind = treatment.kind(dim.name, dim.here)
+        kind = treatment.kind(dim.name, dim.column)
         if kind is not None and treatment.streamed:
             raise InvalidInput(
                 f"{table.source}: {one_line(dim.name)} holds categories. Which ones there are is known at the end of a log only, "
                 "so a streamed log cannot encode them: write numbers, or load the log with read_log."
             )
-        gap = _gaps(dim, ended, treatment, table.source, category=kind is not None)
-        if gap is None and f"{dim.name}_missing" in treatment.like:
-            gap = np.zeros((ended.size, 1)), np.zeros((ended.size, 1))
-        if kind is None:
-            blocks.append(_numbers(dim, ended, treatment.fill(dim.name) or 0.0, table.source))
-            names.append(dim.name)
-            if gap is not None:
-                gaps.append(gap)
-                gap_names.append(f"{dim.name}_missing")
-                filled = treatment.fill(dim.name) or 0.0
-                notes.append(
-                    f"Missing values of {one_line(dim.name)} were filled with {filled:g}; the 0/1 "
-                    f"column {one_line(gap_names[-1])} says where."
-                )
-        else:
-            block, encoding = _categories(dim, kind, ended, table.source, treatment.categories.get(dim.name))
+        fill = treatment.missing if kind is not None else treatment.fill(dim.name)
+        if dim.gaps.any() and fill is None:
+            raise _untreated(dim, streamed=treatment.streamed)
+        if kind is not None:
+            block, encoding = _categories(dim, kind, treatment.categories.get(dim.name))
             blocks.append(block)
             encodings[dim.name] = encoding
             names += encoding.columns
             notes.append(category_note(dim.name, encoding))
-    parts = [*blocks, *gaps]
-    after = None if following is None else np.concatenate([block[1] for block in parts], axis=1)
-    return Encoded(
-        np.concatenate([block[0] for block in parts], axis=1), after, (*names, *gap_names), encodings, tuple(notes)
-    )
+            continue
+        value = treatment.fill(dim.name) or 0.0
+        blocks.append(_numbers(dim, value))
+        names.append(dim.name)
+        if dim.gaps.any() or f"{dim.name}_missing" in treatment.like:
+            indicators.append(dim.gaps.astype(np.float64)[:, None])
+            indicator_names.append(f"{dim.name}_missing")
+        if dim.gaps.any():
+            notes.append(
+                f"Missing values of {one_line(dim.name)} were filled with {value:g}; the 0/1 column "
+                f"{one_line(indicator_names[-1])} says where."
+            )
+    whole, n = np.concatenate([*blocks, *indicators], axis=1), ended.size
+    after = None if following is None else whole[n:]
+    return Encoded(whole[:n], after, (*names, *indicator_names), encodings, tuple(notes))
 
 
 def _refuse_unknown(treatment: Treatment, names: list[str]) -> None:
     listed = treatment.categories if not treatment.like else None
-    for what, stated in (
-        ("missing", treatment.missing),
-        ("categorical", treatment.categorical),
-        ("categories", listed),
-    ):
+    options = {"missing": treatment.missing, "categorical": treatment.categorical, "categories": listed}
+    for what, stated in options.items():
         unknown = [name for name in stated if name not in names] if isinstance(stated, Mapping) else []
         if unknown:
             raise InvalidInput(
@@ -151,10 +172,10 @@ def _refuse_unknown(treatment: Treatment, names: list[str]) -> None:
 
 
 def _dimensions(
-    table: SourceTable, here: Sequence[str], following: Sequence[str] | None, rows: int
+    table: SourceTable, here: Sequence[str], following: Sequence[str] | None, ended: BoolArray
 ) -> Iterator[Dimension]:
-    now = list(_split(table, here, rows))
-    then = None if following is None else list(_split(table, following, rows))
+    now = list(_split(table, here, ended.size))
+    then = None if following is None else list(_split(table, following, ended.size))
     if then is not None and len(then) == 1 and then[0][1].missing is not None and then[0][1].missing.all():
         then *= len(now)  # lists that are all missing do not tell how long they would be
     if then is not None and len(then) != len(now):
@@ -163,14 +184,14 @@ def _dimensions(
             "space: give the same columns for both, in the same order."
         )
     for index, (name, column) in enumerate(now):
-        after = None if then is None else then[index][1]
+        after_name, after = ("", None) if then is None else then[index]
         _refuse_spoiled_numbers(name, column, table.source)
         if after is not None and after.text != column.text:
             raise InvalidInput(
-                f"{table.source}: {one_line(name)} and {one_line(then[index][0] if then else '')} describe one dimension, but "
-                "one holds text and the other numbers. Give both in one form."
+                f"{table.source}: {one_line(name)} and {one_line(after_name)} describe one dimension, but one holds text and the "
+                "other numbers. Give both in one form."
             )
-        yield Dimension(name, column, after)
+        yield Dimension.of(name, column, after, ended, table.source)
 
 
 def _split(table: SourceTable, group: Sequence[str], rows: int) -> Iterator[tuple[str, Column]]:
@@ -191,109 +212,71 @@ def _split(table: SourceTable, group: Sequence[str], rows: int) -> Iterator[tupl
             yield label, Column(column.values[:, k], gaps, column.categorical)
 
 
-def _gaps(dim: Dimension, ended: BoolArray, treatment: Treatment, source: str, *, category: bool) -> Any:
-    """The indicator of missing values, None if nothing is missing; refused unless a treatment was stated."""
-    now = np.zeros(ended.size, dtype=bool) if dim.here.missing is None else dim.here.missing
-    after = dim.following.missing if dim.following is not None else None
-    then = np.zeros(ended.size, dtype=bool) if after is None else after & ~ended
-    if not (now.any() or then.any()):
-        return None
-    stated = treatment.missing if category else treatment.fill(dim.name)
-    if stated is None:
-        row = int(np.flatnonzero(now if now.any() else then)[0])
-        where = dim.name if now.any() else f"{dim.name} of the next observation"
-        what = f"{source}: {one_line(where)} is missing at row {numbered(row)}"
-        if treatment.streamed:
-            raise InvalidInput(
-                f"{what}. The bound needs every value, and a streamed log cannot mark gaps in columns of their own: fill in what "
-                "was observed, or load the log with read_log and missing=. Never drop such rows."
-            )
-        raise InvalidInput(
-            f"{what} ({int(now.sum())} gaps now, {int(then.sum())} next). The "
-            "bound needs every value. Fill in what was observed, or pass missing='indicator' (--missing indicator: fill 0 and "
-            f"add a 0/1 column that says where) or missing={{'{one_line(dim.name)}': value}} (--missing "
-            f"{one_line(dim.name)}=VALUE: your value and the column). Never drop such rows."
+def _untreated(dim: Dimension, *, streamed: bool) -> InvalidInput:
+    """Missing values, and nothing was stated about them."""
+    first, name = int(np.argmax(dim.gaps)), one_line(dim.name)
+    where = name if first < dim.rows else f"{name} of the next observation"
+    what = f"{dim.source}: {where} is missing at row {dim.row(first)}"
+    if streamed:
+        return InvalidInput(
+            f"{what}. The bound needs every value, and a streamed log cannot mark gaps in columns of their own: fill in what "
+            "was observed, or load the log with read_log and missing=. Never drop such rows."
         )
-    return now.astype(float)[:, None], then.astype(float)[:, None]
+    return InvalidInput(
+        f"{what} ({int(dim.gaps[: dim.rows].sum())} gaps now, {int(dim.gaps[dim.rows :].sum())} next). The bound needs every "
+        "value. Fill in what was observed, or pass missing='indicator' (--missing indicator: fill 0 and add a 0/1 column that "
+        f"says where) or missing={{'{name}': value}} (--missing {name}=VALUE: your value and the column). Never drop such rows."
+    )
 
 
-def _numbers(dim: Dimension, ended: BoolArray, fill: float, source: str) -> tuple[FloatArray, FloatArray | None]:
-    out: list[FloatArray | None] = []
-    for column, may_end in ((dim.here, False), (dim.following, True)):
-        if column is None:
-            out.append(None)
-            continue
-        values = column.values
-        if values.dtype.kind in "iu" and values.size and max(int(values.max()), -int(values.min())) > _LARGEST_EXACT:
-            raise InvalidInput(
-                f"{source}: {one_line(dim.name)} holds integers beyond 2**53, which are not exact as floats. Rescale them."
-            )
-        filled = np.array(values, dtype=np.float64)
-        if column.missing is not None:
-            filled[column.missing] = fill
-            if may_end:
-                filled[column.missing & ended] = np.nan  # nothing follows a termination: the whole row becomes 0
-        out.append(filled[:, None])
-    assert out[0] is not None
-    return out[0], out[1]
+def _numbers(dim: Dimension, fill: float) -> FloatArray:
+    """(n or 2n, 1); NaN where nothing follows a termination: the whole row becomes 0."""
+    if not dim.exact:
+        raise InvalidInput(
+            f"{dim.source}: {one_line(dim.name)} holds integers beyond 2**53, which are not exact as floats. Rescale them."
+        )
+    filled = np.array(dim.column.values, dtype=np.float64)
+    filled[dim.missing] = np.where(dim.needed, fill, np.nan)[dim.missing]
+    return filled[:, None]
 
 
-def _categories(
-    dim: Dimension, kind: Categorical, ended: BoolArray, source: str, known: Sequence[str] | None
-) -> tuple[tuple[FloatArray, FloatArray | None], Encoding]:
-    columns = [column for column in (dim.here, dim.following) if column is not None]
-    gone = [np.zeros(ended.size, dtype=bool) if column.missing is None else column.missing for column in columns]
-    values = sorted({v for column, gap in zip(columns, gone, strict=True) for v in column.values[~gap].tolist()})
-    gap = bool(gone[0].any() or (len(gone) > 1 and (gone[1] & ~ended).any()))
-    labels = (*(str(value) for value in values), *((_GAP,) if gap else ()))
+def _categories(dim: Dimension, kind: Categorical, known: Sequence[str] | None) -> tuple[FloatArray, Encoding]:
+    """0/1 columns or codes; NaN where nothing follows a termination and nothing is recorded."""
+    values = sorted(set(dim.column.values[~dim.missing].tolist()))
+    labels = (*(str(value) for value in values), *((_GAP,) if dim.gaps.any() else ()))
+    texts = np.array([str(value) for value in dim.column.values.tolist()], dtype=object)
+    texts[dim.missing] = _GAP
     if known is not None:
-        _refuse_new_categories(dim, columns, gone, labels, known, source)
+        _refuse_new_categories(dim, texts, labels, known)
         labels = tuple(known)
-    place = {label: index for index, label in enumerate(labels)}
     if kind == "one-hot" and len(labels) > _MOST_CATEGORIES:
         raise InvalidInput(
-            f"{source}: {one_line(dim.name)} has {len(labels)} categories. So many 0/1 columns are rarely meant: leave the "
+            f"{dim.source}: {one_line(dim.name)} has {len(labels)} categories. So many 0/1 columns are rarely meant: leave the "
             "column out of the observations, pass numbers, or categorical='codes' (--text codes) for a kernel that only "
             "compares equality."
         )
-    out = []
-    for index, column in enumerate(columns):
-        codes = np.array([place.get(str(value), len(labels)) for value in column.values.tolist()], dtype=np.int64)
-        codes[gone[index]] = place.get(_GAP, len(labels))
-        block = (
-            codes.astype(np.float64)[:, None] if kind == "codes" else np.eye(len(labels) + 1)[codes][:, : len(labels)]
-        )
-        if index == 1:
-            block[gone[1] & ended] = np.nan
-        out.append(block)
-    names = (dim.name,) if kind == "codes" else tuple(f"{dim.name}={label}" for label in labels)
-    return (out[0], out[1] if len(out) > 1 else None), Encoding(kind, labels, names)
+    place = {label: index for index, label in enumerate(labels)}
+    codes = np.array([place.get(text, len(labels)) for text in texts.tolist()], dtype=np.int64)
+    one_hot = kind == "one-hot"
+    block = np.eye(len(labels) + 1)[codes][:, : len(labels)] if one_hot else codes.astype(np.float64)[:, None]
+    block[dim.missing & ~dim.needed] = np.nan
+    names = tuple(f"{dim.name}={label}" for label in labels) if one_hot else (dim.name,)
+    return block, Encoding(kind, labels, names)
 
 
 def _refuse_new_categories(
-    dim: Dimension,
-    columns: list[Column],
-    gone: list[BoolArray],
-    labels: Sequence[str],
-    known: Sequence[str],
-    source: str,
+    dim: Dimension, texts: npt.NDArray[Any], labels: Sequence[str], known: Sequence[str]
 ) -> None:
     """A value that has no column, with the first row where it stands."""
-    new = [label for label in labels if label not in known]
-    if not new:
+    new = next((label for label in labels if label not in known), None)
+    if new is None:
         return
-    word = "is missing" if new[0] == _GAP else f"is {one_line(repr(new[0]))}"
-    rows = [
-        int(row)
-        for column, gap in zip(columns, gone, strict=True)
-        for row in np.flatnonzero(
-            gap if new[0] == _GAP else np.array([str(v) == new[0] for v in column.values.tolist()])
-        )
-    ]
+    word = "is missing" if new == _GAP else f"is {one_line(repr(new))}"
+    row = min(dim.row(place) for place in np.flatnonzero((texts == new) & dim.needed))
     raise InvalidInput(
-        f"{source}: {one_line(dim.name)} {word} at row {numbered(min(rows))}, and its categories were fixed before: "
-        f"{shown(known)}. A category more would be another state space. State all that may come before the first row is read: "
-        f"categories={{{dim.name!r}: [...]}} (--categories {one_line(dim.name)}={','.join(map(one_line, [*known, new[0]]))})."
+        f"{dim.source}: {one_line(dim.name)} {word} at row {row}, and its categories were fixed before: {shown(known)}. A "
+        "category more would be another state space. State all that may come before the first row is read: "
+        f"categories={{{dim.name!r}: [...]}} (--categories {one_line(dim.name)}={','.join(map(one_line, [*known, new]))})."
     )
 
 

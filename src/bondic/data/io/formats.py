@@ -1,14 +1,14 @@
 """Formats of tables that can be read some rows at a time: Parquet, CSV, Feather. Each opens one file; `scan` reads many.
 
 A Parquet file is entered at the row group that is wanted and read page by page. CSV and Feather are fragments of pyarrow.dataset,
-which begin at the first row; a CSV file that fits into memory is parsed at once. All rows settle the type of a CSV column.
+which begin at the first row. All rows settle the type of a CSV column.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,9 +21,12 @@ from bondic.core.errors import InvalidInput, one_line
 
 ROWS_AT_A_TIME = 65_536
 _BLOCK = 2**22
-"""Bytes of a CSV file that are parsed at a time, where it is not read as a whole."""
+"""Bytes of a CSV file that are parsed at a time."""
 _SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-_WIDER = {pa.null(): pa.int64(), pa.int64(): pa.bool_(), pa.bool_(): pa.float64()}
+_WIDER = {
+    pa.null(): pa.int64(), pa.int64(): pa.bool_(), pa.bool_(): pa.float64(), pa.date32(): pa.timestamp("s"),
+    pa.timestamp("s"): pa.timestamp("ns"),
+}  # fmt: skip
 """What a CSV column is, if it is not what its first rows look like; text in the end. pyarrow's own order."""
 _READING = {"batch_size": ROWS_AT_A_TIME, "batch_readahead": 1, "use_threads": False}
 BROKEN = (pa.ArrowException, OSError, EOFError, MemoryError, UnicodeDecodeError)
@@ -35,27 +38,32 @@ Batches = Callable[[Sequence[str], range], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, eq=False)
 class OpenedFile:
-    """One file: its columns, and the rows of each of its row groups (one group where a format has none)."""
+    """One file: its columns, then those of its folder (key=value), and the rows of each of its row groups."""
 
+    path: Path
     schema: pa.Schema
-    groups: tuple[int, ...]
+    groups: tuple[int, ...]  # one group where a format has none
     batches: Batches
     note: str = ""
+    folder_values: Mapping[str, str] = field(default_factory=dict)
+    stamp: tuple[int, int] = (0, 0)  # size and time of the last change
+
+    @property
+    def rows(self) -> int:
+        return sum(self.groups)
 
 
 @dataclass(frozen=True)
 class Format:
     name: str
     endings: tuple[str, ...]
-    open: Callable[[Path, bool], OpenedFile]  # the second argument: all rows will be read into memory
+    open: Callable[[Path], OpenedFile]
 
     def fits(self, path: Path) -> bool:
         return path.name.lower().endswith(self.endings)
 
 
-def _open_parquet(path: Path, whole: bool) -> OpenedFile:
-    del whole
-
+def _open_parquet(path: Path) -> OpenedFile:
     def batches(names: Sequence[str], groups: range) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, buffer_size=2**20) as opened:
             wanted = {"row_groups": list(groups), "columns": list(names)}
@@ -63,14 +71,13 @@ def _open_parquet(path: Path, whole: bool) -> OpenedFile:
 
     with pq.ParquetFile(path) as file:
         groups = tuple(file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))
-        return OpenedFile(file.schema_arrow, groups, batches)
+        return OpenedFile(path, file.schema_arrow, groups, batches)
 
 
-def _open_feather(path: Path, whole: bool) -> OpenedFile:
-    del whole
+def _open_feather(path: Path) -> OpenedFile:
     fragment = ds.IpcFileFormat().make_fragment(str(path), fs.LocalFileSystem())
     schema = fragment.physical_schema
-    return OpenedFile(schema, (fragment.count_rows(),), _of_fragment(fragment, schema))
+    return OpenedFile(path, schema, (fragment.count_rows(),), _of_fragment(fragment, schema))
 
 
 def _of_fragment(fragment: ds.Fragment, schema: pa.Schema) -> Batches:
@@ -81,26 +88,22 @@ def _of_fragment(fragment: ds.Fragment, schema: pa.Schema) -> Batches:
     return batches
 
 
-def _open_csv(path: Path, whole: bool) -> OpenedFile:
+def _open_csv(path: Path) -> OpenedFile:
+    """The types of its columns are those that all rows have: one pass settles them, and counts the rows."""
     with pa.input_stream(str(path)) as stream:
-        content = stream.read(None if whole else _BLOCK)
-    sign = _separator(content, one_line(path.name))
+        sign = _separator(stream.read(_BLOCK), one_line(path.name))
     note = "" if sign == "," else f"{one_line(path.name)} is separated by {_SIGNS[sign]}."
-    block = min(len(content) + 1, 2**31 - 1) if whole else _BLOCK
-    read = pc.ReadOptions(block_size=block, use_threads=False)  # threads lose the row numbers
-    parse, convert = pc.ParseOptions(delimiter=sign), pc.ConvertOptions(strings_can_be_null=True)
-    if whole and len(content) < block:
-        table = pc.read_csv(pa.BufferReader(content), read, parse, convert)
-        return OpenedFile(
-            table.schema, (table.num_rows,), lambda names, _: iter(table.select(names).to_batches()), note
-        )
-    form = ds.CsvFileFormat(parse, convert_options=convert, read_options=read)
+    form = ds.CsvFileFormat(
+        pc.ParseOptions(delimiter=sign),
+        convert_options=pc.ConvertOptions(strings_can_be_null=True),
+        read_options=pc.ReadOptions(block_size=_BLOCK, use_threads=False),  # threads lose the row numbers
+    )
     fragment = form.make_fragment(str(path), fs.LocalFileSystem())
     schema = fragment.physical_schema
     while True:
         try:
             count = sum(batch.num_rows for batch in fragment.to_batches(schema=schema, **_READING))
-            return OpenedFile(schema, (count,), _of_fragment(fragment, schema), note)
+            return OpenedFile(path, schema, (count,), _of_fragment(fragment, schema), note)
         except pa.ArrowInvalid as problem:
             odd = re.search(r"CSV column #(\d+): .*conversion error", str(problem))
             if odd is None or pa.types.is_string(schema.field(int(odd[1])).type):

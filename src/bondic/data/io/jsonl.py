@@ -1,4 +1,9 @@
-"""JSON lines (plain or .gz): an object per row, or an object per episode with a list entry for every step."""
+"""JSON lines (plain or .gz): an object per row, or an object per episode with a list entry for every step.
+
+Not read by the scanner of the other files: pyarrow.json gives a column one type, and refuses a file in which a column that
+nobody uses changes its type (a message that is a text here and a list of parts there). Here columns are converted when they
+are used.
+"""
 
 from __future__ import annotations
 

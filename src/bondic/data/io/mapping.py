@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bondic.core.errors import InvalidInput, one_line, shown
 from bondic.data.io.arrow import arrays_table
+from bondic.data.io.npz import load_arrays
 from bondic.data.io.table import SourceTable
-from bondic.data.names import ALIASES
+from bondic.data.names import held_by
 
 
 def read_mapping(source: Mapping[Any, Any], label: str = "The log", **more: Any) -> SourceTable:
@@ -30,9 +32,15 @@ def read_mapping(source: Mapping[Any, Any], label: str = "The log", **more: Any)
             continue
         leaves = dict(flatten(key, value))
         arrays |= leaves
-        if part := next((p for p, aliases in ALIASES.items() if key.lower() in aliases and len(leaves) > 1), None):
+        if len(leaves) > 1 and (part := held_by(key)) is not None:
             groups[part] = tuple(leaves)
     return arrays_table(label, arrays, groups=groups, **more)
+
+
+def read_npz(path: Path) -> SourceTable:
+    """Arrays by name, or one structured array."""
+    arrays = load_arrays(path)
+    return (read_mapping if isinstance(arrays, dict) else read_records)(arrays, one_line(path.name))
 
 
 def flatten(name: str, tree: Any) -> Iterator[tuple[str, Any]]:

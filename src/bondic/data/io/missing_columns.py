@@ -32,7 +32,7 @@ def steps_as_observations(source: str, parts: dict[str, Any], rows: int, *, one_
     if one_step:
         steps = np.zeros(rows, dtype=np.int64)
     elif parts["timesteps"] is not None:
-        steps = _arrays.integers("timesteps", parts["timesteps"], rows)
+        steps = parts["timesteps"]
     elif streamed:
         raise InvalidInput(
             f"{source} has neither observations nor timesteps. A streamed log cannot count steps across its parts: name the "
@@ -48,10 +48,8 @@ def steps_as_observations(source: str, parts: dict[str, Any], rows: int, *, one_
 def _counted(parts: dict[str, Any], rows: int) -> IntArray:
     """Steps within episodes, which are told apart by their ids, else by their ends."""
     if parts["episode_ids"] is None:
-        ends = _arrays.flags("terminations", parts["terminations"], rows)
-        if parts["truncations"] is not None:
-            ends = ends | _arrays.flags("truncations", parts["truncations"], rows)
-        parts["episode_ids"] = EpisodeNumbers().counted(ends)
+        cut = parts["truncations"]
+        parts["episode_ids"] = EpisodeNumbers().counted(parts["terminations"] | (False if cut is None else cut))
     return Episodes(_arrays.identifiers("episode_ids", parts["episode_ids"], rows)).step
 
 
@@ -72,11 +70,7 @@ def refuse_long_lines(table: SourceTable) -> None:
 def end_every_row(source: str, columns: Mapping[str, tuple[str, ...]], parts: dict[str, Any], rows: int) -> None:
     """Every row terminates, and no row may say otherwise."""
     for part, ends in (("terminations", True), ("truncations", False)):
-        given = parts[part]
-        if given is None:
-            continue
-        wrong = _arrays.flags(part, given, rows) != ends
-        if (row := _arrays.first(wrong)) is not None:
+        if parts[part] is not None and (row := _arrays.first(parts[part] != ends)) is not None:
             raise InvalidInput(
                 f"{source}: one_step=True (--one-step) states that every row ends, but column {one_line(columns[part][0])} "
                 f"(`{part}`) is {str(not ends).lower()} at row {numbered(row)}. Leave out one_step if rows follow each other, or "

@@ -1,4 +1,4 @@
-"""NPZ archives (arrays by name) and NPY files of structured arrays. Pickled objects inside are refused."""
+"""Arrays of an NPZ archive or an NPY file. Pickled objects inside are refused."""
 
 from __future__ import annotations
 
@@ -10,20 +10,10 @@ from typing import Any
 import numpy as np
 
 from bondic.core.errors import InvalidInput, one_line
-from bondic.data.io.mapping import read_mapping, read_records
-from bondic.data.io.table import SourceTable
 
-SUFFIXES = (".npz", ".npy")
 _BROKEN = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError,
            RuntimeError, SyntaxError, TypeError, UnicodeDecodeError)  # fmt: skip
 """What reading damaged archives raises."""
-
-
-def read_npz(path: Path) -> SourceTable:
-    arrays = load_arrays(path)
-    if isinstance(arrays, dict):
-        return read_mapping(arrays, one_line(path.name))
-    return read_records(arrays, one_line(path.name))
 
 
 def load_arrays(path: Path) -> Any:

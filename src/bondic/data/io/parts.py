@@ -11,12 +11,11 @@ import numpy.typing as npt
 from bondic.core.errors import InvalidInput, kind_of, one_line, shown
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
-from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, steps_as_observations
-from bondic.data.io.table import BoolArray, SourceTable
-from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns, unknown_part
+from bondic.data.io.table import Column, SourceTable
+from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
 
 Given = Mapping[str, str | Iterable[str] | None]
@@ -24,6 +23,7 @@ Given = Mapping[str, str | Iterable[str] | None]
 _MOST_LISTED = 100
 _FLAGS = ("true", "false")
 _SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSITIES)
+_TYPED = {"terminations": _arrays.flags, "truncations": _arrays.flags, "timesteps": _arrays.integers}
 
 
 def checked_columns(columns: Any) -> dict[str, Any]:
@@ -31,9 +31,8 @@ def checked_columns(columns: Any) -> dict[str, Any]:
     if not isinstance(columns, Mapping | None):
         raise InvalidInput(f"columns= maps parts of a transition to column names; it is {kind_of(columns)}.")
     for part, value in dict(columns or {}).items():
-        if part not in ALIASES and part not in probabilities.PARTS:
-            parts = (*ALIASES, *probabilities.PARTS)
-            raise InvalidInput(unknown_part(part, parts))
+        if part not in ALIASES:
+            raise InvalidInput(unknown_part(part, ALIASES))
         if value is not None and not isinstance(value, str | Sequence):
             raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
     return dict(columns or {})
@@ -53,15 +52,8 @@ def find_parts(
             f"columns={{part: None}} can be said of {', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} alone: there are none."
         )
     given = {part: value for part, value in stated.items() if value is not None}
-    probs = probabilities.find_probabilities(names, given)
-    rest = {part: value for part, value in given.items() if part not in probabilities.PARTS}
     required = [part for part in REQUIRED if part not in ("terminations", *optional)]
-    used = {column for group in probs.values() for column in group}
-    if {"target_action_probs", "target_log_probs"} & set(
-        find_columns(names, rest, required=(), skip=absent, used=used).columns
-    ):
-        required = ["rewards"]  # nothing else is needed of a policy that is known by these columns
-    found = find_columns(names, rest, required=required, skip=absent, used=used)
+    found = find_columns(names, given, required=required, skip=absent)
     refuse_both(found.columns)
     if "terminations" not in {*found.columns, *absent, *optional}:
         raise InvalidInput(
@@ -69,7 +61,9 @@ def find_parts(
             "(--columns terminations=name), or state that nothing ever terminates: columns={'terminations': None} "
             "(--columns terminations=none), or that every row ends: one_step=True (--one-step)."
         )
-    return found, absent, probs
+    probs = {part: group for part, group in found.columns.items() if part in OF_ALL_ACTIONS}
+    rest = {part: group for part, group in found.columns.items() if part not in OF_ALL_ACTIONS}
+    return ColumnMap(rest, found.notes), absent, probs
 
 
 def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] | None:
@@ -124,10 +118,11 @@ class Parts:
             raise InvalidInput(f"{self.table.source} has no rows. An interval needs at least one transition.")
         parts: dict[str, Any] = {"rewards": rewards, "actions": self._actions(n)}
         for part in _SINGLE:
-            parts[part] = self.single(part, n) if part in self.columns else None
+            typed = _TYPED.get(part, lambda _, values, __: values)
+            parts[part] = typed(part, self.single(part, n), n) if part in self.columns else None
         if parts["terminations"] is None and not self.one_step:
             parts["terminations"] = np.zeros(n, dtype=bool)
-        ended = np.ones(n, dtype=bool) if self.one_step else _arrays.flags("terminations", parts["terminations"], n)
+        ended = np.ones(n, dtype=bool) if self.one_step else parts["terminations"]
         if "observations" in self.columns:
             here, following = self.columns["observations"], self.columns.get("next_observations")
             encoded = encode_observations(self.table, here, following, ended, self.treatment)
@@ -148,7 +143,7 @@ class Parts:
         if len(group) > 1:
             raise InvalidInput(f"{self.table.source}: `{part}` is one value per row, not the columns {shown(group)}.")
         column, name = self.table.column(group[0], rows, f" (`{part}`)"), group[0]
-        self._complete(part, name, column.missing)
+        self._complete(part, name, column)
         if column.text and part != "episode_ids":
             values = column.values.ravel().tolist()
             flags = part in ("terminations", "truncations")
@@ -162,9 +157,8 @@ class Parts:
             self.notes.append(f"`{part}` was stored as {column.values.dtype} and is used as float64.")
         return column.values
 
-    def _complete(self, part: str, name: str, missing: BoolArray | None) -> None:
-        if missing is not None and missing.any():
-            row = int(np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))[0])
+    def _complete(self, part: str, name: str, column: Column) -> None:
+        if (row := column.first_gap) is not None:
             raise InvalidInput(
                 f"{self.table.source}: {one_line(name)} (`{part}`) is missing at row {numbered(row)}. It cannot be guessed: "
                 "fill in what happened. Never drop a row because of its reward or its next observation: that breaks the "
@@ -178,7 +172,7 @@ class Parts:
         group = self.columns["actions"]
         columns = [self.table.column(name, n, " (`actions`)") for name in group]
         for name, column in zip(group, columns, strict=True):
-            self._complete("actions", name, column.missing)
+            self._complete("actions", name, column)
         if any(column.text for column in columns):
             if len(columns) > 1 or columns[0].values.ndim > 1:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")
@@ -187,12 +181,7 @@ class Parts:
         if self.known_actions is not None:
             self._stated(values, self.known_actions)
         flat = values.reshape(n, -1) if values.ndim <= 2 else values
-        if (
-            values.dtype.kind == "f"
-            and flat.shape[1] == 1
-            and np.all(np.isfinite(flat))
-            and np.all(flat == np.rint(flat))
-        ):
+        if values.dtype.kind == "f" and flat.shape[1] == 1 and np.all(np.isfinite(flat) & (flat == np.rint(flat))):
             self.notes.append(
                 "Actions are whole numbers stored as floats: read as continuous. Store integers if discrete."
             )

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from bondic.core.errors import Doubt, InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table, arrow_table
-from bondic.data.io.table import SourceTable
-from bondic.data.names import ALIASES
+from bondic.data.io.table import SourceTable, refuse_twins
+from bondic.data.names import PART_OF
 from bondic.data.propensities import PROPENSITIES
 
 _OF_STEPS = ("rewards", "actions", "timesteps", "terminations", "truncations", *PROPENSITIES)
@@ -35,8 +35,8 @@ NamedValues = dict[str, Any]
 
 def parts_of(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, str]:
     """The part of a transition that each column holds, by statement or by its usual names."""
-    found, present = {alias: part for part, aliases in ALIASES.items() for alias in aliases}, set(names)
-    by_name = {name: found[name.lower()] for name in present if name.lower() in found}
+    present = set(names)
+    by_name = {name: PART_OF[name.lower()] for name in present if name.lower() in PART_OF}
     said = {name: part for part, name in stated.items() if isinstance(name, str) and name in present}
     return {name: part for name, part in by_name.items() if part not in stated} | said
 
@@ -48,6 +48,7 @@ def telling(part_of: Mapping[str, str]) -> list[str]:
 
 def whole_table(table: pa.Table, label: str, stated: Mapping[str, Any] | None = None, **more: Any) -> SourceTable:
     """The columns of a table that is all there; one whose lines are episodes gets a row for every step."""
+    refuse_twins(label, table.column_names)
     part_of = parts_of(table.column_names, stated or {})
     for name in telling(part_of):
         column = table.column(name)

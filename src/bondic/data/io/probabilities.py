@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,36 +11,11 @@ import numpy.typing as npt
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.episodes import episode_starts
 from bondic.data.io.table import SourceTable
-from bondic.data.names import given_columns, match_one
 from bondic.data.transitions import Transitions
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
-
-PARTS: dict[str, tuple[str, ...]] = {
-    "next_action_probs": ("next_action_probs", "next_probs", "target_next_probs", "target_next_action_probs"),
-    "initial_action_probs": (
-        "initial_action_probs", "initial_probs", "target_initial_probs", "target_initial_action_probs",
-    ),
-    "logged_action_probs": ("logged_action_probs",),
-}  # fmt: skip
-_OF_ALL_ACTIONS = ("target_probs", "target_action_probs")
-"""Numbered, or as lists, these are π(. | s_i); a single number per row is π(a_i | s_i)."""
-
-
-def find_probabilities(present: Iterable[str], given: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Which columns hold the target policy's probabilities; several columns are the actions 0, 1, ... in order."""
-    names = list(present)
-    found = {}
-    for part, aliases in PARTS.items():
-        group = given_columns(part, given[part], names) if part in given else match_one(part, aliases, names)
-        if group:
-            found[part] = group
-    numbered = [name for name in names if name.lower() not in _OF_ALL_ACTIONS]
-    if "logged_action_probs" not in found and (group := match_one("logged_action_probs", _OF_ALL_ACTIONS, numbered)):
-        found["logged_action_probs"] = group
-    return found
 
 
 def lists_of_all_actions(table: SourceTable, columns: Mapping[str, tuple[str, ...]]) -> bool:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from bondic.core.errors import InvalidInput, kind_of, one_line
-from bondic.data.io import hdf5, jsonl, minari, npz, scan, vowpal
-from bondic.data.io.arrow import as_column, dates, is_arrow_like, to_arrow
+from bondic.data.io import hdf5, jsonl, minari, scan, vowpal
+from bondic.data.io.arrow import arrays_table, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.formats import FORMATS
 from bondic.data.io.loaded import Coding, LoadedLog
-from bondic.data.io.mapping import read_mapping, read_records
+from bondic.data.io.mapping import read_mapping, read_npz, read_records
 from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
@@ -28,7 +28,7 @@ _PICKLES = (".pkl", ".pickle")
 _FILES: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {
     **{form.endings: scan.read_files for form in FORMATS},
     jsonl.SUFFIXES: jsonl.read_jsonl,
-    npz.SUFFIXES: lambda path, _: npz.read_npz(path),
+    (".npz", ".npy"): lambda path, _: read_npz(path),
     hdf5.SUFFIXES: lambda path, _: hdf5.read_hdf5(path),
     vowpal.SUFFIXES: lambda path, _: vowpal.read_vowpal(path),
 }
@@ -110,8 +110,6 @@ def _from_object(source: Any, label: str, columns: Given | None) -> SourceTable:
         return read_records(source, label)
     if minari.is_minari_dataset(source):
         return minari.read_minari_dataset(source)
-    if hasattr(source, "to_arrow") and not is_arrow_like(source):
-        source = source.to_arrow()
     if is_arrow_like(source):
         return _from_frame(source, label, columns)
     raise InvalidInput(
@@ -129,12 +127,7 @@ def _from_frame(source: Any, label: str, columns: Given | None) -> SourceTable:
         names = [name for name in getattr(source, "columns", ()) if isinstance(name, str)]
         if not names or not hasattr(source, "to_numpy"):
             raise
-        return SourceTable(
-            label,
-            tuple(names),
-            lambda name: as_column(name, source[name].to_numpy(), label),
-            ticks=lambda name: dates(source[name].to_numpy()),
-        )
+        return arrays_table(label, {name: source[name].to_numpy() for name in names})
 
 
 def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> SourceTable:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
@@ -28,34 +28,19 @@ from bondic.folders import near
 
 def read_files(path: Path, stated: Mapping[str, Any] | None = None) -> SourceTable:
     """All files, one after the other, in memory."""
-    files = Files(path, whole=True)
+    files = Files(path)
     whole = pa.concat_tables(list(files.pieces(RowRange(0, len(files)), files.names)))
     return whole_table(whole, files.label, stated, lists_as_text=files.lists_as_text, notes=files.notes)
-
-
-@dataclass(frozen=True, eq=False)
-class _File:
-    """One part: where it is, and the columns that it or its folder (key=value) has."""
-
-    path: Path
-    content: OpenedFile
-    schema: pa.Schema  # columns of the file, then those of its folder
-    folder_values: dict[str, str]
-    stamp: tuple[int, int]  # size and time of the last change
-
-    @property
-    def rows(self) -> int:
-        return sum(self.content.groups)
 
 
 class Files:
     """The parts of a log, in the order of time."""
 
-    def __init__(self, path: Path, *, whole: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path, self.label = path, one_line(path.name)
         found, self._format, self._root = list_files(path)
-        self._files = [self._opened(part, whole) for part in found]
-        self.notes = tuple(dict.fromkeys(file.content.note for file in self._files if file.content.note))
+        self._files = [self._opened(part) for part in found]
+        self.notes = tuple(dict.fromkeys(file.note for file in self._files if file.note))
         self._ends = list(accumulate(file.rows for file in self._files))
         self.names: tuple[str, ...] = tuple(self._files[0].schema.names)
 
@@ -120,14 +105,14 @@ class Files:
         if not len(rows):
             yield schema.empty_table()
 
-    def _batches(self, file: _File, names: Sequence[str], rows: RowRange) -> Iterator[pa.RecordBatch]:
+    def _batches(self, file: OpenedFile, names: Sequence[str], rows: RowRange) -> Iterator[pa.RecordBatch]:
         """Batches of one file within these rows; a file whose folder states all of `names` is read for its number of rows."""
         own = [name for name in names if name not in file.folder_values] or file.schema.names[:1]
-        ends = list(accumulate(file.content.groups))
+        ends = list(accumulate(file.groups))
         first, last = bisect_right(ends, rows.start), bisect_right(ends, rows.stop - 1)
-        position = ends[first] - file.content.groups[first]
+        position = ends[first] - file.groups[first]
         try:
-            for batch in file.content.batches(own, range(first, last + 1)):
+            for batch in file.batches(own, range(first, last + 1)):
                 low, high = max(rows.start - position, 0), min(rows.stop - position, batch.num_rows)
                 if low < high:
                     yield batch.slice(low, high - low)
@@ -141,8 +126,8 @@ class Files:
     def _schema(self, names: Sequence[str]) -> pa.Schema:
         """The types of these columns that all parts can be turned into."""
         for file in self._files:
-            absent = [name for name in names if name not in file.schema.names]
-            if absent:
+            present = set(file.schema.names)
+            if absent := [name for name in names if name not in present]:
                 raise InvalidInput(f"{file.path} lacks the column {shown(absent)}, which the first part has.")
         schemas = [pa.schema([file.schema.field(name) for name in names]) for file in self._files]
         try:
@@ -161,9 +146,9 @@ class Files:
             f"The parts of {self.path} do not fit together ({one_line(problem, 200)}). All parts need the same columns and types."
         )
 
-    def _opened(self, path: Path, whole: bool) -> _File:
+    def _opened(self, path: Path) -> OpenedFile:
         try:
-            content = self._format.open(path, whole)
+            content = self._format.open(path)
             schema = content.schema
             refuse_twins(one_line(path.name), schema.names)
         except BROKEN as problem:
@@ -172,7 +157,7 @@ class Files:
         stated = {name: value for name, sign, value in folders if sign and name not in schema.names}
         for name, value in stated.items():
             schema = schema.append(pa.field(name, _folder_column(value, 1).type))
-        return _File(path, content, schema, stated, _stamp(path))
+        return replace(content, schema=schema, folder_values=stated, stamp=_stamp(path))
 
 
 def list_files(path: Path) -> tuple[list[Path], Format, Path]:
@@ -203,7 +188,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _with_folder(batch: pa.RecordBatch, file: _File, names: Sequence[str]) -> pa.Table:
+def _with_folder(batch: pa.RecordBatch, file: OpenedFile, names: Sequence[str]) -> pa.Table:
     table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
     for name in names:
         if name in file.folder_values:

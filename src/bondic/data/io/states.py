@@ -47,7 +47,6 @@ def _numbers(table: SourceTable, name: str) -> FloatArray:
         raise InvalidInput(
             f"{table.source}: column {one_line(name)} holds text. Initial states are numbers, encoded as the log's observations."
         )
-    if column.missing is not None:
-        row = int(np.flatnonzero(column.missing.reshape(len(column.missing), -1).any(axis=1))[0])
+    if (row := column.first_gap) is not None:
         raise InvalidInput(f"{table.source}: column {one_line(name)} is missing at row {row}. States must be complete.")
     return np.asarray(column.values, dtype=np.float64).reshape(len(column.values), -1)

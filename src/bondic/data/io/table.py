@@ -27,8 +27,10 @@ class Column:
     def text(self) -> bool:
         return bool(self.values.dtype.kind == "O")
 
-    def at(self, rows: npt.NDArray[Any]) -> Column:
-        return Column(self.values[rows], None if self.missing is None else self.missing[rows], self.categorical)
+    @property
+    def first_gap(self) -> int | None:
+        """The first row with a missing value."""
+        return None if self.missing is None or not self.missing.any() else int(np.argwhere(self.missing)[0, 0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
+from typing import Any
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table
@@ -23,36 +24,28 @@ def read_vowpal(path: Path) -> SourceTable:
         text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
         raise InvalidInput(f"{label} cannot be read ({one_line(problem, 200)}). Write the file again.") from problem
-    lines = [line.strip() for line in text.rstrip().splitlines()]
-    alone = all(lines) and not any(line.startswith("shared") for line in lines)
+    if not (lines := [line.strip() for line in text.rstrip().splitlines()]):
+        raise InvalidInput(f"{label} holds no example.")
+    single = all(lines) and not any(line.startswith("shared") for line in lines)
     blocks: list[list[tuple[int, str]]] = [[]]
     for number, line in enumerate(lines, start=1):
-        if alone or not line or line.startswith("shared"):
+        if single or not line or line.startswith("shared"):
             blocks.append([])
         blocks[-1] += [(number, line)] if line else []
-    if not any(blocks):
-        raise InvalidInput(f"{label} holds no example.")
-    actions, rewards, probs, contexts = zip(*(_decision(block, label, alone) for block in blocks if block), strict=True)
-    names = sorted({name for context in contexts for name in context})  # none: the context is constant
+    actions, rewards, probs, contexts = zip(*(_decision(b, label, single) for b in blocks if b), strict=True)
+    names = sorted({name for context in contexts for name in context}) or ["constant"]
+    columns: dict[str, Any] = {name: [context.get(name, 0.0) for context in contexts] for name in names}
+    columns |= {"actions": actions, "rewards": rewards, "behavior_action_probs": probs}
     if len(names) > 1024:
-        raise InvalidInput(
-            f"{label} has {len(names)} features, too many for columns of observations: keep those that matter."
-        )
-    observed = {name: [context.get(name, 0.0) for context in contexts] for name in names or ["constant"]}
-    told = {"actions": actions, "rewards": rewards, "behavior_action_probs": probs}
-    note = (
-        f"{label} is a contextual bandit log of Vowpal Wabbit: every example is an episode of one step. Costs became rewards: "
-        "reward = -cost, and the reward range is that of -cost."
-    )
-    places = () if alone else ("Actions are places within their block, from 0 on; their features are not read.",)
-    groups = {"observations": tuple(observed)}
-    return arrays_table(label, {**observed, **told}, groups=groups, notes=(note, *places), one_step=True)
+        raise InvalidInput(f"{label} has {len(names)} features, too many for columns of observations.")
+    notes = [f"{label}, of Vowpal Wabbit: every example is an episode of one step; reward = -cost, also in its range."]
+    notes += [] if single else ["Actions are places within their block, from 0 on; their features are not read."]
+    return arrays_table(label, columns, groups={"observations": tuple(names)}, notes=tuple(notes), one_step=True)
 
 
-def _decision(block: list[tuple[int, str]], label: str, alone: bool) -> tuple[int, float, float, dict[str, float]]:
+def _decision(block: list[tuple[int, str]], label: str, single: bool) -> tuple[int, float, float, dict[str, float]]:
     """(action, reward, probability, features) of one example."""
-    first, opening = block[0]
-    shared = opening.startswith("shared")
+    (first, opening), shared = block[0], block[0][1].startswith("shared")
     labels = [[word for word in line.partition("|")[0].split() if word[0] != "'"] for _, line in block[shared:]]
     places = [place for place, words in enumerate(labels) if words]
     if len(places) != 1:
@@ -63,25 +56,24 @@ def _decision(block: list[tuple[int, str]], label: str, alone: bool) -> tuple[in
     number, text = block[shared:][places[0]][0], labels[places[0]][0]
     try:
         action, cost, prob = (kind(piece) for kind, piece in zip((int, float, float), text.split(":"), strict=True))
-        features = _features(opening) if shared or alone else {}
+        features = _features(opening) if shared or single else {}
     except ValueError as problem:
         raise InvalidInput(
             f"{label}: line {number} has the label {one_line(text)!r} (action:cost:probability is needed: 0:1.5:0.25), or a "
             f"feature of line {first} is no number ({one_line(problem)})."
         ) from problem
-    if alone and action < 1:
+    if single and action < 1:
         raise InvalidInput(f"{label}: line {number} has action {action}; single lines have actions numbered 1, 2, ...")
-    return (int(action) - 1 if alone else places[0]), 0.0 - cost, prob, features
+    return (int(action) - 1 if single else places[0]), 0.0 - cost, prob, features
 
 
 def _features(line: str) -> dict[str, float]:
     """Features by namespace and name; one without a value has 1, and a namespace may scale its own."""
     out: dict[str, float] = {}
     for part in line.split("|")[1:]:
-        words = [(name, float(value)) if sign else (word, 1.0) for word in part.split()
-                 for name, sign, value in [word.rpartition(":")]]  # fmt: skip
-        space, scale = ("", 1.0) if part[:1] in ("", " ", "\t") or not words else words.pop(0)
-        for name, value in words:
+        words = [word.rpartition(":") if ":" in word else (word, "", "1") for word in part.split()]
+        space, _, scale = words.pop(0) if part[:1].strip() and words else ("", "", "1")
+        for name, _, value in words:
             key = f"{space}^{name}" if space else name
-            out[key] = out.get(key, 0.0) + scale * value
+            out[key] = out.get(key, 0.0) + float(scale) * float(value)
     return out

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import PolicyError, shown
-from bondic.policies.adapters.outputs import in_order, to_probabilities
+from bondic.policies.protocol import float32_normalized
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -94,26 +94,52 @@ def _table(values: FloatArray, names: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ClassifierPolicy:
-    """pi(a | s) = predict_proba(s)[class a]."""
+    """pi(a | s) = predict_proba(s)[class a]; actions that the model never met have probability 0."""
 
     model: Any
-    actions: Any = None  # number of actions, or their names in order
+    actions: Any = None  # number of actions, or their names in order; None: classes are 0, 1, ...
     names: tuple[str, ...] = ()  # of the log's columns, where they are known
 
     def action_probs(self, observations: FloatArray) -> FloatArray:
-        what = f"The classifier {type(self.model).__name__}"
-        answer = self.model.predict_proba(given_to(self.model, observations, self.names))
-        probs = to_probabilities(answer, len(observations), "probabilities", what)
-        return in_order(probs, self._classes(), self.actions, what)
+        probs = float32_normalized(self.model.predict_proba(given_to(self.model, observations, self.names)))
+        places, count = self._places()
+        if probs.ndim != 2 or probs.shape[1] != len(places):
+            raise PolicyError(f"{self._what} returned shape {probs.shape} for {len(places)} classes.")
+        out = np.zeros((probs.shape[0], count))
+        out[:, places] = probs
+        return out
 
-    def _classes(self) -> Any:
+    @property
+    def _what(self) -> str:
+        return f"The classifier {type(self.model).__name__}"
+
+    def _places(self) -> tuple[list[int], int]:
+        """The log's action of every class, and how many actions there are."""
         classes = getattr(self.model, "classes_", None)
         if classes is None or np.ndim(classes) != 1:
             raise PolicyError(
-                f"The classifier {type(self.model).__name__} has no list `classes_`: it is not fitted, or predicts several "
-                "outputs. One discrete action is needed."
+                f"{self._what} has no list `classes_`: it is not fitted, or predicts several outputs. One discrete action is "
+                "needed."
             )
-        return classes
+        known = np.asarray(classes).tolist()
+        if self.actions is None or isinstance(self.actions, int | np.integer):
+            whole = all(isinstance(c, int | float) and not isinstance(c, bool) and c == int(c) for c in known)
+            places = [int(c) for c in known] if whole else []
+            count = max(places, default=-1) + 1 if self.actions is None else int(self.actions)
+            if places and min(places) >= 0 and max(places) < count:
+                return places, count
+            raise PolicyError(
+                f"{self._what} knows the actions {shown(known)}, which are not numbers below {count or 'the number of actions'}. "
+                "Pass actions=[...] (--actions), the names of the log's actions 0, 1, ... in order."
+            )
+        order = [str(name) for name in self.actions]
+        labels = [str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in known]
+        if unknown := [label for label in labels if label not in order]:
+            raise PolicyError(
+                f"{self._what} knows the actions {shown(unknown)}, which are not among those of the log, {shown(order)}. Name "
+                "all that there are, actions=[...] (--actions)."
+            )
+        return [order.index(label) for label in labels], len(order)
 
 
 def is_classifier(model: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,8 @@ import numpy as np
 from bondic.core.errors import InvalidInput, MissingExtra, kind_of, one_line
 from bondic.folders import near
 from bondic.policies.adapters import fitted, imported, npz, onnx, rule
-from bondic.policies.adapters.outputs import Output, check_output
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
-
-
-@dataclass(frozen=True)
-class _Wish:
-    """What the caller said besides the place of the policy."""
-
-    trust_pickle: bool
-    actions: int | Sequence[Any] | None
-    output: Output | None
 
 
 def load_policy(
@@ -44,18 +33,19 @@ def load_policy(
     actions or, for what answers with names, the names in the order of the log. `output` says what an ONNX model returns:
     "probabilities", "logits" or "actions" (continuous, deterministic).
     """
-    wish = _Wish(trust_pickle, actions, check_output(output))
+    if output not in (None, *onnx.OUTPUTS):
+        raise InvalidInput(f"output={output!r} is not known: 'probabilities', 'logits', or 'actions' (continuous).")
     if not isinstance(spec, str | Path):
-        return adapt(spec, wish, type(spec).__name__)
-    text = str(spec)
-    path = Path(text)
+        return adapt(spec, actions, type(spec).__name__)
+    path = Path(spec)
     if _is_file(path):
-        return _from_file(path, wish)
+        if path.suffix.lower() == ".onnx" and path.stat().st_size:
+            return onnx.load_onnx(path, output)
+        return _from_file(path, actions, trust_pickle)
     if isinstance(spec, str) and ":" in spec:
-        found = imported.call_factory(imported.import_object(spec), spec)
-        return adapt(found, wish, spec)
+        return adapt(imported.call_factory(imported.import_object(spec), spec), actions, spec)
     raise InvalidInput(
-        f"There is no file {one_line(text, 200)}, and it is not of the form module:object.{near(path)} A policy is "
+        f"There is no file {one_line(spec, 200)}, and it is not of the form module:object.{near(path)} A policy is "
         "module:object, file.py:object, or a file .npz, .onnx, .pkl, .joblib."
     )
 
@@ -67,15 +57,15 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def adapt(candidate: Any, wish: _Wish, spec: str) -> Any:
+def adapt(candidate: Any, actions: int | Sequence[Any] | None, spec: str) -> Any:
     """Wrap what another library made; what already is a policy is returned as it is."""
     if not isinstance(candidate, type):
         if callable(getattr(candidate, "action_probs", None)) or callable(getattr(candidate, "sample_action", None)):
             return candidate
         if fitted.is_classifier(candidate):
-            return fitted.ClassifierPolicy(candidate, wish.actions)
+            return fitted.ClassifierPolicy(candidate, actions)
         if (made := _rule(candidate, spec)) is not None:
-            return _named(made, wish.actions)
+            return _named(made, actions)
     raise _refusal(candidate, spec)
 
 
@@ -115,21 +105,19 @@ def _refusal(candidate: Any, spec: str) -> InvalidInput:
     )
 
 
-def _from_file(path: Path, wish: _Wish) -> Any:
+def _from_file(path: Path, actions: int | Sequence[Any] | None, trust_pickle: bool) -> Any:
     ending = path.suffix.lower()
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
     if ending == ".npz":
         return npz.load_npz(path)
-    if ending == ".onnx":
-        return onnx.load_onnx(path, wish.output)
     if ending in _PICKLES:
-        if not wish.trust_pickle:
+        if not trust_pickle:
             raise InvalidInput(
                 f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Export the policy as ONNX or "
                 "NPZ, or pass trust_pickle=True (--trust-pickle) if you made the file yourself."
             )
-        return adapt(_unpickled(path), wish, path.name)
+        return adapt(_unpickled(path), actions, path.name)
     if ending == ".py":
         raise InvalidInput(f"Say which object of {one_line(path.name)} is the policy: {one_line(path.name)}:object.")
     raise InvalidInput(

@@ -10,8 +10,6 @@ divided by `temperature` (1); with `std` (k,) it is the mean of a Gaussian actio
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,13 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, PolicyError, one_line, shown
-from bondic.policies.continuous import GaussianPolicy
-from bondic.policies.discrete import SoftmaxPolicy, TablePolicy
+from bondic.data.io.npz import load_arrays
+from bondic.policies.standard import GaussianPolicy, SoftmaxPolicy, TablePolicy
 
 FloatArray = npt.NDArray[np.float64]
 
-_BROKEN = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError,
-           RuntimeError, SyntaxError, TypeError)  # fmt: skip
 _ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "tanh": lambda x: np.asarray(np.tanh(x)),
     "relu": lambda x: np.maximum(x, 0.0),
@@ -63,8 +59,9 @@ class Network:
 
 def load_npz(path: Path) -> Any:
     """A table, a softmax network or a Gaussian network."""
-    arrays = _arrays(path)
-    label = one_line(path.name)
+    arrays, label = load_arrays(path), one_line(path.name)
+    if not isinstance(arrays, dict):
+        raise InvalidInput(f"{label} is one array; a policy file holds arrays by name (np.savez).")
     if "probs" in arrays:
         if len(arrays) > 1:
             raise InvalidInput(
@@ -77,25 +74,6 @@ def load_npz(path: Path) -> Any:
         low, high = (_numbers(arrays, name, label) if name in arrays else None for name in ("low", "high"))
         return GaussianPolicy(network, std, low, high)
     return SoftmaxPolicy(network, float(_single(arrays, "temperature", 1.0, label)))
-
-
-def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                raise InvalidInput(
-                    f"{one_line(path.name)} is one array; a policy file holds arrays by name (np.savez)."
-                )
-            with loaded:
-                return {name: loaded[name] for name in loaded.files}
-    except _BROKEN as problem:
-        if isinstance(problem, InvalidInput):
-            raise
-        why = "it holds Python objects, which are never loaded" if "pickle" in str(problem) else "damaged or incomplete"
-        raise InvalidInput(
-            f"{one_line(path.name)} cannot be read as NPZ: {why} ({type(problem).__name__}: {one_line(problem, 200)})."
-        ) from problem
 
 
 def _network(arrays: Mapping[str, npt.NDArray[Any]], label: str) -> Network:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
 from bondic.policies.adapters.fitted import given_to
-from bondic.policies.adapters.outputs import to_actions
 from bondic.policies.protocol import ask_policy
 
 FloatArray = npt.NDArray[np.float64]
@@ -49,7 +48,8 @@ class Rule:
 
     def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
         del rng
-        return to_actions(self._answer(observations), len(observations), self.what)
+        answer = self._answer(observations)
+        return np.asarray(answer[:, None] if answer.ndim == 1 else answer)
 
     def kind_of_answer(self, observations: FloatArray) -> Literal["probabilities", "numbers", "names"]:
         """What it answers with: probabilities, or actions by their numbers or names."""
