@@ -21,7 +21,7 @@ from bondic.core.dual.bound import UNMOVED, Setting, dual_bound
 from bondic.core.dual.rejection import combine_witnesses, witness_candidates
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
 from bondic.core.errors import VerificationError
-from bondic.core.functions import Function, landmarks
+from bondic.core.functions import Function
 from bondic.core.identity.measure import start_measure
 from bondic.core.kernels.normal_form import operations
 from bondic.core.noise.bound import NoiseBound
@@ -113,7 +113,7 @@ class DualProof(Proof):
         used = [function for function in given if function is not None]
         pairs = (len(used) + 1) * self.ball.work(points, rows.layout)
         for function in used:
-            for centers in landmarks(function):
+            for centers in function.landmarks():
                 count = centers.shape[0]
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
