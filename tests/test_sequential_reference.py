@@ -52,7 +52,7 @@ class Reference:
         self.found = coordinates(self.ball, self.basis, self.rows.layout)
         n = len(self.rows)
         whole = Between(np.full(n, d["v_lo"]), np.full(n, d["v_hi"]))
-        self.data = replace(embed(self.rows, self.ball, self.found), limits=whole)
+        self.data = replace(embed(self.rows, self.ball, self.found, sums=STANDARD), limits=whole)
         self.start = embed_start(self.rows, self.ball, self.found)
         self.near = 4 * self.found._skew
         if how == "exact":

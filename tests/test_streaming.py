@@ -24,7 +24,7 @@ from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum, spool
 from bondic.engines import sums as sums_forms
-from bondic.engines.sums import EngineSums
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.rows import Rows
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -255,7 +255,7 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
 
     def radius(log, gauge):
         problem = bondic.make_problem(log, POLICY, START, **statements).select(37)
-        setting = Setting(problem, ball, w, gauge, 0.1, None, 2)
+        setting = Setting(problem, ball, w, gauge, 0.1, None, 2, STANDARD)
         found = setting.epsilon()
         return found.mid, found.rad
 
@@ -269,7 +269,9 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
 def test_the_diagonal_is_read_only_if_the_gauge_asks_for_it(data, monkeypatch):
     question = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **QUESTION)
     kernel = bondic.Linear(200.0, on="observation")
-    setting = Setting(question, Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis("half"), 0.1, None, 2)
+    setting = Setting(
+        question, Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis("half"), 0.1, None, 2, STANDARD
+    )
     reads = []
     whole = Rows.logged_rows
     monkeypatch.setattr(Rows, "logged_rows", lambda self: (reads.append(1), whole(self))[1])
@@ -291,7 +293,7 @@ def test_a_finite_horizon_counts_rows_by_time(data):
     kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac()
     ball, w = Ball(kernel, 2.0), bondic.Instruments(kernel)
     for gauge in (bondic.FixedLambda(0.05), bondic.Pinelis("half")):
-        one, other = (Setting(p, ball, w, gauge, 0.1, None, 2) for p in (held, read))
+        one, other = (Setting(p, ball, w, gauge, 0.1, None, 2, STANDARD) for p in (held, read))
         assert one.epsilon().mid == pytest.approx(other.epsilon().mid, rel=1e-12)
         assert one.facts().total_width == pytest.approx(other.facts().total_width, rel=1e-12)
         assert one.facts().fixed_count == other.facts().fixed_count
@@ -508,7 +510,9 @@ def test_weighing_by_parts_equals_weighing_at_once(pair, results):
     center = bondic.KernelFunction(kernel, held.layout, held.whole().logged[5:9], np.ones((4, 2)))
     for ball in (Ball(kernel, 3.0), Ball(kernel, 3.0, center, 0.1)):
         candidates = [Candidate(omega), Candidate(omega, start=False), Candidate(None)]
-        for one, other in zip(weigh(held, ball, candidates), weigh(read, ball, candidates), strict=True):
+        for one, other in zip(
+            weigh(held, ball, candidates, sums=STANDARD), weigh(read, ball, candidates, sums=STANDARD), strict=True
+        ):
             for mine, theirs in (
                 (one.correction, other.correction),
                 (one.mass, other.mass),
@@ -518,7 +522,9 @@ def test_weighing_by_parts_equals_weighing_at_once(pair, results):
                 assert abs(mine.mid - theirs.mid) <= mine.rad + theirs.rad
             assert one.eta == pytest.approx(other.eta, rel=0.5)
             assert one.squares == pytest.approx(other.squares, rel=1e-12)
-        settings_ = [Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in (held, read)]
+        settings_ = [
+            Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2, STANDARD) for p in (held, read)
+        ]
         for one, other in zip(*(dual_bound(s, omega) for s in settings_), strict=True):
             assert abs(one.bound - other.bound) <= 2 * (one.rounding + other.rounding)
     del results
@@ -577,7 +583,8 @@ def test_other_gauges_and_the_sensitivity_curve_work_on_streams(pair):
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
     kernel = bondic.Gaussian(1.0) * bondic.Dirac()
     settings_ = [
-        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in pair
+        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2, STANDARD)
+        for p in pair
     ]
     held, read = (primal_point(setting, None) for setting in settings_)
     assert held == read

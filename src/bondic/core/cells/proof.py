@@ -39,7 +39,6 @@ from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.start import SampledStart, sampled_start
 from bondic.core.start_bets import StartTerms, start_error, used_starts
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_at_all_times, range_of
 from bondic.data.log import Log
 from bondic.rows import Rows
@@ -213,7 +212,7 @@ class CellsProof(Proof):
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
 
-    def claims(self, rows: Rows, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Rows, sums: Sums) -> Claims:
         del sums
         return self.claims_on(rows, self.bound(rows))
 
@@ -255,7 +254,7 @@ class CellsProof(Proof):
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         if self.events.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")

@@ -17,7 +17,6 @@ from bondic.core.classes.provenance import Provenance
 from bondic.core.codec import first_difference
 from bondic.core.registry import kind
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.data.log import Log
 from bondic.rows import Rows
 
@@ -59,14 +58,14 @@ class Proof(ABC):
         return ()
 
     @abstractmethod
-    def claims(self, rows: Rows, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Rows, sums: Sums) -> Claims:
         """All that the proof shows on these rows, with outward rounding."""
 
     @abstractmethod
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
         del rows, claims, log, sums
         return ()

@@ -28,7 +28,6 @@ from bondic.core.noise.bound import NoiseBound
 from bondic.core.noise.outside import check_noise_bound
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.data.log import Log
 from bondic.rows import Rows
 
@@ -66,13 +65,13 @@ class DualProof(Proof):
         used = (*self.omegas.values(), *self.witnesses)
         return ("instruments",) if any(function is not None for function in used) else ()
 
-    def setting(self, rows: Rows, sums: Sums = REFERENCE) -> Setting:
+    def setting(self, rows: Rows, sums: Sums) -> Setting:
         """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
 
-    def claims(self, rows: Rows, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Rows, sums: Sums) -> Claims:
         """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         candidates = [Candidate(omega) for omega in self.omegas.values()]
@@ -118,7 +117,7 @@ class DualProof(Proof):
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
         return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows, log)
 

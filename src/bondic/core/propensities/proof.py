@@ -43,7 +43,6 @@ from bondic.core.propensities.decisions import (
 from bondic.core.propensities.strata import Strata
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import in_full
 from bondic.data.blocks import RowRange
 from bondic.data.log import Log
@@ -106,7 +105,7 @@ class PropensityProof(Proof):
         """The units by stated starts, where these are what the value is over."""
         return strata_of(rows, columns) if self.value == "stated starts" else None
 
-    def claims(self, rows: Rows, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Rows, sums: Sums) -> Claims:
         del sums
         return self.claims_on(rows, self.columns(rows))
 
@@ -264,7 +263,7 @@ class PropensityProof(Proof):
         refuse(not near, "The policy answers differently at the logged states: it is not the certified policy.")
         return found
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         if self.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")

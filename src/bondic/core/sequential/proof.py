@@ -34,7 +34,6 @@ from bondic.core.sequential.table_plan import TablePlan
 from bondic.core.start import SampledStart, sampled_start
 from bondic.core.start_bets import learned, start_error, used_starts
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 from bondic.data.log import Log
 from bondic.rows import Rows
@@ -82,7 +81,7 @@ class SequentialProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
-    def evidence(self, rows: Rows, sums: Sums = REFERENCE) -> Evidence:
+    def evidence(self, rows: Rows, sums: Sums) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         plan = self.plan
         if plan is None:
@@ -108,7 +107,7 @@ class SequentialProof(Proof):
         assert self.plan is not None
         return evaluate(evidence, self.plan, ends_of(self.side))
 
-    def evaluate_all(self, rows: Rows, sums: Sums = REFERENCE) -> Evaluation:
+    def evaluate_all(self, rows: Rows, sums: Sums) -> Evaluation:
         """What the plan says about these rows."""
         if self.table is None:
             return self.evaluate(self.evidence(rows, sums))
@@ -140,7 +139,7 @@ class SequentialProof(Proof):
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
 
-    def claims(self, rows: Rows, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Rows, sums: Sums) -> Claims:
         return claims_of(self.evaluate_all(rows, sums), self.budget)
 
     @property
@@ -177,7 +176,7 @@ class SequentialProof(Proof):
         sets = rounds * (2 * len(plan.taus) + 2)
         return 2 * total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
-    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Rows, claims: Claims, log: Log, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         for what, provenance in (("The plan was begun", self._begun), ("Q was chosen", self.ball.provenance)):
             if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):

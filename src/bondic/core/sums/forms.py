@@ -207,7 +207,7 @@ class Sums(ABC):
         return self.in_order(task, rows.batches())
 
     def together(self, count: int, dimension: int, slots: int) -> int:
-        """How many weightings of so many points to sum at once."""
+        """How many weightings of so many points to sum at once: a few, all of which are held."""
         del count, dimension, slots
         return 4
 
