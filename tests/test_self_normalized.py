@@ -76,7 +76,14 @@ def case(request):
 
 def setting_of(case, kernel, ridge):
     return Setting(
-        case.problem, b.Ball(b.Gaussian(1.0), 1.0), b.Instruments(kernel), b.SelfNormalized(ridge), 0.1, None, 2
+        case.problem,
+        b.Ball(b.Gaussian(1.0), 1.0),
+        b.Instruments(kernel),
+        b.SelfNormalized(ridge),
+        0.1,
+        None,
+        2,
+        STANDARD,
     )
 
 
