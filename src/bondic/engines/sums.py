@@ -24,8 +24,9 @@ from bondic.core.sums.forms import Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines.account import Account, Added, Order
+from bondic.engines.blocks import over_blocks
 from bondic.engines.engine import Engine, Partial, Survey
-from bondic.engines.remote import Remote, over_blocks
+from bondic.engines.remote import Remote
 from bondic.engines.standard import named_engines
 from bondic.engines.threads import Executor, Serial, Threads, in_order
 
