@@ -130,7 +130,7 @@ class EngineSums(Sums):
     def _added(self, source: Source, order: Order, partials: list[Partial]) -> Iterator[Added]:
         """What every batch of one pass adds; batches that other processes make are added up there, where that is possible."""
         if self.remote and order.travels:
-            return source.each(order.add_elsewhere)
+            return source.each(order.add_remote)
         add = partial(order.add, partials=partials)
         return in_order(add, source.batches(), self._executor().workers if order.travels else 1)
 
