@@ -19,7 +19,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bondic.core.dual.elsewhere import weigh_block
 from machine import describe
 from streaming import model, write
 
@@ -156,9 +155,7 @@ def measure(work: Pass, rows: int) -> None:
         gone = pids[0] not in client.run(os.getpid, on_error="ignore").values()
         show("dask, 4 workers, one killed half-way", killed=gone, same_bits=found == alone)
     per_row = used / work.blocks / (rows / work.blocks)
-    show(
-        "on paper", rows=PLANNED, task=weigh_block.__name__, processor_hours_per_pass=round(per_row * PLANNED / 3600, 2)
-    )
+    show("on paper", rows=PLANNED, processor_hours_per_pass=round(per_row * PLANNED / 3600, 2))
 
 
 if __name__ == "__main__":

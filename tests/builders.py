@@ -10,6 +10,7 @@ import numpy as np
 import bondic
 from bondic.core.dual.bound import Setting
 from bondic.core.functions import ExpansionFunction, TermExpansion
+from bondic.engines.sums import STANDARD
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -250,7 +251,7 @@ def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object
 def setting_of(problem, ball, weight_kernel, noise=None, *, probability=0.1, start=None, sides=2):
     """What a bound depends on besides omega; `start` is the probability paid for sampled initial states."""
     noise = bondic.Pinelis() if noise is None else noise
-    return Setting(problem, ball, bondic.Instruments(weight_kernel), noise, probability, start, sides)
+    return Setting(problem, ball, bondic.Instruments(weight_kernel), noise, probability, start, sides, STANDARD)
 
 
 def everything(problem):

@@ -26,6 +26,7 @@ from bondic.core.sums import forms
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_at_all_times
+from bondic.engines.sums import STANDARD
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from builders import COLUMNS, setting_of, tabular, world_problem
@@ -276,4 +277,4 @@ def test_a_support_function_that_leaves_rows_out_is_not_believed(batches, monkey
     _, log, policy, start = tabular(600)
     problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0, 1), accept=None)
     with pytest.raises(NumericalError, match=f"{256 * batches} of 600 rows"):
-        weigh(problem, Hasty(1.0), [Candidate(constant_function(1.0, problem.layout))])
+        weigh(problem, Hasty(1.0), [Candidate(constant_function(1.0, problem.layout))], sums=STANDARD)

@@ -18,7 +18,7 @@ from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines import power
-from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
+from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, check_single
 from bondic.engines.engine import Survey
 from bondic.engines.linear import Constants, Features
 from bondic.engines.spool import NumpyPairs
@@ -129,13 +129,6 @@ def test_a_wrong_exponential_is_refused(monkeypatch):
     with pytest.raises(InvalidInput, match="float32 is off by"):
         check_single("cpu")
     check_single.cache_clear()
-
-
-def test_weights_are_scaled_by_powers_of_two():
-    columns = np.array([[3e-40, 0.0], [-1e-40, 0.0]])
-    shrunk, powers = _shrunk(columns)
-    assert np.array_equal(np.ldexp(shrunk, powers), columns)
-    assert 0.5 <= np.abs(shrunk[:, 0]).max() <= 1.0
 
 
 def test_single_precision_leaves_what_it_cannot_do():

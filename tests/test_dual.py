@@ -18,7 +18,7 @@ from bondic.core.dual.rejection import evaluate_witness
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
-from bondic.engines.sums import EngineSums
+from bondic.engines.sums import STANDARD, EngineSums
 from builders import setting_of
 from core_cases import Given, inside, kernel_function, make_case
 
@@ -176,7 +176,7 @@ def test_other_constants(constant):
 
 def test_a_given_weighing_and_noise_bound_are_used():
     example = Example(seed=22, center=True)
-    (weighing,) = weigh(example.case.problem, example.setting.ball, [Candidate(example.omega)])
+    (weighing,) = weigh(example.case.problem, example.setting.ball, [Candidate(example.omega)], sums=STANDARD)
     assert dual_bound(example.setting, example.omega) == dual_bound(example.setting, example.omega, weighing=weighing)
     bent = replace(weighing, correction=weighing.correction + 1.0)
     (moved,) = dual_bound(example.setting, example.omega, ("upper",), weighing=bent)

@@ -41,10 +41,6 @@ class TestSeries(EngineCase):
     engine = Series(always=True)
 
 
-class TestSeriesByCost(EngineCase):
-    engine = Series()
-
-
 class TestConstants(EngineCase):
     engine = Constants()
 
@@ -148,24 +144,6 @@ def test_how_a_measure_is_stored_leaves_no_trace(name, most, rng, monkeypatch):
     for one, other in zip(found, whole, strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert one.rad <= 1e-4 * one.mid
-
-
-def test_the_number_of_numbers_decides_who_holds(rng, monkeypatch):
-    points, groups = rng.normal(size=(60, 2)), rng.normal(size=(1, 60, 2))
-    seen = []
-    monkeypatch.setattr(EngineSums, "_streamed", lambda *_: seen.append("streamed"))
-    monkeypatch.setattr(EngineSums, "_held", lambda *_: seen.append("held"))
-    terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
-    for most in (60 * 4, 60 * 4 - 1):
-        monkeypatch.setattr(forms, "MOST_HELD", most)
-        EngineSums().squares(terms, Measure(points, groups))
-    assert seen == ["held", "streamed"]
-
-
-def test_as_many_weightings_at_once_as_are_held():
-    assert EngineSums().together(1000, 4, 2) == (2**24 // 1000 - 4) // 2
-    assert EngineSums().together(10**9, 4, 2) == forms.STREAMED_COLUMNS // 2
-    assert EngineSums().together(10**9, 4, 100) == forms.STREAMED_TOGETHER
 
 
 @pytest.mark.parametrize("executor", [Serial(), Threads(1), Threads(3)])

@@ -19,7 +19,7 @@ from bondic.core.bounded import upper_sum
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
-from bondic.engines import remote, spool
+from bondic.engines import blocks, remote, spool
 from bondic.engines.products import Pairs
 from bondic.engines.spool import Direct, NumpyPairs, sum_blocks
 from bondic.engines.standard import named_engines
@@ -57,7 +57,7 @@ def short_blocks(monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_known():
     """Every test stands for processes of its own."""
-    remote._received.cache_clear()
+    blocks._received.cache_clear()
     spool._received.cache_clear()
 
 
@@ -98,9 +98,10 @@ def bits(result):
 # ------------------------------------------------------------------------------------------------- the same bits
 
 
-@pytest.mark.parametrize("most", [2**24, 0], ids=["held", "read again"])
-@pytest.mark.parametrize("horizon", [None, 12])
-@pytest.mark.parametrize("name", [*KERNELS, "table"])
+@pytest.mark.parametrize(
+    ("name", "horizon", "most"),
+    [*((name, (None, 12)[k % 2], (2**24, 0)[k // 2 % 2]) for k, name in enumerate(KERNELS)), ("table", None, 0)],
+)
 def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, monkeypatch):
     monkeypatch.setattr("bondic.engines.sums.MOST_HELD", most)
     data = columns(table=name == "table")
@@ -188,13 +189,13 @@ def test_a_damaged_part_is_named(place):
 
 
 def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
-    question, real = ask(place), remote.open_job
+    question, real = ask(place), blocks.open_job
 
     def other(job):
         rows, *others = real(job)
         return (replace(rows, policy=b.load_policy(f"{place}/rules.py:other")), *others)
 
-    monkeypatch.setattr(remote, "open_job", other)
+    monkeypatch.setattr(blocks, "open_job", other)
     with pytest.raises(PolicyError, match="does not answer as it does"):
         answer(question, executor=Here())
 

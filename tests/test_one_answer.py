@@ -13,7 +13,7 @@ from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
-from bondic.engines.sums import EngineSums
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Threads
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
@@ -128,7 +128,7 @@ def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
     found = []
     for problem in questions(name, True, horizon):
         for stretch in (problem, problem.select(37), problem[200:391]):
-            setting = Setting(stretch, b.Ball(kernel, 2.0), b.Instruments(kernel), gauge, 0.1, None, 2)
+            setting = Setting(stretch, b.Ball(kernel, 2.0), b.Instruments(kernel), gauge, 0.1, None, 2, STANDARD)
             eps = setting.epsilon()
             found.append((len(stretch), eps.mid, eps.rad, setting.facts().total_width))
     assert found == found[:3] * (1 + len(BATCHES))

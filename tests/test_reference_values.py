@@ -17,7 +17,7 @@ from bondic.core.dual.rejection import evaluate_witness
 from bondic.core.identity.measure import discrepancy
 from bondic.core.identity.residual import bellman_residual, function_values, initial_value, residual_error
 from bondic.core.identity.value import doubly_robust_value
-from bondic.engines.sums import EngineSums
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
@@ -72,7 +72,7 @@ class Reference:
     def setting(self, gauge):
         d = self.data
         ball = bondic.Ball(self.kernel_q, d["radius"])
-        return Setting(self.problem, ball, bondic.Instruments(self.kernel_w), gauge, d["delta"], None, 2)
+        return Setting(self.problem, ball, bondic.Instruments(self.kernel_w), gauge, d["delta"], None, 2, STANDARD)
 
     @cached_property
     def model(self):

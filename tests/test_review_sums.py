@@ -22,7 +22,7 @@ from bondic.core.terms import range_of
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum, spool
 from bondic.engines import sums as sums_forms
-from bondic.engines.sums import EngineSums
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.rows.asked import rebuild
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
@@ -165,7 +165,8 @@ def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
     streamed = bondic.make_problem(ArrayStream(data, batch_rows=25), POLICY, START, **question)
     ball, instruments = Ball(bondic.Gaussian(1.0), 1.0), bondic.Instruments(bondic.Gaussian(1.0))
     one, other = (
-        Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2).epsilon() for problem in (memory, streamed)
+        Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2, STANDARD).epsilon()
+        for problem in (memory, streamed)
     )
     assert one.mid == pytest.approx(other.mid, rel=1e-9)
 
@@ -178,7 +179,7 @@ def reclaimed(certificate, log, policy, change):
     draft = forged(certificate, change)
     rows = rebuild(draft.asked, log, policy, None)
     proof = draft.proof(rows.layout)
-    claims = proof.claims(rows)
+    claims = proof.claims(rows, STANDARD)
     result = conclude(range_of(rows.terms), claims.ends, claims.rejected, proof.side)
     return certify(proof, claims, result, proof.assumptions(rows, rejected=result.status.name == "REJECTED"))
 

@@ -25,6 +25,7 @@ from bondic.core.noise.facts import noise_facts
 from bondic.core.noise.information import Information
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import row_widths
+from bondic.engines.sums import STANDARD
 from bondic.search.search import KernelSearch
 from bondic.search.searches import make_search
 from bondic.search.table import TableSearch
@@ -75,7 +76,14 @@ def case(request):
 
 def setting_of(case, kernel, ridge):
     return Setting(
-        case.problem, b.Ball(b.Gaussian(1.0), 1.0), b.Instruments(kernel), b.SelfNormalized(ridge), 0.1, None, 2
+        case.problem,
+        b.Ball(b.Gaussian(1.0), 1.0),
+        b.Instruments(kernel),
+        b.SelfNormalized(ridge),
+        0.1,
+        None,
+        2,
+        STANDARD,
     )
 
 
@@ -86,7 +94,7 @@ def test_the_bound_is_its_formula_without_features(case, ridge):
     setting = setting_of(case, kernel, ridge)
     alpha = np.random.default_rng(2).normal(size=len(case.logged))
     omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)])
+    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)], sums=STANDARD)
     ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts(), 0.1)
     values = naive.omega_values(twin, alpha, case.logged, case.logged)
     exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
@@ -110,7 +118,7 @@ def test_the_bound_is_its_formula_with_features(name, ridge):
     setting = setting_of(case, kernel, ridge)
     alpha = np.random.default_rng(2).normal(size=len(case.logged))
     omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)])
+    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)], sums=STANDARD)
     ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts(), 0.1)
     values = naive.omega_values(twin, alpha, case.logged, case.logged)
     exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
@@ -314,9 +322,9 @@ def test_the_event_of_a_saturating_log(rng):
         truth = builders.table_function(mdp.q_star, problem.layout)
         gauge = b.SelfNormalized.planned(50, sup_diag=1.0, mean_square_width=1.0, largest_width=1.0)
         ball = b.Ball(truth.kernel, 1.0, truth)
-        setting = Setting(problem, ball, b.Instruments(b.Constant(1.0)), gauge, delta, None, 2)
+        setting = Setting(problem, ball, b.Instruments(b.Constant(1.0)), gauge, delta, None, 2, STANDARD)
         omega = b.FeatureFunction(b.Constant(1.0), problem.layout, np.ones(1))
-        (weighed,) = weigh(problem, ball, [Candidate(omega)])
+        (weighed,) = weigh(problem, ball, [Candidate(omega)], sums=STANDARD)
         size = gauge.bound(setting.weights(omega, weighed), setting.facts(), delta).upper
         misses += abs(weighed.correction.mid) > size * np.array([1.0, 0.5])
     limit = binom.ppf(0.999, runs, delta)
@@ -368,13 +376,13 @@ def test_searches_minimize_the_bound_itself(share):
         start = b.InitialStates.exact(states[:3])
         problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0, 1), accept=None)
         ball, kernel = b.Box.around(0.0, 2.0, problem.layout), b.Dirac(on="state") * b.Dirac(on="action")
-    setting = Setting(problem, ball, b.Instruments(kernel), b.SelfNormalized(25.0), 0.1, None, 2)
+    setting = Setting(problem, ball, b.Instruments(kernel), b.SelfNormalized(25.0), 0.1, None, 2, STANDARD)
     search = make_search(setting, 100)
     kappa = setting.epsilon().upper
     found = search.propose(sign=1.0, radius=ball.radius, kappa=kappa)
 
     def value(omega):
-        (weighed,) = weigh(problem, ball, [Candidate(omega)])
+        (weighed,) = weigh(problem, ball, [Candidate(omega)], sums=STANDARD)
         noise = setting.gauge.bound(setting.weights(omega, weighed), setting.facts(), 0.1)
         return (weighed.support.bias + noise - weighed.correction).mid
 
@@ -398,7 +406,7 @@ def test_squares_are_those_of_the_function_with_widths():
     case = make_case(horizon=4, gamma=1.0, n=12)
     kernel, _ = core_cases.kernels(case, 0.8, 0.5)
     omega = core_cases.kernel_function(case, kernel, np.arange(len(case.logged)) - 3.5)
-    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [Candidate(omega)])
+    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [Candidate(omega)], sums=STANDARD)
     (rows,) = case.problem.logged_rows()
     values = omega.values(rows[0])[0][np.arange(rows[0].shape[0]), rows[1]]
     exact = sum(

@@ -60,7 +60,7 @@ def interval(problem, ball, *, pilot=0.05, alpha=0.1):
     )
     certified = problem.select(problem.rows.start + start)
     proof = SequentialProof(asked_of(certified), budget, "both", ball, plan)
-    found = proof.evaluate(certified)
+    found = proof.evaluate(certified, STANDARD)
     assert not found.empty
     low, high = (next(claim.bound for claim in found.claims if claim.end == end) for end in ("lower", "upper"))
     return low, high, plan

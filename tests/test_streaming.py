@@ -20,7 +20,7 @@ from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import spool
 from bondic.engines import sums as sums_forms
-from bondic.engines.sums import EngineSums
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import twice
@@ -351,7 +351,8 @@ def test_a_policy_that_differs_only_at_next_states_is_caught(pair, results):
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
     kernel = bondic.Gaussian(1.0) * bondic.Dirac()
     settings_ = [
-        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in pair
+        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2, STANDARD)
+        for p in pair
     ]
     held, read = (primal_point(setting, None) for setting in settings_)
     assert held == read

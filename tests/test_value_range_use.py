@@ -13,6 +13,7 @@ from bondic.core.certificate.certificate import Certificate, compute_digest
 from bondic.core.classes.ball import Ball
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.errors import VerificationError
+from bondic.engines.sums import STANDARD
 from bondic.report.page import report_page
 from bondic_lab.baselines.registry import BASELINES
 from bondic_lab.baselines.trajectories import trajectories
@@ -24,7 +25,7 @@ METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=bondic.Instruments(KERN
 
 
 def setting(problem, gauge="half", alpha=0.1):
-    return Setting(problem, METHOD.ball, METHOD.instruments, bondic.Pinelis(gauge), alpha, None, 2)
+    return Setting(problem, METHOD.ball, METHOD.instruments, bondic.Pinelis(gauge), alpha, None, 2, STANDARD)
 
 
 def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():

@@ -1,8 +1,8 @@
 """Numbers and arrays that carry their error (theory, section 11): sums, products, norms, eigenvalues that stay bounds.
 
 Every reported end point is an upper or lower bound of the real-number formula evaluated at the float64 inputs. An
-:class:`Enclosure` is a computed value and a bound of its distance to the exact one; the rest of the file are sums, norms and
-eigenvalues rounded outward.
+:class:`Enclosure` is a computed value and a bound of its distance to the exact one, :class:`EnclosedArray` the same entry by
+entry; the rest of the file are sums, norms and eigenvalues rounded outward.
 
 A product of float matrices, summed in any order over k terms, is off by at most gamma_k |A| |B| entry by entry
 (gamma_k = k u / (1 - k u)); by Cauchy-Schwarz a row of the error is no longer than gamma_k |a_i| |B|_F.
@@ -173,6 +173,76 @@ def upper_sum(values: npt.NDArray[np.float64]) -> float:
     """An upper bound of the sum of non-negative floats (any summation order loses at most size * U)."""
     total = float(np.sum(values))
     return inflate(total * (1.0 + values.size * 2 * U))
+
+
+@dataclass(frozen=True, eq=False)
+class EnclosedArray:
+    """Real numbers x known through |x - mid| <= rad, entry by entry: +, -, *, @ and sums carry their own errors.
+
+    A sum of k terms in any order is off by gamma_k times the sum of their absolute values; what bounds it is itself computed
+    in floats, and raised by as much.
+    """
+
+    mid: FloatArray
+    rad: FloatArray | float = 0.0
+
+    __array_ufunc__ = None  # array @ enclosed is ours
+
+    def __post_init__(self) -> None:
+        mid = np.asarray(self.mid, dtype=np.float64)
+        rad = np.broadcast_to(np.asarray(self.rad, dtype=np.float64), mid.shape)
+        if not (np.all(np.isfinite(mid)) and np.all(np.isfinite(rad)) and np.all(rad >= 0)):
+            raise NumericalError("Certified numbers are not finite: rescale rewards or observations.")
+        object.__setattr__(self, "mid", mid)
+        object.__setattr__(self, "rad", rad)
+
+    @property
+    def upper(self) -> FloatArray:
+        return np.asarray(np.nextafter(self.mid + self.rad, np.inf))
+
+    @property
+    def lower(self) -> FloatArray:
+        return np.asarray(np.nextafter(self.mid - self.rad, -np.inf))
+
+    def __add__(self, other: EnclosedArray | FloatArray | float) -> EnclosedArray:
+        other = _enclosed(other)
+        mid = self.mid + other.mid
+        return EnclosedArray(mid, (self.rad + other.rad + U * np.abs(mid)) * _SLACK + TINY)
+
+    def __neg__(self) -> EnclosedArray:
+        return EnclosedArray(-self.mid, self.rad)
+
+    def __sub__(self, other: EnclosedArray | FloatArray | float) -> EnclosedArray:
+        return self + -_enclosed(other)
+
+    def __mul__(self, other: EnclosedArray | FloatArray | float) -> EnclosedArray:
+        other = _enclosed(other)
+        mid = self.mid * other.mid
+        spread = np.abs(self.mid) * other.rad + self.rad * (np.abs(other.mid) + other.rad)
+        return EnclosedArray(mid, (spread + U * np.abs(mid)) * _SLACK + 4 * TINY)
+
+    def __matmul__(self, other: EnclosedArray | FloatArray) -> EnclosedArray:
+        other = _enclosed(other)
+        size, terms = np.abs(other.mid), self.mid.shape[-1]
+        spread = np.abs(self.mid) @ (other.rad + gamma(terms) * size) + self.rad @ (size + other.rad)
+        return EnclosedArray(self.mid @ other.mid, spread * (1 + 2 * gamma(terms)) + 4 * (terms + 1) * TINY)
+
+    def sum(self, axis: int) -> EnclosedArray:
+        error = gamma(self.mid.shape[axis])
+        spread = np.sum(self.rad + error * np.abs(self.mid), axis=axis)
+        return EnclosedArray(np.sum(self.mid, axis=axis), spread * (1 + 2 * error) + TINY)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __rsub__(self, other: FloatArray | float) -> EnclosedArray:
+        return _enclosed(other) - self
+
+    def __rmatmul__(self, other: FloatArray) -> EnclosedArray:
+        return _enclosed(other) @ self
+
+
+def _enclosed(x: EnclosedArray | FloatArray | float) -> EnclosedArray:
+    return x if isinstance(x, EnclosedArray) else EnclosedArray(np.asarray(x, dtype=np.float64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,20 @@
-"""Functions on points, represented so that values and norms can be certified."""
+"""Functions on points, represented so that values and norms can be certified: by centers, by features, or term by term.
+
+Feature coordinates of a term: sqrt(c) times the tensor product of its leaves' features (row-major), times embedding columns.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import TINY, Enclosure, U, certified_dot, inflate
+from bondic.core.bounded import TINY, Enclosure, FloatArray, U, certified_dot, inflate
 from bondic.core.codec import supplied
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel, fingerprint
@@ -19,7 +24,6 @@ from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
 from bondic.core.sums.reference import REFERENCE
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _BLOCK = 1024
@@ -62,6 +66,15 @@ class Function(ABC):
     @abstractmethod
     def is_zero(self) -> bool: ...
 
+    def landmarks(self) -> tuple[FloatArray, ...]:
+        """The points that it is written with."""
+        return ()
+
+    @property
+    def feature_map(self) -> tuple[int, int] | None:
+        """What functions of the same features have in common; None: it is not written with features."""
+        return None
+
 
 @register("function", "centers")
 @dataclass(frozen=True, eq=False)
@@ -102,6 +115,9 @@ class KernelFunction(Function):
         measure = Measure(self.centers, self.weights[None])
         return sums.squares(normal_form(self.kernel, self.layout), measure)[0].sqrt()
 
+    def landmarks(self) -> tuple[FloatArray, ...]:
+        return (self.centers,)
+
     def __repr__(self) -> str:
         return _in_words(self.kernel, f"{self.centers.shape[0]} points", self.centers, self.weights)
 
@@ -110,8 +126,6 @@ class KernelFunction(Function):
 @dataclass(frozen=True, eq=False)
 class FeatureFunction(Function):
     """f(z, a) = phi(z, a) . w for a kernel with explicit features;  |f| <= |w|.
-
-    Coordinates: for each term of the normal form, features of the term (row-major) times embedding columns.
 
     Parameters
     ----------
@@ -140,6 +154,10 @@ class FeatureFunction(Function):
     def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         del sums
         return certified_dot(self.coordinates, self.coordinates).sqrt()
+
+    @property
+    def feature_map(self) -> tuple[int, int]:
+        return id(self.kernel), id(self.layout)
 
     def __repr__(self) -> str:
         return _in_words(self.kernel, f"{self.coordinates.size} features", self.coordinates)
@@ -171,17 +189,16 @@ def values_together(
     functions: list[Function], points: FloatArray, sums: Sums = REFERENCE
 ) -> list[tuple[FloatArray, float]]:
     """`values` of every function, the same numbers; functions that share one kernel object share its features."""
-    out: dict[int, tuple[FloatArray, float]] = {}
-    groups: dict[tuple[int, int], list[int]] = {}
-    for k, function in enumerate(functions):
-        if isinstance(function, FeatureFunction):
-            groups.setdefault((id(function.kernel), id(function.layout)), []).append(k)
-        else:
-            out[k] = function.values(points, sums)
-    for members in groups.values():
-        alike = [function for k in members if isinstance(function := functions[k], FeatureFunction)]
-        out.update(zip(members, _feature_values(alike, points, sums), strict=True))
-    return [out[k] for k in range(len(functions))]
+    alike: dict[tuple[int, int], list[Any]] = {}
+    for function in functions:
+        if (shared := function.feature_map) is not None:
+            alike.setdefault(shared, []).append(function)
+    known = {
+        id(function): found
+        for members in alike.values()
+        for function, found in zip(members, _feature_values(members, points, sums), strict=True)
+    }
+    return [known[id(f)] if id(f) in known else f.values(points, sums) for f in functions]
 
 
 def _value_error(term: Term, points: FloatArray, weights: FloatArray, terms: int) -> float:
@@ -217,7 +234,12 @@ class FeatureMap:
         probe = np.zeros((1, self.layout.dimension))
         if not self.exists(self.kernel, self.layout):
             raise InvalidInput(f"{self.kernel!r} has no finite list of features; use centers instead.")
-        sizes = tuple(_feature_count(term, probe) * term.embedding.shape[1] for term in self.terms)
+        factors = [
+            [leaf.features(probe[:, columns]).shape[1] for leaf, columns in _leaves(term)] for term in self.terms
+        ]  # counted without their products
+        sizes = tuple(
+            math.prod(counts) * term.embedding.shape[1] for counts, term in zip(factors, self.terms, strict=True)
+        )
         if sum(sizes) > MOST_FEATURES:
             raise InvalidInput(
                 f"The kernel has {sum(sizes)} features, and at most {MOST_FEATURES} are evaluated: products multiply their "
@@ -234,20 +256,16 @@ class FeatureMap:
         return list(zip(self.terms, np.split(coordinates, ends), strict=True))
 
 
-def _feature_count(term: Term, probe: FloatArray) -> int:
-    """Features of the term, without their products."""
-    counts = []
+def _leaves(term: Term) -> Iterator[tuple[FeatureLeaf, tuple[int, ...]]]:
     for leaf, columns in term.factors:
         assert isinstance(leaf, FeatureLeaf)
-        counts.append(int(leaf.features(probe[:, columns]).shape[1]))
-    return math.prod(counts)
+        yield leaf, columns
 
 
 def term_features(term: Term, points: FloatArray, sums: Sums = REFERENCE) -> FloatArray:
     """sqrt(c) times the row-wise tensor product of the leaves' features; (N, D) -> (N, m)."""
     total = np.full((points.shape[0], 1), math.sqrt(term.coefficient))
-    for leaf, columns in term.factors:
-        assert isinstance(leaf, FeatureLeaf)
+    for leaf, columns in _leaves(term):
         phi = sums.features(leaf, points[:, columns])
         total = phi * total if total.shape[1] == 1 else (total[:, :, None] * phi[:, None, :]).reshape(len(points), -1)
     return total
@@ -257,8 +275,7 @@ def term_feature_bounds(term: Term, points: FloatArray) -> tuple[float, float]:
     """(error of an entry of `term_features`, largest Euclidean norm of a row)."""
     scale = math.sqrt(term.coefficient)
     size, error = scale, 2 * U * scale
-    for leaf, columns in term.factors:
-        assert isinstance(leaf, FeatureLeaf)
+    for leaf, columns in _leaves(term):
         part = points[:, columns]
         largest, own = math.sqrt(leaf.max_abs(part, part)), leaf.feature_error(part)
         # (size + error)(largest + own) - size largest, written without a difference of near-equal numbers
@@ -322,18 +339,12 @@ class ExpansionFunction(Function):
             total = total + sums.squares((_bare(term),), Measure(part.centers, part.weights[None]))[0]
         return total.sqrt()
 
+    def landmarks(self) -> tuple[FloatArray, ...]:
+        return tuple(part.centers for part in self.parts)
+
     def __repr__(self) -> str:
-        points = sum(part.centers.shape[0] for part in self.parts)
-        return _in_words(
-            self.kernel, f"{points} points", *(array for part in self.parts for array in (part.centers, part.weights))
-        )
-
-
-def landmarks(function: Function) -> tuple[FloatArray, ...]:
-    """The points that a function is written with; none for one that has features."""
-    if isinstance(function, ExpansionFunction):
-        return tuple(part.centers for part in function.parts)
-    return (function.centers,) if isinstance(function, KernelFunction) else ()
+        arrays = [array for part in self.parts for array in (part.centers, part.weights)]
+        return _in_words(self.kernel, f"{sum(map(len, self.landmarks()))} points", *arrays)
 
 
 def _in_words(kernel: Kernel, size: str, *arrays: FloatArray) -> str:

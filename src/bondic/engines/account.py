@@ -66,7 +66,7 @@ class Order:
         """A part that was made here; sums whose points have to come to them take them at once."""
         return self._add(batch, [partials[k] for k in self.wanting])
 
-    def add_elsewhere(self, batch: Measure) -> Added:
+    def add_remote(self, batch: Measure) -> Added:
         """The same in another process, which has the order alone."""
         check_elementary_functions()
         known = {engine.name: engine for engine in named_engines("auto")}
@@ -94,7 +94,7 @@ class Order:
 
 
 def _errand(engine: Engine, part: Partial) -> Arrays | None:
-    if not isinstance(part, Traveling) or not engine.known_elsewhere:
+    if not isinstance(part, Traveling) or not engine.known_by_name:
         return None
     return part.errand()
 

@@ -130,7 +130,7 @@ class Engine(ABC):
     name: str
 
     @property
-    def known_elsewhere(self) -> bool:
+    def known_by_name(self) -> bool:
         """Whether other processes find it by its name: those from outside the library are not known there."""
         return type(self).__module__.startswith("bondic.")
 

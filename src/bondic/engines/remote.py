@@ -12,14 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from bondic._version import __version__
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.engines.threads import Threads
 from bondic.policies.adapters.imported import LoadedFiles
-from bondic.rows.travel import SentRows, block_at, block_places
 
 T = TypeVar("T")
 
@@ -90,24 +88,3 @@ def _perform(task: Callable[[bytes, int], T], job: bytes, place: int) -> T:
         return task(job, place)
     except MissingExtra as problem:
         raise ExecutorError(str(problem)) from None
-
-
-def over_blocks(executor: Remote, task: Callable[[Any], T], rows: Any) -> Iterator[T]:
-    """task(part) for every block of a log that is read from files, in the order of the log."""
-    job = pack_job(SentRows.of(rows), task)
-    for found in executor.parts(_block, job, block_places(rows)):
-        yield from found
-
-
-def _block(job: bytes, place: int) -> list[Any]:
-    """In another process: one block of the log; nothing where none of its rows counts."""
-    rows, task = _received(job)
-    part = block_at(rows, place)
-    return [] if part is None else [task(part)]
-
-
-@lru_cache(maxsize=2)
-def _received(job: bytes) -> tuple[Any, Callable[[Any], Any]]:
-    """Log and policy are opened once."""
-    rows, task = open_job(job)
-    return rows.opened(), task

@@ -102,7 +102,7 @@ def sum_blocks(
     """
     places = -(-rows // engine.block)
     found: list[PairSum] = []
-    if isinstance(executor, Remote) and engine.known_elsewhere and places > 1:
+    if isinstance(executor, Remote) and engine.known_by_name and places > 1:
         pairs = _remote_pairs(engine, term, [block(index) for index in range(places)], executor)
     else:
         pairs = _pairs(engine, term, places, block, executor)

@@ -24,8 +24,9 @@ from bondic.core.sums.forms import Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines.account import Account, Added, Order
+from bondic.engines.blocks import over_blocks
 from bondic.engines.engine import Engine, Partial, Survey
-from bondic.engines.remote import Remote, over_blocks
+from bondic.engines.remote import Remote
 from bondic.engines.standard import named_engines
 from bondic.engines.threads import Executor, Serial, Threads, in_order
 
@@ -129,7 +130,7 @@ class EngineSums(Sums):
     def _added(self, source: Source, order: Order, partials: list[Partial]) -> Iterator[Added]:
         """What every batch of one pass adds; batches that other processes make are added up there, where that is possible."""
         if self.remote and order.travels:
-            return source.each(order.add_elsewhere)
+            return source.each(order.add_remote)
         add = partial(order.add, partials=partials)
         return in_order(add, source.batches(), self._executor().workers if order.travels else 1)
 

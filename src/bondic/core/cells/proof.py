@@ -36,7 +36,6 @@ from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.starts import StartBets, StartTerms, start_cost, used_starts
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_at_all_times, range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -161,7 +160,7 @@ class CellsProof(Proof):
         known = None if drawn else _StartDeviations(self.cells, located, rows)
         return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends_of(self.side), end, value, known)
 
-    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         del sums
         return self.claims_on(rows, self.bound(rows))
 
@@ -203,7 +202,7 @@ class CellsProof(Proof):
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         if self.events.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")

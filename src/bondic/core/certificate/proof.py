@@ -19,7 +19,6 @@ from bondic.core.columns import Columns
 from bondic.core.propensities.ratios import Target
 from bondic.core.registry import kind
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 
 _SAME_PLAN = 1e-4
 """Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
@@ -59,14 +58,14 @@ class Proof(ABC):
         return ()
 
     @abstractmethod
-    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         """All that the proof shows on these rows, with outward rounding."""
 
     @abstractmethod
     def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
         del rows, claims, sums
         return ()

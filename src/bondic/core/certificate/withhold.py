@@ -24,7 +24,7 @@ from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.codec import instances
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
-from bondic.core.functions import Function, landmarks
+from bondic.core.functions import Function
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ def withhold_rows(proof: P, rows: Columns) -> P:
 
 
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
-    points = [array for function in instances(proof, Function) for array in landmarks(function)]
+    points = [array for function in instances(proof, Function) for array in function.landmarks()]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
     points += [cells.states for cells in instances(proof, TableCells)]
     if not points:

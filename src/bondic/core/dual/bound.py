@@ -26,7 +26,6 @@ from bondic.core.noise.bound import NoiseBound, Weights
 from bondic.core.noise.facts import NoiseFacts, noise_facts
 from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import Progress, Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,7 +49,7 @@ class Setting:
     noise_probability: float
     initial_probability: float | None
     sides: int  # 2 for an interval, 1 for a one-sided bound
-    sums: Sums = REFERENCE  # what evaluates functions and norms; every choice encloses the same numbers
+    sums: Sums  # what evaluates functions and norms; every choice encloses the same numbers
 
     def facts(self) -> NoiseFacts:
         """What the noise bound may know about the certified rows."""

@@ -22,14 +22,13 @@ from bondic.core.dual.bound import UNMOVED, Setting, dual_bound
 from bondic.core.dual.rejection import combine_witnesses, witness_candidates
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
 from bondic.core.errors import VerificationError
-from bondic.core.functions import Function, landmarks
+from bondic.core.functions import Function
 from bondic.core.identity.measure import start_measure
 from bondic.core.kernels.normal_form import operations
 from bondic.core.noise.bound import NoiseBound
 from bondic.core.noise.outside import check_noise_bound
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 
 
 @register("proof", "dual")
@@ -65,13 +64,13 @@ class DualProof(Proof):
         used = (*self.omegas.values(), *self.witnesses)
         return ("instruments",) if any(function is not None for function in used) else ()
 
-    def setting(self, rows: Columns, sums: Sums = REFERENCE) -> Setting:
+    def setting(self, rows: Columns, sums: Sums) -> Setting:
         """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
 
-    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         candidates = [Candidate(omega) for omega in self.omegas.values()]
@@ -112,12 +111,12 @@ class DualProof(Proof):
         used = [function for function in given if function is not None]
         pairs = (len(used) + 1) * self.ball.work(points, rows.layout)
         for function in used:
-            for centers in landmarks(function):
+            for centers in function.landmarks():
                 count = centers.shape[0]
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
         return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows)
 

@@ -21,7 +21,6 @@ from bondic.core.functions import Function
 from bondic.core.identity.measure import start_measure
 from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.measure import Measure, Stream
-from bondic.core.sums.reference import REFERENCE
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ def weigh(
     ball: Uncertainty,
     candidates: list[Candidate],
     *,
-    sums: Sums = REFERENCE,
+    sums: Sums,
     progress: Progress | None = None,
 ) -> list[Weighing]:
     """All candidates in one pass over the rows (a long log may be read again where a plan has to be improved).

@@ -29,7 +29,6 @@ from bondic.core.propensities.ratios import Stated, Target
 from bondic.core.propensities.strata import Strata
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import in_full
 
 Value = Literal["population", "contexts", "stated starts"]
@@ -95,7 +94,7 @@ class PropensityProof(Proof):
         """The units by stated starts, where these are what the value is over."""
         return Strata.of(rows, columns) if self.value == "stated starts" else None
 
-    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         del sums
         return self.claims_on(rows, self.columns(rows))
 
@@ -214,7 +213,7 @@ class PropensityProof(Proof):
             )
         return replace(self, asked=self.asked.without_rows(), target=None)
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         if self.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")

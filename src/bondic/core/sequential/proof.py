@@ -33,7 +33,6 @@ from bondic.core.sequential.plan import MOST_ROUNDS, Plan
 from bondic.core.sequential.start_values import start_deviations
 from bondic.core.starts import start_cost, used_starts
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 
 VECTOR = "vector"
@@ -73,7 +72,7 @@ class SequentialProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
-    def evidence(self, rows: Columns, sums: Sums = REFERENCE) -> Evidence:
+    def evidence(self, rows: Columns, sums: Sums) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         plan, ends = self.plan, ends_of(self.side)
         used = rows if plan.start is None else used_starts(rows, plan.start.skipped)
@@ -86,11 +85,11 @@ class SequentialProof(Proof):
         data, start = embed(used, found, plan.limits, sums), embed_start(used, found, sums)
         return Evidence(used, data, start, found, range_of(used.terms), self.budget.parts, start_error, sums)
 
-    def evaluate(self, rows: Columns, sums: Sums = REFERENCE) -> Evaluation:
+    def evaluate(self, rows: Columns, sums: Sums) -> Evaluation:
         """What the plan says about these rows."""
         return evaluate(self.evidence(rows, sums), self.plan, ends_of(self.side))
 
-    def claims(self, rows: Columns, sums: Sums = REFERENCE) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         return claims_of(self.evaluate(rows, sums), self.budget)
 
     def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
@@ -116,7 +115,7 @@ class SequentialProof(Proof):
         sets = float(rounds + 2 * len(plan.blocks) + 4) * (len(plan.shares) * len(plan.slab_shares) + 2)
         return 2 * self.ball.work(points, rows.layout) + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = REFERENCE) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         begun = (("The plan was begun", self.plan.provenance), ("Q was chosen", self.ball.provenance))
         for what, provenance in begun:

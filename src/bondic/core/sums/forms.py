@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import TINY, Enclosure, FloatArray, U, certified_sum, inflate, upper_sum
+from bondic.core.bounded import TINY, EnclosedArray, Enclosure, FloatArray, U, certified_sum, gamma, inflate, upper_sum
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.checks import check_elementary_functions
@@ -207,7 +207,7 @@ class Sums(ABC):
         return self.in_order(task, rows.batches())
 
     def together(self, count: int, dimension: int, slots: int) -> int:
-        """How many weightings of so many points to sum at once."""
+        """How many weightings of so many points to sum at once: a few, all of which are held."""
         del count, dimension, slots
         return 4
 
@@ -291,11 +291,11 @@ class Sums(ABC):
         if not len(measures.rows):
             return np.zeros(measures.count), np.zeros(measures.count)
         values, error = function.values(measures.points, self)
-        weights, slots, longest = np.abs(measures.weights), measures.weights.shape[1], measures.longest()
-        roundings = (slots + longest + 4) * U + measures.error
-        each = weights.sum(axis=1) * error + roundings * np.sum(weights * (np.abs(values) + error), axis=1)
-        spread = measures.per_row(each) * (1 + 4 * (slots + longest + 8) * U) + longest * slots * TINY
-        return measures.per_row(np.einsum("ja,ja->j", measures.weights, values)), spread
+        off = measures.error * (1 + 4 * U) * np.abs(measures.weights) + TINY
+        each = (EnclosedArray(measures.weights, off) * EnclosedArray(values, error)).sum(axis=1)
+        error = gamma(measures.longest())
+        spread = measures.per_row(each.rad + error * np.abs(each.mid)) * (1 + 2 * error)
+        return measures.per_row(each.mid), spread
 
 
 def _cuts(rows: IntArray) -> list[int]:

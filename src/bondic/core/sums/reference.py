@@ -67,4 +67,4 @@ def crossed(term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> Cr
         for left in range(0, y.shape[0], COLUMNS):
             values = term.block(x[top : top + ROWS], y[left : left + COLUMNS])
             out[top : top + ROWS] += values @ columns[left : left + COLUMNS]
-    return Crossed(out, 0.0, COLUMNS + y.shape[0] // COLUMNS)
+    return Crossed(out, 0.0, min(COLUMNS, y.shape[0]) + y.shape[0] // COLUMNS)
