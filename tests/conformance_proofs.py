@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.certificate.certificate import Certificate
-from bondic.core.certificate.proof import Claims, Proof
+from bondic.core.certificate import Certificate
 from bondic.core.claims import Claim, ErrorBudget, Part, conclude
 from bondic.core.codec import Encoder, decode, same
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import last_digit
+from bondic.core.proof import Claims, Proof
 from bondic.core.registry import lookup, registered
 from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums

@@ -19,15 +19,16 @@ from bondic.core.functions import (
     TermExpansion,
     values_together,
 )
-from bondic.core.identity.measure import discrepancy, signed_measure
-from bondic.core.identity.residual import (
+from bondic.core.identity import (
     FunctionValues,
     bellman_residual,
+    discrepancy,
+    doubly_robust_value,
     function_values,
     initial_value,
     residual_error,
+    signed_measure,
 )
-from bondic.core.identity.value import doubly_robust_value
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.rounding import U
 from bondic.core.sums.forms import Sums

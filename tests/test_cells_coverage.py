@@ -9,10 +9,10 @@ import math
 import numpy as np
 import pytest
 
+from bondic.core.betting import LARGEST_BET, loss, tail_term
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.localize import CellTails, Events, VectorEvent, locate
 from bondic.core.cells.tails import EndWeights, end_terms
-from bondic.core.noise.betting import LARGEST_BET, loss, tail_term
 from bondic.plan.cells import reference_of
 from cells_cases import World, limits_of, random_log, starts_of, tally_of
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss
 from bondic.core.cells import localize, tails
 from bondic.core.cells.localize import Events, VectorEvent, locate
 from bondic.core.cells.system import System
 from bondic.core.cells.tails import EndWeights, end_terms
-from bondic.core.noise.betting import loss
 from bondic.core.rounding import Enclosure
 from bondic.plan.cells import reference_of
 from cells_cases import (

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss, tail_term
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.bound import CellBound
 from bondic.core.cells.localize import CellTails, Events, RowEnergy, ValueLimits, VectorEvent, locate
 from bondic.core.cells.system import System
 from bondic.core.cells.tails import EndWeights, end_terms
-from bondic.core.noise.betting import loss, tail_term
 from bondic.plan.cells import reference_of
 from cells_cases import (
     TrueRows,

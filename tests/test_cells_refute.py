@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss
 from bondic.core.cells.bound import CellBound
 from bondic.core.cells.localize import CellTails, Events, VectorEvent
 from bondic.core.cells.refute import ruled_out
 from bondic.core.cells.tally import CellShape, tally
-from bondic.core.noise.betting import loss
 from bondic.plan.cells import reference_of
 from cells_cases import (
     World,

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.certificate.certificate import Certificate
+from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
-from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.printed import last_digit
 from bondic.core.rounding import Enclosure
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic
 
 
@@ -23,7 +24,7 @@ from builders import continuous, synthetic
 def certified():
     mdp, log, policy, initial = synthetic(600, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    return bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.05))), log, policy
+    return bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.05))), log, policy
 
 
 def same(checked, result):
@@ -252,7 +253,7 @@ def test_every_kind_of_weight_function_verifies():
     }
     ball = bondic.Ball(bondic.Matern(1.0, nu=1.5) * bondic.Dirac() + bondic.Constant(1.0), 20.0)
     for kind, kernel in kernels.items():
-        method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=ball, gauge=bondic.PlugIn(0.01))
+        method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=ball, gauge=PlugIn(0.01))
         result = bondic.estimate_interval(problem, method=method)
         assert result.guarantee == "none"
         names = " ".join(result.certificate.arrays)

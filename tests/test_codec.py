@@ -17,19 +17,21 @@ from hypothesis.extra.numpy import arrays
 from mpmath import mpf
 
 import bondic
-from bondic.core.classes.box import Box
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.balls import Box, ValueClass
 from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
+from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from bondic.core.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.noise.bound import NoiseBound, Uniform
-from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.registry import from_outside, lookup, names, register, registered
 from bondic.core.rounding import Enclosure, U
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import Terms
+from bondic_lab.noise.finite_class import FiniteClass
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.plug_in import PlugIn
+from bondic_lab.noise.self_normalized import SelfNormalized
 from conformance_kernels import Example, LeafCase
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
@@ -113,9 +115,9 @@ FUNCTIONS = {
 GAUGES = {
     "pinelis": st.builds(bondic.Pinelis, st.sampled_from(["half", "range", "paper"])),
     "fixed-lambda": st.builds(FixedLambda, sizes),
-    "plug-in": st.builds(bondic.PlugIn, sizes),
-    "finite-class": st.builds(bondic.FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
-    "self-normalized": st.builds(bondic.SelfNormalized, st.floats(1e-3, 1e6)),
+    "plug-in": st.builds(PlugIn, sizes),
+    "finite-class": st.builds(FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
+    "self-normalized": st.builds(SelfNormalized, st.floats(1e-3, 1e6)),
 }
 provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
 CLASSES = {
@@ -337,9 +339,7 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
         log, bondic.UniformPolicy(2), bondic.InitialStates.exact(log.observations[:1]), gamma=0.5, reward_range=(0, 1)
     )
     kernel = Cauchy(1.0) * bondic.Dirac() + bondic.Constant(1.0)
-    method = bondic.Dual(
-        instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=bondic.PlugIn(1e-3)
-    )
+    method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=PlugIn(1e-3))
     result = bondic.estimate_interval(problem, method=method)
     assert result.status is bondic.Status.INTERVAL
     bondic.save_certificate(result.certificate, tmp_path / "c")
@@ -430,7 +430,7 @@ def test_a_leaf_may_bring_its_own_points():
 
 @register("noise", "test-doubled")
 @dataclass(frozen=True)
-class Doubled(Uniform):
+class Doubled(NoiseBound):
     """Twice another bound: valid, and wide."""
 
     inner: NoiseBound = field(default_factory=bondic.Pinelis)

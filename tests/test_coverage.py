@@ -29,8 +29,8 @@ from experiments.coverage_saturating import EVENTS, JUMP, tabular_problem, tabul
 from experiments.coverage_stopping import LONGEST, bounds, stopping_trial
 
 import bondic as b
-from bondic.core.noise import facts as noise_facts
-from bondic.core.noise.pinelis import Pinelis
+from bondic.core.dual import noise
+from bondic.core.dual.noise import Pinelis
 
 SCRIPT = Path(coverage.__file__)
 
@@ -101,8 +101,8 @@ def test_a_constant_too_small_by_a_fifth_does_not_fit_its_rate(monkeypatch):
 
 def test_forgetting_the_certain_first_reward_is_caught(monkeypatch):
     """Without the hull in (6) constant rewards with a random end would seem to have no noise at all."""
-    original = noise_facts.largest_width
-    monkeypatch.setattr(noise_facts, "largest_width", lambda terms: original(replace(terms, may_terminate=False)))
+    original = noise.largest_width
+    monkeypatch.setattr(noise, "largest_width", lambda terms: original(replace(terms, may_terminate=False)))
     rows = observe(EVENTS["random end"], 60)
     assert rows["noise event, half"].violated
 

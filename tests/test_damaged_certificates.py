@@ -15,13 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bondic_lab.noise.plug_in import PlugIn
+
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import damaged_certificates
 from experiments.certificate_damage import as_archive, as_member, as_text
 
 import bondic
-from bondic.core.certificate.certificate import Certificate, compute_digest
+from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.errors import InvalidInput, VerificationError
 from builders import synthetic
 
@@ -30,7 +32,7 @@ from builders import synthetic
 def certified():
     mdp, log, policy, initial = synthetic(200, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    method = bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.05), choices=bondic.Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.05), choices=bondic.Choices(pairs=8))
     return bondic.estimate_interval(problem, method=method).certificate, log
 
 
@@ -265,7 +267,7 @@ def test_the_experiment_sees_a_changed_claim(certified, tmp_path):
     other = bondic.estimate_interval(
         bondic.make_problem(log, bondic.UniformPolicy(2), bondic.InitialStates.exact([[0.0]]), gamma=0.3,
                             reward_range=(-2.0, 3.0)),
-        method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.05)),
+        method=bondic.Dual(radius="paper", gauge=PlugIn(0.05)),
     ).certificate  # fmt: skip
     path, _ = bondic.save_certificate(other, tmp_path / "c")
     assert damaged_certificates.judge(good, path)[0] == "changed claims"

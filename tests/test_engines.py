@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.certificate.io import save_certificate
 from bondic.core.errors import InvalidInput
+from bondic.core.files import save_certificate
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.rounding import U
 from bondic.core.sums import forms
@@ -193,7 +193,7 @@ _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
 from bondic.core.sums.forms import Sums
-from bondic.core.certificate.io import load_certificate
+from bondic.core.files import load_certificate
 from bondic.verification import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=Sums.reference())

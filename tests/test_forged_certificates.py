@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.certificate.certificate import Certificate, certify
-from bondic.core.certificate.limits import clean_text
+from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import ErrorBudget, conclude
 from bondic.core.codec import Encoder, decode
 from bondic.core.dual.proof import DualProof
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError, clean_text
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.base import Kernel
 from bondic.core.terms import range_of
 from bondic.rows.asked import asked_of
+from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
 from conformance_proofs import Answer
 
@@ -34,7 +34,7 @@ def world():
 def honest(world):
     mdp, log, policy, initial = world
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    return bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02)))
+    return bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.02)))
 
 
 def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), alpha=0.1) -> Certificate:

@@ -4,13 +4,13 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss
 from bondic.core.cells.entries import Entries
 from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
 from bondic.core.cells.forecasts import Forecasts, forecast_tally
 from bondic.core.cells.ranges import Bounds, Ranges
 from bondic.core.cells.tally import CellRows, CellShape, tally
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import loss
 from naive_cells import NaiveRanges, exact
 from test_cells_algebra import WIDTH, above, make_case
 from test_forecasts import make_foreseen, masses_of

@@ -10,11 +10,11 @@ import pytest
 
 import bondic
 import propensity_cases as cases
-from bondic.core.certificate.certificate import Certificate
-from bondic.core.certificate.proof import Claims
+from bondic.core.certificate import Certificate
 from bondic.core.columns import RowRange
 from bondic.core.errors import VerificationError
 from bondic.core.printed import last_digit
+from bondic.core.proof import Claims
 from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.methods.described import describe
@@ -22,6 +22,7 @@ from bondic.result import Result
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.past import History
+from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
 
 UNKNOWN = "when the plan was made"
@@ -171,7 +172,7 @@ def test_tables_without_coordinates_are_replayed():
 def test_w_of_the_dual_bound_is_replayed():
     """W that was tuned on the certified rows, with words that say otherwise."""
     mdp, log, policy, initial = synthetic(400, gamma=0.3)
-    method = bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=bondic.Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=bondic.Choices(pairs=8))
     case = Case(log, policy, initial, method, "dual", gamma=0.3, reward_range=mdp.reward_range)
     tuned = bondic.estimate_interval(case.problem.select(200), method=method).proof.instruments
     own = replace(method, instruments=bondic.Instruments(tuned.kernel))

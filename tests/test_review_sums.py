@@ -9,14 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.certificate.certificate import Certificate, certify
+from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import conclude
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.sums import forms as sums_forms
 from bondic.core.sums import spool
 from bondic.core.sums.forms import Sums
@@ -25,6 +24,7 @@ from bondic.core.terms import range_of
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum
 from bondic.rows.asked import rebuild
+from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
 from builders import twice

@@ -15,11 +15,10 @@ import pytest
 from mpmath import mp
 
 import bondic
+from bondic.core.betting import clipped_deviation, loss, tail_term, vector_term
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding, coordinates
-from bondic.core.noise.betting import loss, tail_term, vector_term
-from bondic.core.noise.deviations import clipped_deviation
 from bondic.core.rounding import Between, Enclosure, upper_sum
 from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start

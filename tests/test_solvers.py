@@ -13,7 +13,7 @@ import naive
 from bondic.core.columns import Cloud, RowRange
 from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.functions import ExpansionFunction, FeatureFunction
-from bondic.core.identity.residual import bellman_residual, function_values
+from bondic.core.identity import bellman_residual, function_values
 from bondic.core.kernels.normal_form import Layout
 from bondic.search import spectral
 from bondic.search.basis import make_basis

@@ -9,9 +9,9 @@ from mpmath import mp, mpf
 
 import bondic
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.start import initial_error
 from bondic.core.rounding import Between
 from bondic.core.sequential.plan import FULL_BET, StartBets
+from bondic.core.start import initial_error
 from bondic.core.start_bets import start_error, used_starts
 from bondic.core.terms import ValueRange, range_of
 from bondic.methods.sequential import Sequential

@@ -13,7 +13,7 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
@@ -28,6 +28,7 @@ from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum
 from bondic.rows import Rows
 from bondic_lab.bounds.primal import primal_point
+from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from forms import quadratic_forms
 
@@ -261,7 +262,7 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
         return found.mid, found.rad
 
     held = bondic.Transitions(**big)
-    for gauge in (bondic.FixedLambda(0.02), bondic.Pinelis("half")):
+    for gauge in (FixedLambda(0.02), bondic.Pinelis("half")):
         expected = radius(held, gauge)
         for batch in (90, 4096, 5000):
             assert radius(bondic.stream_log(big, batch_rows=batch), gauge) == expected
@@ -276,7 +277,7 @@ def test_the_diagonal_is_read_only_if_the_gauge_asks_for_it(data, monkeypatch):
     monkeypatch.setattr(Rows, "logged_rows", lambda self: (reads.append(1), whole(self))[1])
     assert setting.epsilon().mid > 0
     assert not reads
-    fixed = replace(setting, gauge=bondic.FixedLambda(0.05))
+    fixed = replace(setting, gauge=FixedLambda(0.05))
     assert fixed.epsilon().mid == fixed.epsilon().mid > 0
     assert len(reads) == 1
 
@@ -291,11 +292,11 @@ def test_a_finite_horizon_counts_rows_by_time(data):
     assert np.array_equal(np.concatenate([p.times for p in read.batches()]), held.whole().times)
     kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac()
     ball, w = Ball(kernel, 2.0), bondic.Instruments(kernel)
-    for gauge in (bondic.FixedLambda(0.05), bondic.Pinelis("half")):
+    for gauge in (FixedLambda(0.05), bondic.Pinelis("half")):
         one, other = (Setting(p, ball, w, gauge, 0.1, None, 2) for p in (held, read))
         assert one.epsilon().mid == pytest.approx(other.epsilon().mid, rel=1e-12)
-        assert one.facts().total_width == pytest.approx(other.facts().total_width, rel=1e-12)
-        assert one.facts().fixed_count == other.facts().fixed_count
+        assert one.facts.total_width == pytest.approx(other.facts.total_width, rel=1e-12)
+        assert one.facts.fixed_count == other.facts.fixed_count
     late = {name: column[data["timesteps"] >= 20] for name, column in data.items()}
     with pytest.raises(InvalidInput, match="at or beyond the horizon"):
         bondic.make_problem(bondic.stream_log(late, batch_rows=90), POLICY, START, **QUESTION, horizon=3)

@@ -9,14 +9,22 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from bondic.core.certificate.certificate import Certificate, UserFunctions
-from bondic.core.certificate.io import load_certificate
-from bondic.core.certificate.limits import refuse
-from bondic.core.errors import InvalidInput
+from bondic.core.certificate import Certificate
+from bondic.core.errors import InvalidInput, refuse
+from bondic.core.files import load_certificate
 from bondic.core.sums.forms import STANDARD, Sums
-from bondic.core.verify import Replayed, Verification, as_verification_error, opened, verify_columns
+from bondic.core.verify import (
+    Replayed,
+    UserFunctions,
+    Verification,
+    as_verification_error,
+    opened,
+    read_proof,
+    verify_columns,
+)
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
+from bondic.extensions import register_named
 from bondic.rows.asked import check_policy, check_start, rebuild
 from bondic.rows.inputs import take_log, take_policy
 
@@ -72,9 +80,10 @@ def verify_certificate(
     """The columns of the question from log and policy, which are compared with the certificate; the core does the rest."""
     with as_verification_error():
         asked = opened(certificate)
+        register_named(certificate)
         refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
         rows = rebuild(asked, log, policy, initial)
-        stored = certificate.proof(rows.layout, functions)
+        stored = read_proof(certificate, rows.layout, functions)
         question = rows if policy is None else replace(rows, policy=policy)
         again = None if replay is None else partial(replay, certificate, rows=question, functions=functions, sums=sums)
         return verify_columns(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.core.noise.betting import loss
+from bondic.core.betting import loss
 from bondic.core.rounding import Enclosure
 from bondic_lab.features.ends import FeatureBound, FeatureStarts, FeatureTail
 from bondic_lab.features.sets import FeatureEvent

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
-from bondic.core.certificate.io import write_atomically
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
+from bondic.core.files import write_atomically
 from bondic.estimate import estimate_interval
 from bondic.extensions import added_methods
 from bondic.report.compare import joint_title, line_alpha, tried

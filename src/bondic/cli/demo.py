@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bondic.core.certificate.io import load_certificate
+from bondic.core.files import load_certificate
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
 from bondic.demo import Demo, load_demo

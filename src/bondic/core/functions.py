@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.codec import supplied
+from bondic.core.codec import same, supplied
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel, fingerprint
+from bondic.core.kernels.constant import Constant
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.registry import kind, register
 from bondic.core.rounding import TINY, Enclosure, U, certified_dot, inflate
@@ -61,6 +62,16 @@ class Function(ABC):
     @abstractmethod
     def is_zero(self) -> bool: ...
 
+    @property
+    def constant(self) -> float | None:
+        """The value of a function that is constant by construction; None for any other."""
+        return None
+
+    @property
+    def landmarks(self) -> tuple[FloatArray, ...]:
+        """The points that it is written with; none where it has features."""
+        return ()
+
 
 @register("function", "centers")
 @dataclass(frozen=True, eq=False)
@@ -101,6 +112,10 @@ class KernelFunction(Function):
         measure = Measure(self.centers, self.weights[None])
         return sums.squares(normal_form(self.kernel, self.layout), measure)[0].sqrt()
 
+    @property
+    def landmarks(self) -> tuple[FloatArray, ...]:
+        return (self.centers,)
+
     def __repr__(self) -> str:
         return _in_words(self.kernel, f"{self.centers.shape[0]} points", self.centers, self.weights)
 
@@ -135,6 +150,10 @@ class FeatureFunction(Function):
     @property
     def is_zero(self) -> bool:
         return not np.any(self.coordinates)
+
+    @property
+    def constant(self) -> float | None:
+        return float(self.coordinates[0]) if same(self.kernel, Constant(1.0)) else None
 
     def norm(self, sums: Sums = STANDARD) -> Enclosure:
         del sums
@@ -321,18 +340,15 @@ class ExpansionFunction(Function):
             total = total + sums.squares((_bare(term),), Measure(part.centers, part.weights[None]))[0]
         return total.sqrt()
 
+    @property
+    def landmarks(self) -> tuple[FloatArray, ...]:
+        return tuple(part.centers for part in self.parts)
+
     def __repr__(self) -> str:
         points = sum(part.centers.shape[0] for part in self.parts)
         return _in_words(
             self.kernel, f"{points} points", *(array for part in self.parts for array in (part.centers, part.weights))
         )
-
-
-def landmarks(function: Function) -> tuple[FloatArray, ...]:
-    """The points that a function is written with; none for one that has features."""
-    if isinstance(function, ExpansionFunction):
-        return tuple(part.centers for part in function.parts)
-    return (function.centers,) if isinstance(function, KernelFunction) else ()
 
 
 def _in_words(kernel: Kernel, size: str, *arrays: FloatArray) -> str:

@@ -24,14 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import loss, tail_term
 from bondic.core.claims import End
+from bondic.core.classes.balls import ValueClass
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Coordinates, Embedding
-from bondic.core.classes.value_class import ValueClass
 from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.matrices import row_norms
-from bondic.core.noise.betting import loss, tail_term
 from bondic.core.rounding import Between, Enclosure, U, upper_sum
 from bondic.core.sequential.plan import FULL_BET, StartBets
 from bondic.core.sums.forms import STANDARD, Sums

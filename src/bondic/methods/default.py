@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import Side
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
+from bondic.core.classes.balls import Ball, Box
+from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.bound import NoiseBound
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.standard import EngineName
 from bondic.methods import with_propensities

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import loss
 from bondic.core.cells.allowance import NOTHING_ALLOWED
 from bondic.core.cells.bound import CellBound
 from bondic.core.cells.localize import Events, Located
@@ -22,7 +23,6 @@ from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tails import EndTerms, EndWeights
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.noise.betting import loss
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.terms import ValueRange, range_of
 from bondic.methods.on_cells import GROUP_CUTS, costs_of

@@ -18,7 +18,7 @@ from bondic.core.cells.rows import Cells
 from bondic.core.cells.tails import EndWeights, StartMean
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Provenance
 from bondic.core.rounding import Enclosure
 from bondic.core.sequential.plan import StartBets
 from bondic.core.sequential.proof import INITIAL, VECTOR

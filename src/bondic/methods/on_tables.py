@@ -20,7 +20,7 @@ from bondic.core.cells.system import MOST_DIFFERENCES, MOST_TOGETHER
 from bondic.core.cells.tails import EndWeights
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Provenance
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
 from bondic.methods.on_cells import CellProposal, costs_of, known_mean, planned_stops, reference, start_bets

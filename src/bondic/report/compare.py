@@ -11,9 +11,9 @@ from typing import Any
 
 from rich.console import Console
 
-from bondic.core.certificate.io import write_atomically
 from bondic.core.claims import ErrorBudget, check_alpha
 from bondic.core.errors import BondicError, InvalidInput, kind_of
+from bondic.core.files import write_atomically
 from bondic.estimate import Method, estimate_interval, named_method
 from bondic.rendering import escape
 from bondic.report.comparison import Line, comparison_page, comparison_table, print_comparison

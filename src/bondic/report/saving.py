@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from bondic.advice.levers import with_next_steps
-from bondic.core.certificate.io import save_certificate, write_atomically
 from bondic.core.errors import InvalidInput
+from bondic.core.files import save_certificate, write_atomically
 from bondic.folders import result_folder, write_texts
 from bondic.report.exports import as_json, result_dict
 from bondic.report.page import report_page

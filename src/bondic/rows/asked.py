@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate.asked import Answers, Asked, StoredStart
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Proof
-from bondic.core.certificate.review import Review, describe_start
 from bondic.core.columns import RowRange
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.proof import Answers, Asked, Proof, Review, StoredStart, describe_start
 from bondic.core.rounding import U
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log

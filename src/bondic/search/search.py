@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
@@ -140,11 +140,11 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     level = setting.epsilon().upper
     looked = {"radius": ball.radius, "kappa": level}
     sampled = sampled_model(problem, weights, values, ball.center, progress=report, **looked)
-    model, facts = sampled.model, setting.facts()
+    model, facts = sampled.model, setting.facts
     penalty = setting.gauge.penalty(facts)
     if penalty is not None:
         moments = second_moments(sampled.batches(), weights) * (len(problem) / sampled.rows)
-        model = whiten(model, moments, penalty, facts.charge.mid)
+        model = whiten(model, moments, *penalty)
     costs = setting.gauge.costs(facts, setting.noise_probability)
     return KernelSearch(model, costs, level, sampled.words(len(problem)))
 

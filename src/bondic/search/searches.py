@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
+from bondic.core.classes.balls import Ball, Box
 from bondic.core.dual.bound import Setting
 from bondic.core.kernels.dirac import Dirac
 from bondic.search.search import Search, kernel_search

@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import splu
 
-from bondic.core.classes.box import Box
+from bondic.core.classes.balls import Box
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import ExpansionFunction, Function, TermExpansion
@@ -211,5 +211,6 @@ def table_search(setting: Setting) -> TableSearch:
     if share is None or not isinstance(setting.ball, Box):
         raise InvalidInput("This search is for a box with tables as instruments.")
     model = table_model(rows_of(setting.problem), setting.ball.center, _MOST_PAIRS)
-    penalty = setting.gauge.penalty(setting.facts())
-    return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout, penalty)
+    penalty = setting.gauge.penalty(setting.facts)
+    tau = None if penalty is None else penalty[0]
+    return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout, tau)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
+from bondic.core.classes.balls import Ball, Box
 from bondic.core.terms import range_at_all_times
 from bondic.rows import Rows
 from bondic.tuning.defaults import (

@@ -12,13 +12,7 @@ import numpy as np
 
 from bondic.core.dual.bound import Setting
 from bondic.core.functions import Function
-from bondic.core.identity.residual import (
-    FunctionValues,
-    bellman_residual,
-    function_values,
-    initial_value,
-    residual_error,
-)
+from bondic.core.identity import FunctionValues, bellman_residual, function_values, initial_value, residual_error
 from bondic.core.rounding import Enclosure, U, inflate
 from bondic.rows.rows import rows_of
 from bondic_lab.identity.loss import residual_loss

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from bondic.core.columns import Batch
 from bondic.core.functions import Function
-from bondic.core.identity.residual import bellman_residual, function_values, residual_error
+from bondic.core.identity import bellman_residual, function_values, residual_error
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.rounding import Enclosure, U, inflate

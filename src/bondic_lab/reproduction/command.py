@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bondic.core.certificate.io import write_atomically
 from bondic.core.errors import MissingExtra
+from bondic.core.files import write_atomically
 from bondic.report.progress import counting_bar
 from bondic_lab.reproduction.figures import FigureData
 from bondic_lab.reproduction.registry import find_experiment

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.bound import CellBound
 from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
@@ -21,17 +22,12 @@ from bondic.core.cells.refute import ruled_out
 from bondic.core.cells.rows import Cells, GroupCells, TableCells, within_quotas
 from bondic.core.cells.tails import EndTerms, EndWeights
 from bondic.core.cells.tally import CellShape, tally
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.assumptions import fixed_before, length_assumption, list_assumptions
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
-from bondic.core.classes.box import Box
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Box, Provenance
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
 from bondic.core.rounding import Between, Enclosure, U
 from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts

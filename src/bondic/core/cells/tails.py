@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import LARGEST_BET, curvature, tail_term
 from bondic.core.cells.localize import Located
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.noise.betting import LARGEST_BET, curvature, tail_term
 from bondic.core.rounding import Enclosure, certified_dot, inflate
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,11 +24,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball, Box, ValueClass
 from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
-from bondic.core.classes.box import Box
 from bondic.core.classes.shared import LeftTogether, product_accuracy, products
-from bondic.core.classes.value_class import ValueClass
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.matrices import LEAST, SMALL, gamma, norm

@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from bondic.core.columns import Batch
 from bondic.core.functions import Function, values_together
-from bondic.core.identity.measure import rows_measure
-from bondic.core.identity.residual import values_at_rows
-from bondic.core.identity.value import weighted_residuals
+from bondic.core.identity import rows_measure, values_at_rows, weighted_residuals
 from bondic.core.rounding import Enclosure, U, certified_dot
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure

@@ -11,13 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from bondic.core.classes.value_class import SupportAt, Uncertainty
+from bondic.core.classes.balls import SupportAt, ValueClass
 from bondic.core.columns import Columns
 from bondic.core.dual.elsewhere import parts_from_others
 from bondic.core.dual.part_sums import PartSums, Weigher
 from bondic.core.errors import NumericalError
 from bondic.core.functions import Function
-from bondic.core.identity.measure import start_measure
+from bondic.core.identity import start_measure
 from bondic.core.rounding import TINY, Enclosure, U
 from bondic.core.sums.account import Added, Order
 from bondic.core.sums.engine import Progress
@@ -52,7 +52,7 @@ class Candidate:
 
 def weigh(
     question: Columns,
-    ball: Uncertainty,
+    ball: ValueClass,
     candidates: list[Candidate],
     *,
     sums: Sums = STANDARD,
@@ -83,7 +83,7 @@ def weigh(
     return [out[k] for k in range(len(candidates))]
 
 
-def _without_rows(question: Columns, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> list[Weighing]:
+def _without_rows(question: Columns, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> list[Weighing]:
     """ω = 0: no row carries weight, and μ is the initial distribution, or nothing."""
     if not candidates:
         return []
@@ -103,7 +103,7 @@ def _starts(question: Columns, candidates: list[Candidate]) -> Measure:
 class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
-    def __init__(self, question: Columns, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> None:
+    def __init__(self, question: Columns, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> None:
         self._question, self._candidates, self._sums = question, candidates, sums
         omegas = tuple(candidate.omega for candidate in candidates)
         self._weigher = Weigher(omegas, ball.center, len(question), sums)

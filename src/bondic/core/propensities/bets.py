@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import tail_term
 from bondic.core.claims import Claim, Part
 from bondic.core.dual.bound import NOISE
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import tail_term
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decision_values import Robust, Stated, check_ratios, free_values, robust_values
 from bondic.core.propensities.decisions import Decisions

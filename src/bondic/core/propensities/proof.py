@@ -11,21 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.assumptions import (
+from bondic.core.assumptions import (
     fixed_before,
     process_assumption,
     range_assumption,
     reward_assumption,
     start_assumption,
 )
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Provenance
 from bondic.core.columns import Columns, RowRange
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.propensities.bets import Value, Way, contexts_claim, population_claim, starts_claim, ways
 from bondic.core.propensities.control import Control, LinearControl
 from bondic.core.propensities.control_fit import episode_control, linear_control, same_control

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
+from bondic.core.betting import tail_term
 from bondic.core.errors import NumericalError
-from bondic.core.noise.betting import tail_term
 from bondic.core.rounding import Enclosure, U, certified_sum, next_down
 
 FloatArray = npt.NDArray[np.float64]

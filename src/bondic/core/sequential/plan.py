@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.claims import End
+from bondic.core.classes.balls import Provenance
 from bondic.core.classes.basis import GROUP, LandmarkBasis
-from bondic.core.classes.provenance import Provenance
 from bondic.core.codec import Extended
 from bondic.core.errors import InvalidInput
 from bondic.core.matrices import row_norms

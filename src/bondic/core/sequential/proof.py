@@ -11,19 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.review import Review
+from bondic.core.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
-from bondic.core.classes.box import Box
+from bondic.core.classes.balls import Box, Provenance, ValueClass
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import coordinates
-from bondic.core.classes.provenance import Provenance
-from bondic.core.classes.value_class import ValueClass
 from bondic.core.columns import Columns
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
 from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import LARGEST_BET, clipped_deviation, loss, tail_term
 from bondic.core.claims import Claim, End, Part
+from bondic.core.classes.balls import Box
 from bondic.core.classes.basis import positions
-from bondic.core.classes.box import Box
 from bondic.core.columns import Batch, Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.identity.residual import mean_over_starts, values_at_rows, values_at_starts
-from bondic.core.noise.betting import LARGEST_BET, loss, tail_term
-from bondic.core.noise.deviations import clipped_deviation
+from bondic.core.identity import mean_over_starts, values_at_rows, values_at_starts
 from bondic.core.rounding import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.sequential.embedded import balance, limits_at
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, tail_claim

@@ -19,8 +19,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.classes.balls import Provenance
 from bondic.core.classes.basis import positions
-from bondic.core.classes.provenance import Provenance
 from bondic.core.errors import InvalidInput
 from bondic.core.matrices import gamma
 from bondic.core.sequential.plan import FULL_BET, StartBets

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.classes.balls import Box
 from bondic.core.classes.basis import positions
-from bondic.core.classes.box import Box
-from bondic.core.identity.residual import values_at_rows
+from bondic.core.identity import values_at_rows
 from bondic.core.sequential.embedded import limits_at
 from bondic.core.sequential.table_plan import repeats
 from bondic.core.sums.forms import STANDARD, Sums

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.noise.betting import curvature
+from bondic.core.betting import curvature
 from bondic.core.sequential.plan import FULL_BET
 from bondic.search.sequential.visits import Visits
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import curvature, loss
 from bondic.core.classes.ellipsoids import Ellipsoid, Quadratic, supremum
 from bondic.core.classes.landmarks import Embedding
-from bondic.core.noise.betting import curvature, loss
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -10,9 +10,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.box import Box
-from bondic.core.classes.provenance import Provenance
-from bondic.core.noise.betting import LARGEST_BET, loss
+from bondic.core.betting import LARGEST_BET, loss
+from bondic.core.classes.balls import Box, Provenance
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.rows import Rows

@@ -18,8 +18,9 @@ from scipy.linalg import LinAlgError, cholesky
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.noise.coordinates import POOL, TermCoordinates, coordinates_of, embedded, has_features
 from bondic.core.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
+from bondic.search.whiten import embedded
+from bondic_lab.noise.coordinates import POOL, TermCoordinates, coordinates_of, has_features
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from bondic.core.cells.proof import CellPlan
 from bondic.core.cells.rows import GroupCells, StateIndex, TableCells
-from bondic.core.certificate.proof import Proof
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.codec import instances
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
-from bondic.core.functions import Function, landmarks
+from bondic.core.functions import Function
+from bondic.core.proof import Proof
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, repeats
 
 FloatArray = npt.NDArray[np.float64]
@@ -59,7 +59,7 @@ def withhold_rows(proof: P, rows: Columns) -> P:
 
 
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
-    points = [array for function in instances(proof, Function) for array in landmarks(function)]
+    points = [array for function in instances(proof, Function) for array in function.landmarks]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
     points += [plan.states for plan in instances(proof, TablePlan)]
     points += [cells.states for cells in instances(proof, TableCells)]

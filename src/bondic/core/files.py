@@ -1,0 +1,212 @@
+"""Certificates on disk: NAME.json and NAME.npz, written under a temporary name and moved; no pickle.
+
+`np.load` would trust the file: a quarter of a megabyte can unpack to gigabytes. Here the end of the archive, the list of members
+and the header of each array are read first, and only what `np.savez` writes is accepted.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import struct
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.certificate import DAMAGED, DTYPES, MOST_DIGITS, MOST_MEMBERS, Certificate, check_certificate
+from bondic.core.errors import BondicError, InvalidInput, VerificationError, clean_text, refuse
+
+MOST_TEXT_BYTES = 4 * 2**20
+"""The JSON file; Python needs up to thirty times as much to hold it."""
+MOST_ARRAY_BYTES = 256 * 2**20
+"""All arrays together, unpacked; `load_certificate(..., most_bytes=)` for the answers of a policy at millions of states."""
+_MOST_DIRECTORY = 2**20
+_CHUNK = 2**20
+_END = struct.Struct("<4s4H2LH")
+_LOCATOR = 20
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|])([a-zA-Z]\d{1,3})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\), \} *\n"
+)
+
+
+def save_certificate(
+    certificate: Certificate, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> tuple[Path, Path]:
+    """Write `path`.json and `path`.npz; returns both paths. Nothing is left half-written."""
+    if not isinstance(certificate, Certificate):
+        raise InvalidInput(
+            f"save_certificate(certificate, path) needs a certificate, not {type(certificate).__name__}. A method without a "
+            "proof leaves none: result.certificate is None."
+        )
+    base = Path(path)
+    base = base.with_suffix("") if base.suffix in (".json", ".npz") else base
+    text, numbers = base.with_name(base.name + ".json"), base.with_name(base.name + ".npz")
+    for target in (text, numbers):
+        if target.exists() and not overwrite:
+            raise InvalidInput(f"{target} exists already. Choose another name or pass overwrite=True.")
+    if not base.parent.is_dir():
+        raise InvalidInput(f"The folder {base.parent} does not exist.")
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **dict(certificate.arrays))
+    write_atomically(numbers, buffer.getvalue())
+    document = {"digest": certificate.digest, "arrays": numbers.name, **certificate.body}
+    write_atomically(text, (json.dumps(document, indent=1, allow_nan=True) + "\n").encode())
+    return text, numbers
+
+
+def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARRAY_BYTES) -> Certificate:
+    """Read a certificate: NAME.json, or the one in the folder of a result.
+
+    Damaged files, and files that would take more memory than is good, are refused with the reason.
+
+    `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
+    number of actions. The file may come from anybody: nothing in it is run.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")
+    base = Path(path)
+    base = base / "certificate.json" if base.is_dir() else base
+    text = base if base.suffix == ".json" else base.with_name(base.name + ".json")
+    try:
+        document = _read_document(text)
+        digest, arrays_name = document.pop("digest"), document.pop("arrays")
+        known = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)
+        refuse(not known, "The certificate has no digest.")
+        numbers = text.with_name(Path(arrays_name).name)
+        _refuse_devices(numbers)
+        certificate = Certificate(document, read_arrays(numbers, most_bytes), digest)
+        check_certificate(certificate)
+    except FileNotFoundError as problem:
+        raise InvalidInput(
+            f"There is no file {clean_text(problem.filename, 200)}. A certificate is NAME.json with NAME.npz beside it."
+        ) from problem
+    except BondicError as problem:
+        raise VerificationError(clean_text(f"{text} is not a readable certificate. {problem}")) from problem
+    except DAMAGED as problem:
+        raise VerificationError(
+            clean_text(f"{text} is not a readable certificate ({type(problem).__name__}: {problem}).")
+        ) from problem
+    return certificate
+
+
+def _read_document(text: Path) -> dict[str, Any]:
+    _refuse_devices(text)
+    size = text.stat().st_size
+    refuse(size > MOST_TEXT_BYTES, f"{text.name} is too large for the text of a certificate ({size} bytes).")
+    document = json.loads(text.read_bytes().decode(), object_pairs_hook=_once, parse_int=_whole_number)
+    refuse(type(document) is not dict, "The certificate is damaged: it is not a list of named values.")
+    return dict(document)
+
+
+def _refuse_devices(path: Path) -> None:
+    """Reading a pipe or a device may never end."""
+    refuse(path.exists() and not path.is_file(), f"{path.name} is not a plain file.")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values of one name, different readers would take different ones."""
+    found = dict(pairs)
+    refuse(len(found) < len(pairs), "The certificate holds two values of the same name.")
+    return found
+
+
+def _whole_number(digits: str) -> int:
+    refuse(len(digits) > MOST_DIGITS + 1, f"The certificate holds a whole number of {len(digits)} digits.")
+    return int(digits)
+
+
+def write_atomically(target: Path, content: bytes) -> None:
+    """Write to a temporary file in the same folder, then rename; an interruption leaves the old state."""
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+# --- the archive of arrays ------------------------------------------------------------------------------
+
+
+def read_arrays(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
+    """All arrays by name; VerificationError when the file is not a plain archive of at most `most_bytes` of numbers."""
+    refuse(
+        path.stat().st_size > most_bytes + _MOST_DIRECTORY, f"{path.name} is too large ({path.stat().st_size} bytes)."
+    )
+    _check_end(path)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        _check_members(members, most_bytes)
+        return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
+
+
+def _check_end(path: Path) -> None:
+    """The record at the very end says how long the list of members is: reading a list of millions takes memory, too."""
+    size = _END.size + _LOCATOR
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        tail = file.read(size)
+    refuse(len(tail) < _END.size, f"{path.name} is not an archive of arrays.")
+    mark, _, _, _, members, directory, _, comment = _END.unpack(tail[-_END.size :])
+    plain = mark == b"PK\x05\x06" and comment == 0 and not tail[: -_END.size].startswith(b"PK\x06\x07")
+    refuse(not plain, f"{path.name} is not an archive of arrays, or is incomplete.")
+    refuse(members > MOST_MEMBERS or directory > _MOST_DIRECTORY, f"{path.name} lists more than {MOST_MEMBERS} arrays.")
+
+
+def _check_members(members: list[zipfile.ZipInfo], most_bytes: int) -> None:
+    names = [member.filename for member in members]
+    refuse(len(names) > MOST_MEMBERS, f"The archive holds more than {MOST_MEMBERS} arrays.")
+    refuse(len(set(names)) < len(names), "The archive holds two arrays of the same name.")
+    for member in members:
+        known = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack without a limit
+        refuse(not known, f"The array {member.filename} is packed in a way that certificates are not.")
+    total = sum(member.file_size for member in members)
+    refuse(
+        total > most_bytes,
+        f"The arrays would take {total} bytes unpacked, and {most_bytes} are allowed. If you trust the file, pass a larger "
+        "load_certificate(..., most_bytes=).",
+    )
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    with archive.open(member) as stream:
+        start = stream.read(10)
+        refuse(start[:8] != b"\x93NUMPY\x01\x00" or len(start) < 10, f"{member.filename} is not an array.")
+        (length,) = struct.unpack("<H", start[8:])
+        dtype, shape, order = _header(stream.read(length), member.filename)
+        size = math.prod(shape) * dtype.itemsize
+        refuse(
+            member.file_size != 10 + length + size,
+            f"The array {member.filename} claims shape {shape} and type {dtype}, which is not the size it has.",
+        )
+        values = np.empty(size, dtype=np.uint8)
+        for top in range(0, size, _CHUNK):
+            piece = stream.read(min(_CHUNK, size - top))
+            refuse(len(piece) < min(_CHUNK, size - top), f"The array {member.filename} is incomplete.")
+            values[top : top + _CHUNK] = np.frombuffer(piece, dtype=np.uint8)
+        stream.read(1)  # the end: only there the checksum is compared
+    array = values.view(dtype).reshape(shape, order=order)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _header(text: bytes, name: str) -> tuple[np.dtype[Any], tuple[int, ...], Any]:
+    found = _HEADER.fullmatch(text)
+    if found is None:
+        raise VerificationError(clean_text(f"The array {name} has a header that certificates do not have."))
+    kind = found[2].decode()
+    refuse(kind not in DTYPES, f"The array {name} is of type {kind}; certificates hold {', '.join(DTYPES)} only.")
+    shape = tuple(int(length) for length in found[4].replace(b" ", b"").split(b",") if length)
+    refuse(len(shape) > 8 or any(length >= 2**48 for length in shape), f"The array {name} has no possible shape.")
+    return np.dtype(found[1].decode() + kind), shape, "F" if found[3] == b"True" else "C"
