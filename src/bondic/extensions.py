@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bondic.core.certificate import Certificate
-from bondic.core.classes.balls import Instruments, ValueClass
-from bondic.core.dual.noise import NoiseBound
-from bondic.rows.rows import Rows
+if TYPE_CHECKING:
+    from bondic.core.certificate import Certificate
+    from bondic.core.classes.balls import Instruments, ValueClass
+    from bondic.core.dual.noise import NoiseBound
+    from bondic.rows.rows import Rows
 
 GROUP = "bondic.methods"
 

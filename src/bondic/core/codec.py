@@ -263,64 +263,55 @@ def _supplied_fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two values are the same data: field by field and number by number, supplied fields by identity."""
-    if first is second:
-        return True
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
-    if isinstance(first, bool | int | float | str | np.generic):
-        return bool(first == second)
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, tuple | list):
-        return len(first) == len(second) and all(map(same, first, second))
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
-    if dataclasses.is_dataclass(first):
-        return all(same(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(first))
-    return bool(first == second)
+    """Whether two values are the same data, field by field and number by number; functions of the user by identity."""
+    return not first_difference(first, second, "value")
 
 
-def first_difference(first: Any, second: Any, place: str, tolerance: float, *, entrywise: bool = False) -> str:
-    """Where two values of one type first differ; "": nowhere by more than a share of the largest number of an array.
+def first_difference(first: Any, second: Any, place: str, tolerance: float = 0.0, *, entrywise: bool = False) -> str:
+    """Where two values first differ; "": nowhere by more than a share of the largest number of an array.
 
     `entrywise`: of each number. Columns of one array may have units that are worlds apart.
     """
-    if isinstance(first, np.ndarray | np.generic | float) and isinstance(second, np.ndarray | np.generic | float):
-        one, other = np.asarray(first), np.asarray(second)
-        if one.shape != other.shape:
-            return place
-        if not np.issubdtype(one.dtype, np.floating):
-            return "" if np.array_equal(one, other) else place
-        with np.errstate(invalid="ignore"):  # infinities are equal or not
-            size = np.abs(other) if entrywise else np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
-            near = (one == other) | (np.abs(one - other) <= tolerance * size)
-        return "" if np.all(near) else place
+    if first is second:
+        return ""
+    if isinstance(first, _NUMBERS) and isinstance(second, _NUMBERS):
+        return "" if _near(np.asarray(first), np.asarray(second), tolerance, entrywise=entrywise) else place
     if type(first) is not type(second):
         return place
-    if dataclasses.is_dataclass(first):
-        names = [field.name for field in data_fields(type(first))]
-        pairs: list[tuple[Any, Any, Any]] = [(name, getattr(first, name), getattr(second, name)) for name in names]
-    elif isinstance(first, tuple | list | dict):
-        if len(first) != len(second) or (isinstance(first, dict) and first.keys() != second.keys()):
-            return place
-        keys = first if isinstance(first, dict) else range(len(first))
-        pairs = [(key, first[key], second[key]) for key in keys]
-    else:
+    one, other = _children(first), _children(second)
+    if one is None or other is None:
         return "" if first == second else place
-    return next(
-        filter(None, (first_difference(a, b, _at(place, key), tolerance, entrywise=entrywise) for key, a, b in pairs)),
-        "",
-    )
+    if one.keys() != other.keys():
+        return place
+    found = (first_difference(one[k], other[k], _at(place, k), tolerance, entrywise=entrywise) for k in one)
+    return next(filter(None, found), "")
+
+
+_NUMBERS = (bool, int, float, np.generic, np.ndarray)
+
+
+def _near(one: npt.NDArray[Any], other: npt.NDArray[Any], tolerance: float, *, entrywise: bool) -> bool:
+    if one.shape != other.shape or not (np.issubdtype(one.dtype, np.floating) and tolerance):
+        return np.array_equal(one, other)
+    with np.errstate(invalid="ignore"):  # infinities are equal or not
+        size = np.abs(other) if entrywise else np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
+        return bool(np.all((one == other) | (np.abs(one - other) <= tolerance * size)))
+
+
+def _children(value: Any) -> dict[Any, Any] | None:
+    """The parts of a value by name or number; None for one that has none."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    if isinstance(value, tuple | list):
+        return dict(enumerate(value))
+    return value if isinstance(value, dict) else None
 
 
 def instances(value: Any, kind: type) -> Iterator[Any]:
     """Everything of this type that stands somewhere in the fields of a value."""
     if isinstance(value, kind):
         yield value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = tuple(getattr(value, field.name) for field in dataclasses.fields(value))
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ():
+    for item in (_children(value) or {}).values():
         yield from instances(item, kind)
 
 

@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.balls import Ball
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
@@ -130,7 +129,7 @@ class KernelSearch:
 def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> KernelSearch:
     """The matrices of (11) for a ball."""
     problem, ball = rows_of(setting.problem), setting.ball
-    if not isinstance(ball, Ball):
+    if ball.kernel is None:
         raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
     everything = problem.some_points(_LANDMARK_ROWS)
     values = capped_basis(ball.kernel, problem, everything, rank=rank, cap=_CAP)
