@@ -7,7 +7,7 @@ bound, if it ever does before row LONGEST; the exact probability of that is comp
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
@@ -15,7 +15,6 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing
 import bondic as b
 from bondic.core.dual.noise import NoiseFacts
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import Enclosure
 from bondic.core.start import initial_error
 from bondic.core.terms import Terms
 from bondic_lab.noise.fixed_lambda import FixedLambda
@@ -41,7 +40,8 @@ def bounds() -> dict[str, FloatArray]:
     names = ("fixed lambda", "half", "start of any size", "start of fixed size")
     out = {name: np.zeros(LONGEST) for name in names}
     for n in range(1, LONGEST + 1):
-        facts = replace(one, count=n, fixed_count=n, read_charge=partial(Enclosure, 4.0 * n))
+        rows = [(np.zeros((n, 1)), np.zeros(n, dtype=np.int64), None)]
+        facts = replace(one, count=n, fixed_count=n, rows=lambda rows=rows: rows)
         weights = np.full(n, 1.0 / n)
         out["fixed lambda"][n - 1] = n * fixed.epsilon(facts, ALPHA).upper
         out["half"][n - 1] = n * half.epsilon(facts, ALPHA).upper

@@ -28,10 +28,9 @@ from bondic.core.registry import from_outside, lookup, names, register, register
 from bondic.core.rounding import Enclosure, U
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.terms import Terms
-from bondic_lab.noise.finite_class import FiniteClass
+from bondic.core.verify import read_proof
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
-from bondic_lab.noise.self_normalized import SelfNormalized
 from conformance_kernels import Example, LeafCase
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
@@ -114,10 +113,6 @@ FUNCTIONS = {
 }
 GAUGES = {
     "pinelis": st.builds(bondic.Pinelis, st.sampled_from(["half", "range", "paper"])),
-    "fixed-lambda": st.builds(FixedLambda, sizes),
-    "plug-in": st.builds(PlugIn, sizes),
-    "finite-class": st.builds(FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
-    "self-normalized": st.builds(SelfNormalized, st.floats(1e-3, 1e6)),
 }
 provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
 CLASSES = {
@@ -197,32 +192,24 @@ class Everything:
 
 WRONG = [
     ("number", "x", "number: a number is needed, not 'x'"),
-    ("number", True, "number: a number is needed, not True"),
     ("number", math.nan, "number: a number is needed, not nan"),
     ("number", math.inf, "number: a finite number is needed"),
-    ("number", 10**400, "number: a finite number is needed"),
-    ("number", None, "number: a number is needed"),
     ("count", 2.0, "count: a whole number is needed, not 2.0"),
-    ("count", True, "count: a whole number"),
     ("flag", 1, "flag: true or false is needed, not 1"),
     ("text", 5, "text: text is needed, not 5"),
     ("maybe", "x", "maybe: a number is needed"),
     ("word", "c", "word: one of 'a', 'b' is needed, not 'c'"),
-    ("word", ["a"], "word: one of"),
     ("color", "red as a rose", "color: a Color is needed"),
     ("pair", [1], "pair: a list of 2 is needed"),
-    ("pair", [1, 2.0, 3.0], "pair: a list of 2 is needed"),
     ("pair", [1.0, 2.0], r"pair\.0: a whole number is needed"),
     ("pair", {"0": 1}, "pair: a list is needed"),
     ("many", ["x", 1], r"many\.1: text is needed"),
-    ("named", [1.0], "named: a list of named values"),
     ("named", {"one": "1"}, r"named\.one: a number is needed"),
     ("open_end", math.nan, "open_end: a number is needed"),
     ("vector", [1.0, 2.0], "vector: an array is needed"),
     ("vector", {"array": "nothing"}, "vector: the name of an array"),
     ("vector", {"array": ["it.vector"]}, "vector: the name of an array"),
     ("vector", {"array": "it.rows"}, "vector: numbers of type float64 are needed, not 'int64'"),
-    ("rows", {"array": "it.vector"}, "rows: numbers of type int64"),
     ("kernel", None, "kernel: a list of named values"),
     ("kernel", {"value": 1.0, "on": "time"}, "kernel: there is no kernel None; known are action-embedding, constant"),
     ("kernel", {"kernel": "magic"}, "kernel: there is no kernel 'magic'; known are action-embedding, constant"),
@@ -352,7 +339,7 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     with pytest.raises(
         InvalidInput, match="level must be"
     ):  # a certificate names no noise bound that Dual would refuse
-        replace(result.certificate.proof(problem.layout), noise=Doubled(flaw="level"))
+        replace(read_proof(result.certificate, problem.layout), noise=Doubled(flaw="level"))
 
 
 @pytest.mark.parametrize(
@@ -578,7 +565,6 @@ def test_the_first_difference_is_named():
         ({**second, "b": Several(share=0.5, gauge="range")}, "here.b.gauge"),
         ({**second, "a": (np.array([1.0, 1e300]), 2.0)}, "here.a.0"),
         ({**second, "a": (np.array([1.0]), 2.0)}, "here.a.0"),
-        ({**second, "a": (np.array([1.0, math.inf]), 2)}, "here.a.1"),
         ({"a": second["a"]}, "here"),
     ):
         assert first_difference(first, other, "here", 1e-6) == place

@@ -13,14 +13,13 @@ import naive
 from bondic.core.claims import Rejection
 from bondic.core.dual.bound import dual_bound, evaluate_witness
 from bondic.core.dual.part_sums import weights_at_rows
-from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
 from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from bondic_lab.noise.plug_in import PlugIn
 from builders import setting_of
-from core_cases import Given, inside, kernel_function, make_case
+from core_cases import inside, kernel_function, make_case
 
 DELTA, DELTA_0 = 0.08, 0.02
 
@@ -164,44 +163,11 @@ def test_zero_weights_give_the_start_alone(example):
         assert upper["noise"].upper < 1e-300
 
 
-@pytest.mark.parametrize("constant", ["range", "paper"])
-def test_other_constants(constant):
-    example = Example(constant=constant, seed=21)
-    estimate, size, norm, _ = example.terms
-    low, high = naive.dual_bounds(estimate, example.radius, size, example.epsilon() * norm)
-    lower, upper = dual_bound(example.setting, example.omega)
-    assert high <= mpf(upper.bound) <= high * (1 + mpf(10) ** -11)
-    assert mpf(lower.bound) <= low
-
-
-def test_a_given_weighing_and_noise_bound_are_used():
-    example = Example(seed=22, center=True)
-    (weighing,) = weigh(example.case.problem, example.setting.ball, [Candidate(example.omega)])
-    assert dual_bound(example.setting, example.omega) == dual_bound(example.setting, example.omega, weighing=weighing)
-    bent = replace(weighing, correction=weighing.correction + 1.0)
-    (moved,) = dual_bound(example.setting, example.omega, ("upper",), weighing=bent)
-    (plain,) = dual_bound(example.setting, example.omega, ("upper",))
-    assert moved.bound == pytest.approx(plain.bound - 1.0)
-    (small,) = dual_bound(replace(example.setting, gauge=Given(Enclosure(0.0))), example.omega, ("upper",))
-    assert small["noise"].upper < 1e-10
-
-
 def test_a_sampled_start_needs_its_own_probability():
     example = Example(initial="sample", seed=23)
     setting = replace(example.setting, initial_probability=None)
     with pytest.raises(InvalidInput, match="part of alpha"):
         dual_bound(setting, example.omega)
-
-
-def test_one_sided_initial_term():
-    example = Example(initial="sample", seed=24)
-    one = replace(example.setting, sides=1).initial_term()
-    two = example.setting.initial_term()
-    low, high = naive.value_range(*example.case.reward_range, example.case.gamma, True)
-    exact = naive.initial_term_sample(low, high, 2 * DELTA_0, 3)  # log(1/delta) = log(2/(2 delta))
-    assert mpf(one.upper) >= exact
-    assert one.mid == pytest.approx(float(exact), rel=1e-13)
-    assert one.upper < two.lower
 
 
 def test_feature_function_as_omega(rng):

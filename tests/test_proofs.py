@@ -204,19 +204,8 @@ class TestRuleOfThePaper(ProofCase):
 
 # --- another number of threads --------------------------------------------------------------------------
 
-CASES = (
-    *(
-        "TestDualProof",
-        "TestTableWithoutCoordinates",
-        "TestTableWithCoordinates",
-        "TestTableByDefault",
-        "TestTableOnCells",
-        "TestStatedAllowance",
-        "TestStatedBall",
-    ),
-    *("TestOwnStarts", "TestRuleOfThePaper"),
-)
-PROPENSITIES = ("TestDoublyRobust", "TestContexts", "TestRobustReturns")
+CASES = ("TestDualProof", "TestTableWithCoordinates", "TestTableOnCells", "TestStatedAllowance", "TestStatedBall")
+PROPENSITIES = ("TestDoublyRobust",)
 _ELSEWHERE = """
 import sys
 sys.path.insert(0, sys.argv[1])

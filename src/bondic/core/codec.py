@@ -301,7 +301,7 @@ def _near(one: npt.NDArray[Any], other: npt.NDArray[Any], tolerance: float, *, e
 def _children(value: Any) -> dict[Any, Any] | None:
     """The parts of a value by name or number; None for one that has none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return dict(enumerate(value))
     return value if isinstance(value, dict) else None

@@ -122,15 +122,17 @@ def verify_columns(
     """
     opened(certificate).check(columns)
     stored = read_proof(certificate, columns.layout, functions)
+    limits = range_of(columns.terms)
+    _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
     refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
     _check_workload(stored.work(columns), columns, log_rows)
     again = None if replay is None else replay(stored)
     proof = stored if again is None else again.proof
     check_same_plan(stored, proof)
-    claims, limits = proof.claims(columns, sums), range_of(columns.terms)
+    claims = proof.claims(columns, sums)
     result = conclude(limits, claims.ends, claims.rejected, stored.side)
-    _compare(certificate, result, limits, stored.side)
+    _compare(certificate.conclusion, result)
     reviews = proof.reviews(columns, claims, sums)
     rejected = result.status is Status.REJECTED
     refuse(
@@ -216,12 +218,8 @@ def _as_known(items: tuple[Assumption, ...], planned: tuple[str, ...], made: tup
 # --- what was claimed against what comes out ------------------------------------------------------------
 
 
-def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, side: Side) -> None:
-    """The claimed interval follows from the claimed end points, and agrees with mine in the digits that are printed, or holds it.
-
-    Engines and machines round differently, so no other digits are compared: the answer is my own interval. A claim may say less
-    than I find (TRIVIAL for INTERVAL), never more.
-    """
+def _check_stated(certificate: Certificate, limits: ValueRange, side: Side) -> None:
+    """The claimed interval follows from the claimed end points."""
     stated, claimed = certificate.conclusion, certificate.claims
     follows = conclude(limits, claimed.ends, claimed.rejected, side)
     for name in ("low", "high"):
@@ -234,6 +232,14 @@ def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, sid
         stated.status is not follows.status,
         f"The status is {follows.status.name} by the end points, {stated.status.name} in the certificate.",
     )
+
+
+def _compare(stated: Conclusion, mine: Conclusion) -> None:
+    """The claimed interval agrees with mine in the digits that are printed, or holds it.
+
+    Engines and machines round differently, so no other digits are compared: the answer is my own interval. A claim may say less
+    than I find (TRIVIAL for INTERVAL), never more.
+    """
     room = _BORDER * last_digit(mine.low, mine.high)
     inside = stated.low > mine.low + room or stated.high < mine.high - room
     inside &= interval_text(stated.low, stated.high) != interval_text(mine.low, mine.high)
