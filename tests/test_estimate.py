@@ -9,9 +9,9 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.core.identity import function_values
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
+from bondic_lab.identity.formulas import function_values
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.worlds.synthetic import SyntheticMDP

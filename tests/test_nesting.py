@@ -14,11 +14,12 @@ from scipy.stats import binom
 import bondic as b
 import builders
 from bondic.core.dual.bound import dual_bound
-from bondic.core.identity import bellman_residual, discrepancy, doubly_robust_value, function_values
+from bondic.core.identity import bellman_residual
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.bounds.primal import primal_point
+from bondic_lab.identity.formulas import discrepancy, doubly_robust_value, function_values
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.methods.oracle import oracle_interval
 from bondic_lab.noise.plug_in import PlugIn

@@ -13,20 +13,14 @@ import pytest
 import bondic
 from bondic.core.dual.bound import Setting, dual_bound, evaluate_witness
 from bondic.core.dual.part_sums import weights_at_rows
-from bondic.core.identity import (
-    bellman_residual,
-    discrepancy,
-    doubly_robust_value,
-    function_values,
-    initial_value,
-    residual_error,
-)
+from bondic.core.identity import bellman_residual, residual_error
 from bondic.core.sums.forms import Sums
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
+from bondic_lab.identity.formulas import discrepancy, doubly_robust_value, function_values, initial_value
 from bondic_lab.identity.loss import residual_loss, slot_weights
 from bondic_lab.noise.plug_in import PlugIn
 

@@ -13,11 +13,11 @@ import naive
 from bondic.core.columns import Cloud, RowRange
 from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.functions import ExpansionFunction, FeatureFunction
-from bondic.core.identity import function_values
 from bondic.core.kernels.normal_form import Layout
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import SearchModel, build_model
+from bondic_lab.identity.formulas import function_values
 from bondic_lab.search.conic import solve_dual
 from builders import everything
 

@@ -16,45 +16,30 @@ import numpy.typing as npt
 
 from bondic.core.columns import Batch, Cloud, Columns
 from bondic.core.functions import Function
-from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.normal_form import normal_form
 from bondic.core.rounding import Enclosure, U, certified_dot, inflate, upper_sum
-from bondic.core.sums.engine import Progress
 from bondic.core.sums.forms import STANDARD, Sums
 from bondic.core.sums.measure import Measure
 
 FloatArray = npt.NDArray[np.float64]
 
 
-# --- residual (2) ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class FunctionValues:
-    """q at logged points, its mean over next actions, and its mean at each initial state; `error` bounds each entry."""
+    """q at logged points and its mean over next actions; `error` bounds the error of each entry."""
 
     logged: FloatArray  # (n,)
     next: FloatArray  # (n,) 0 where nothing follows
-    initial: FloatArray  # (n_0,)
     error: float
 
 
-def function_values(problem: Batch, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
-    """Evaluate q(x_i), the mean of q(x'_i) over the policy, and q at the initial states."""
-    rows = values_at_rows(problem, function, sums)
-    initial, error = values_at_starts(problem, function, sums)
-    return FunctionValues(rows.logged, rows.next, initial, max(rows.error, error))
-
-
 def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
-    """The same without the initial states."""
+    """q(x_i) and the mean of q(x'_i) over the policy."""
     n = len(problem)
-    none = np.zeros(0)
     if function is None:
-        return FunctionValues(np.zeros(n), np.zeros(n), none, 0.0)
+        return FunctionValues(np.zeros(n), np.zeros(n), 0.0)
     logged, error = function.at(problem.logged, problem.slots, sums)
     following, more = _means(problem.next, n, function, sums)
-    return FunctionValues(logged, following, none, inflate(max(error, more)))
+    return FunctionValues(logged, following, inflate(max(error, more)))
 
 
 def values_at_starts(
@@ -89,11 +74,6 @@ def residual_error(problem: Batch, values: FunctionValues) -> float:
     return inflate(values.error * (1 + problem.gamma) + 4 * U * size)
 
 
-def initial_value(question: Columns | Batch, values: FunctionValues) -> Enclosure:
-    """E_{d_pi,0}[q] = sum_j p_j q(s_j, pi)."""
-    return mean_over_starts(question, values.initial, values.error)
-
-
 def mean_over_starts(question: Columns | Batch, values: FloatArray, error: float) -> Enclosure:
     """sum_j p_j f_j for values f_j that are each off by at most `error`."""
     weights = question.initial_states.weights
@@ -104,15 +84,6 @@ def mean_over_starts(question: Columns | Batch, values: FloatArray, error: float
     return Enclosure(total.mid, inflate(total.rad + slack))
 
 
-# --- doubly robust value (5) ----------------------------------------------------------------------------
-
-
-def doubly_robust_value(problem: Batch, values: FunctionValues, omega: FloatArray) -> Enclosure:
-    """Ĵ(q, ω) = E_{d_pi,0}[q] - (1/n) sum_i ω_i R̂q_i; with q = 0 it is the weighted reward."""
-    correction = weighted_residuals(problem, values, omega) / float(len(problem))
-    return initial_value(problem, values) - correction
-
-
 def weighted_residuals(problem: Batch, values: FunctionValues, omega: FloatArray) -> Enclosure:
     """sum_i ω_i R̂q_i: the sum over a log is the sum over its parts."""
     total = certified_dot(omega, bellman_residual(problem, values))
@@ -120,16 +91,7 @@ def weighted_residuals(problem: Batch, values: FunctionValues, omega: FloatArray
     return Enclosure(total.mid, inflate(total.rad + spread))
 
 
-# --- the signed measure (4) and its norm (7) ------------------------------------------------------------
-
-
-def signed_measure(problem: Batch, omega: FloatArray, *, start: bool = True) -> Measure:
-    """μ_ω = d_{pi,0} + (1/n) sum_i ω_i ( gamma delta_{x'_i} - delta_{x_i} ).
-
-    The floats ω_i are taken as the weights. With `start=False` the initial part is left out (μ_ω - μ_0).
-    """
-    rows = rows_measure(problem, [omega], len(problem))
-    return Measure.joined([rows, start_measure(problem)]) if start else rows
+# --- the signed measure (4) -----------------------------------------------------------------------------
 
 
 def rows_measure(problem: Batch, omegas: list[FloatArray], count: int) -> Measure:
@@ -152,17 +114,3 @@ def start_measure(question: Columns | Batch) -> Measure:
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
     error = (12 + question.layout.slots) * U + question.initial_states.weights_error
     return Measure(cloud.points, weights[None], error)
-
-
-def discrepancy(
-    problem: Batch,
-    kernel: Kernel,
-    omega: FloatArray,
-    *,
-    start: bool = True,
-    sums: Sums = STANDARD,
-    progress: Progress | None = None,
-) -> Enclosure:
-    """|μ_ω| in the RKHS of `kernel`; times the radius of Q it bounds the bias."""
-    measure = signed_measure(problem, omega, start=start)
-    return sums.squares(normal_form(kernel, problem.layout), measure, progress)[0].sqrt()

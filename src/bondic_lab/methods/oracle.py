@@ -18,10 +18,10 @@ import numpy.typing as npt
 from bondic.core.classes.balls import Ball
 from bondic.core.columns import Batch
 from bondic.core.functions import Function
-from bondic.core.identity import function_values
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
 from bondic.rows import Rows
+from bondic_lab.identity.formulas import function_values
 
 FloatArray = npt.NDArray[np.float64]
 

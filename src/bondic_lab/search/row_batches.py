@@ -20,11 +20,12 @@ from bondic.core.columns import Batch
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function, KernelFunction
-from bondic.core.identity import bellman_residual, function_values
+from bondic.core.identity import bellman_residual
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.terms import discounted_steps
 from bondic.rows.rows import rows_of
 from bondic.search.model import SearchModel
+from bondic_lab.identity.formulas import function_values
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
