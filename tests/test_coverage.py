@@ -51,7 +51,7 @@ def surprises(rows):
 @pytest.mark.parametrize("name", EVENTS)
 def test_events_hold_and_half_of_each_bound_fails(name):
     """Claims fit their exact rates where they are known; controls (eps/2 and the like) must be called violated."""
-    rows = observe(EVENTS[name], 150)
+    rows = observe(EVENTS[name], 300)
     assert any(row.role == "claim" for row in rows.values())
     assert any(row.role == "control" for row in rows.values())
     assert not surprises(rows)

@@ -256,10 +256,10 @@ def test_kernels_do_not_explode():
 
 def test_some_hundred_damaged_files():
     """The experiment in small: nothing but words, whatever was damaged."""
-    tally = damaged_certificates.run(300, seed=20260101, jobs=1)
+    tally = damaged_certificates.run(150, seed=20260101, jobs=1)
     assert tally.sound, tally.bad
-    assert tally.counts["refused"] > 200
-    assert tally.counts["accepted, same claims"] > 5  # otherwise everything is refused, and nothing was tested
+    assert tally.counts["refused"] > 100
+    assert tally.counts["accepted, same claims"] > 2  # otherwise everything is refused, and nothing was tested
     assert tally.peak < 2**30
 
 

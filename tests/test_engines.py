@@ -10,7 +10,6 @@ import pytest
 
 import bondic
 from bondic.core.errors import InvalidInput
-from bondic.core.files import save_certificate
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.rounding import U
 from bondic.core.sums import forms
@@ -22,6 +21,7 @@ from bondic.core.sums.reference import Reference
 from bondic.engines.products import Pairs
 from bondic.engines.series import Series
 from bondic.executors.threads import Serial, Threads, in_order
+from bondic.saving import save_certificate
 from builders import synthetic
 from conformance import EngineCase
 

@@ -204,7 +204,7 @@ class TestRuleOfThePaper(ProofCase):
 
 # --- another number of threads --------------------------------------------------------------------------
 
-CASES = ("TestDualProof", "TestTableWithCoordinates", "TestTableOnCells", "TestStatedAllowance", "TestStatedBall")
+CASES = ("TestDualProof", "TestTableOnCells", "TestStatedBall")
 PROPENSITIES = ("TestDoublyRobust",)
 _ELSEWHERE = """
 import sys

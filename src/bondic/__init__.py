@@ -81,7 +81,7 @@ _HOMES = {
     "Certificate": "bondic.core.certificate",
     "Verification": "bondic.core.verify",
     "verify": "bondic.verification",
-    "save_certificate": "bondic.core.files",
+    "save_certificate": "bondic.saving",
     "load_certificate": "bondic.core.files",
     "BondicError": "bondic.core.errors",
     "InvalidInput": "bondic.core.errors",

@@ -16,7 +16,6 @@ from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
-from bondic.core.files import write_atomically
 from bondic.estimate import estimate_interval
 from bondic.extensions import added_methods
 from bondic.report.compare import joint_title, line_alpha, tried
@@ -26,6 +25,7 @@ from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.saving import write_atomically
 
 
 def command(log: str, **options: Any) -> int:

@@ -1,4 +1,4 @@
-"""Certificates on disk: NAME.json and NAME.npz, written under a temporary name and moved; no pickle.
+"""Certificates from disk: NAME.json and NAME.npz; no pickle.
 
 `np.load` would trust the file: a quarter of a megabyte can unpack to gigabytes. Here the end of the archive, the list of members
 and the header of each array are read first, and only what `np.savez` writes is accepted.
@@ -6,13 +6,11 @@ and the header of each array are read first, and only what `np.savez` writes is 
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 import re
 import struct
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -34,31 +32,6 @@ _LOCATOR = 20
 _HEADER = re.compile(
     rb"\{'descr': '([<>|])([a-zA-Z]\d{1,3})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\), \} *\n"
 )
-
-
-def save_certificate(
-    certificate: Certificate, path: str | os.PathLike[str], *, overwrite: bool = False
-) -> tuple[Path, Path]:
-    """Write `path`.json and `path`.npz; returns both paths. Nothing is left half-written."""
-    if not isinstance(certificate, Certificate):
-        raise InvalidInput(
-            f"save_certificate(certificate, path) needs a certificate, not {type(certificate).__name__}. A method without a "
-            "proof leaves none: result.certificate is None."
-        )
-    base = Path(path)
-    base = base.with_suffix("") if base.suffix in (".json", ".npz") else base
-    text, numbers = base.with_name(base.name + ".json"), base.with_name(base.name + ".npz")
-    for target in (text, numbers):
-        if target.exists() and not overwrite:
-            raise InvalidInput(f"{target} exists already. Choose another name or pass overwrite=True.")
-    if not base.parent.is_dir():
-        raise InvalidInput(f"The folder {base.parent} does not exist.")
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **dict(certificate.arrays))
-    write_atomically(numbers, buffer.getvalue())
-    document = {"digest": certificate.digest, "arrays": numbers.name, **certificate.body}
-    write_atomically(text, (json.dumps(document, indent=1, allow_nan=True) + "\n").encode())
-    return text, numbers
 
 
 def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARRAY_BYTES) -> Certificate:
@@ -120,21 +93,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _whole_number(digits: str) -> int:
     refuse(len(digits) > MOST_DIGITS + 1, f"The certificate holds a whole number of {len(digits)} digits.")
     return int(digits)
-
-
-def write_atomically(target: Path, content: bytes) -> None:
-    """Write to a temporary file in the same folder, then rename; an interruption leaves the old state."""
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 # --- the archive of arrays ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bondic.core.errors import MissingExtra
-from bondic.core.files import write_atomically
+from bondic.saving import write_atomically
 from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 
 try:
