@@ -57,9 +57,9 @@ class Dual:
     ball : Ball or Box, default None
         Q, the functions that q* is assumed to be among. None: a box where states are names, else the ball of `radius`.
     gauge : str or NoiseBound, default "half"
-        The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), "finite" (a union bound over
-        the features of W), "self-normalized" (depends on the mean square of ω; for features and tables), "plug-in" (no
-        guarantee), or an object.
+        The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), or an object. The laboratory adds
+        "fixed-lambda" (what "half" means with a horizon or planned_rows), "finite" (a union bound over the features of W),
+        "self-normalized" (depends on the mean square of ω; for features and tables) and "plug-in" (no guarantee).
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
     radius : float or "paper", default None
