@@ -201,11 +201,11 @@ def test_a_bare_table_is_a_log_if_its_names_tell():
         (Dual(radius=1.0, side="left"), ["side='left'", "'both', 'lower' or 'upper'"]),
         (
             Dual(radius=1.0, gauge="tight"),
-            ["gauge='tight'", "'half', 'range', 'paper', 'finite', 'self-normalized', 'plug-in'"],
+            ["gauge='tight'", "'half', 'range', 'paper'", "'finite', 'self-normalized', 'plug-in'"],
         ),
         (Dual(radius=1.0, gauge="paper", planned_rows=5), ["planned_rows works with gauge='half'"]),
         (Dual(radius=1.0, planned_rows=0), ["planned number of rows is at least 1"]),
-        (Dual(radius=-1.0), ["radius of Q must be finite and >= 0, not -1.0"]),
+        (Dual(radius=-1.0), ["radius of Q", "-1.0"]),
         (Dual(radius=np.nan), ["radius of Q"]),
         (Dual(radius=np.inf), ["radius of Q"]),
         (Dual(radius=1.0, misspecification=-0.5), ["misspecification allowance", "-0.5"]),
@@ -214,12 +214,6 @@ def test_a_bare_table_is_a_log_if_its_names_tell():
 )
 def test_a_method_that_cannot_be_carried_out_is_refused(method, needles):
     expect_refused(*needles, method=method)
-
-
-@pytest.mark.parametrize("radius", [-1.0, np.nan, np.inf])
-def test_a_ball_without_a_radius_is_refused(radius):
-    with pytest.raises(InvalidInput, match=f"finite and >= 0, not {radius}"):
-        Ball(Constant(), radius)
 
 
 @pytest.mark.parametrize(("start", "pilot"), [(6, 20), (40, 0)])

@@ -1,6 +1,8 @@
 """Noise bounds of the lab: the laws of every one, and the formula of each in 50 digits."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import naive
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureMap
 from bondic.core.terms import Terms, row_widths
+from bondic.extensions import added_gauges
 from bondic.methods.setting import make_setting
 from bondic_lab.noise.charges import diagonal, feature_charges
 from bondic_lab.noise.finite_class import FiniteClass
@@ -19,6 +22,7 @@ from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.gauges import mean_square_width
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.noise.self_normalized import SelfNormalized
+from builders import synthetic
 from conformance_noise import LAYOUT, ROWS, WAVES, NoiseCase, facts_about, weights_of
 from core_cases import make_case
 from test_concentration import CASES, facts_of, upper_and_close
@@ -201,3 +205,33 @@ def test_bad_finite_classes_are_refused():
         FiniteClass.planned(WAVES, LAYOUT, 0, probability=0.1, mean_square_width=1.0)
     with pytest.raises(InvalidInput, match="no finite list of features"):
         feature_charges(facts_about(bondic.Gaussian(1.0)))
+
+
+# --- certificates that name them ------------------------------------------------------------------------
+
+
+def test_a_fresh_process_finds_them_by_name(tmp_path):
+    """`bondic verify` imports the module that registers the noise bound of a certificate, and no other."""
+    mdp, log, policy, initial = synthetic(120, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    method = bondic.Dual(radius=5.0, planned_rows=120, choices=bondic.Choices(pairs=4))
+    result = bondic.estimate_interval(problem, method=method)
+    assert isinstance(result.proof.noise, FixedLambda)
+    text, _ = bondic.save_certificate(result.certificate, tmp_path / "c")
+    np.savez(tmp_path / "log.npz", **{name: column for name, column in log.columns().items() if column is not None})
+    words = [sys.executable, "-m", "bondic", "verify", str(text), str(tmp_path / "log.npz")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "lambda = " in done.stdout
+
+
+def test_without_the_lab_an_unknown_name_is_refused(monkeypatch):
+    monkeypatch.setattr("bondic.extensions._extensions", tuple)
+    added_gauges.cache_clear()
+    mdp, log, policy, initial = synthetic(120, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    try:
+        with pytest.raises(InvalidInput, match="gauge='finite'; choose 'half', 'range', 'paper' or pass"):
+            bondic.estimate_interval(problem, method=bondic.Dual(radius=5.0, gauge="finite"))
+    finally:
+        added_gauges.cache_clear()
