@@ -13,12 +13,9 @@ import propensity_cases as cases
 from bondic.core.certificate import Certificate
 from bondic.core.columns import RowRange
 from bondic.core.errors import VerificationError
-from bondic.core.printed import last_digit
-from bondic.core.proof import Claims
 from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.methods.described import describe
-from bondic.result import Result
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.past import History
@@ -145,13 +142,6 @@ def later_cuts(case):
 )
 def test_a_plan_made_with_later_rows_is_refused(ball, forge, piece):
     ball.refused(forge(ball), rf"proof\.plan\.{piece} is not what the rows before it give")
-
-
-def test_one_later_block_is_found(ball):
-    """The first blocks are honest: the message names the one that is not."""
-    plan, last = ball.proof.plan, ball.proof.plan.blocks[-1]
-    changed = replace(plan, blocks=(*plan.blocks[:-1], replace(last, guess=1.01 * last.guess)))
-    ball.refused(replace(ball.proof, plan=changed), rf"blocks\.{len(plan.blocks) - 1}\.guess")
 
 
 def test_tables_without_coordinates_are_replayed():
@@ -363,30 +353,6 @@ def test_a_class_of_the_dual_method_is_compared_number_by_number():
     forged = Certificate(other.body | {"planner": honest.certificate.body["planner"]}, other.arrays)
     with pytest.raises(VerificationError, match="bandwidth"):
         bondic.verify(forged, log, policy, replay=True)
-
-
-def test_a_claim_is_printed_as_what_comes_out_or_longer():
-    rng = np.random.default_rng(0)
-    state, action = rng.integers(0, 2, 1500), rng.integers(0, 2, 1500)
-    rewards = (rng.random(1500) < np.array([0.1, 0.9])[state]).astype(float)
-    log = bondic.Transitions.one_step(state[:, None], action, rewards, behavior_action_probs=np.full(1500, 0.5))
-    problem = bondic.make_problem(log, bondic.TablePolicy(np.full((2, 2), 0.5)), gamma=0, reward_range=(0, 1))
-    honest = bondic.estimate_interval(problem, method=bondic.Propensities())
-    unit = last_digit(*honest.interval)
-    for moved, passes in ((-3.0, True), (0.95, False)):
-        claims = tuple(
-            replace(claim, parts=tuple(
-                replace(part, size=part.size + moved * unit) if part.role == "value" and claim.end == "lower" else part
-                for part in claim.parts
-            ))
-            for claim in honest.claims
-        )  # fmt: skip
-        told = Result.of(honest.proof, problem, method="propensities", claims=Claims(claims)).certificate
-        if passes:
-            assert bondic.verify(told, log).low == honest.low
-        else:
-            with pytest.raises(VerificationError, match="when recomputed"):
-                bondic.verify(told, log)
 
 
 def test_the_value_over_contexts_is_no_answer_for_stated_starts():

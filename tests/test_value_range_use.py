@@ -13,8 +13,7 @@ from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.classes.balls import Ball
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.errors import VerificationError
-from bondic.report.page import report_page
-from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
+from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_TABLE, lake, lake_problem
 from test_tool import run
 
 KERNEL = bondic.Dirac(on="state") * bondic.Dirac()
@@ -134,27 +133,6 @@ def test_a_certificate_whose_statement_the_log_contradicts_is_refused(certified)
     problem, result = certified
     with pytest.raises(VerificationError, match="outside the stated `value_range`"):
         bondic.verify(altered(result.certificate, value_range=[0.0, 0.5]), problem.log)
-
-
-def test_a_streamed_certificate_keeps_the_statement(certified):
-    _, result = certified
-    stream = bondic.stream_log(lake(), batch_rows=70)
-    question = bondic.make_problem(
-        stream, LAKE_POLICY, LAKE_START, gamma=LAKE_GAMMA, reward_range=(0, 1), value_range=(0, 1)
-    )
-    found = bondic.estimate_interval(question, method=METHOD)
-    assert (found.low, found.high) == pytest.approx((result.low, result.high), abs=1e-6)
-    assert bondic.verify(found.certificate, stream, LAKE_POLICY).high <= 1
-
-
-def test_the_page_speaks_of_the_stated_ranges(certified):
-    problem, result = certified
-    page = report_page(result, problem, title="lake")
-    assert "whichever policy follows, as was stated" in page
-    assert "what the stated ranges allow" in page
-    plain = report_page(bondic.estimate_interval(lake_problem(), method=METHOD), lake_problem(), title="lake")
-    assert "what the reward range allows" in plain
-    assert "as was stated" not in plain
 
 
 # ------------------------------------------------------------------------------------------------------ the tool
