@@ -23,12 +23,11 @@ from machine import describe
 from streaming import model, write
 
 import bondic
-from bondic.core.dual.elsewhere import weigh_block
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
-from bondic.core.sums import forms
-from bondic.core.sums.forms import Sums
-from bondic.executors.remote import Remote
-from bondic.executors.threads import Serial
+from bondic.engines import sums as forms
+from bondic.engines.remote import Remote
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial
 from bondic.methods.setting import make_setting
 from bondic.search.search import kernel_search
 from bondic.tuning.defaults import Choices
@@ -68,7 +67,9 @@ class Pass:
     def run(self, executor: Any, progress: Callable[[float], None] | None = None) -> tuple[list[Weighing], float]:
         begun = time.perf_counter()
         setting = self.setting
-        found = weigh(setting.problem, setting.ball, self.candidates, sums=Sums(executor=executor), progress=progress)
+        found = weigh(
+            setting.problem, setting.ball, self.candidates, sums=EngineSums(executor=executor), progress=progress
+        )
         return found, time.perf_counter() - begun
 
 
@@ -154,9 +155,7 @@ def measure(work: Pass, rows: int) -> None:
         gone = pids[0] not in client.run(os.getpid, on_error="ignore").values()
         show("dask, 4 workers, one killed half-way", killed=gone, same_bits=found == alone)
     per_row = used / work.blocks / (rows / work.blocks)
-    show(
-        "on paper", rows=PLANNED, task=weigh_block.__name__, processor_hours_per_pass=round(per_row * PLANNED / 3600, 2)
-    )
+    show("on paper", rows=PLANNED, processor_hours_per_pass=round(per_row * PLANNED / 3600, 2))
 
 
 if __name__ == "__main__":

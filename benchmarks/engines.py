@@ -22,14 +22,15 @@ import numpy as np
 import numpy.typing as npt
 from machine import describe
 
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.bounded import Enclosure, certified_sum
+from bondic.core.kernels.leaves import Gaussian
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import Enclosure, certified_sum
-from bondic.core.sums.engine import Survey, enclose
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.forms import enclose
 from bondic.engines import pairs
+from bondic.engines.engine import Survey
 from bondic.engines.series import Series
-from bondic.executors.threads import Threads
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Threads
 
 FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -125,7 +126,7 @@ def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]
 
 def chosen(points: FloatArray, scales: FloatArray, columns: FloatArray) -> str:
     """What `Sums` would take, by estimates alone."""
-    return Sums()._choose(*known(points, scales, columns)).name
+    return EngineSums()._choose(*known(points, scales, columns)).name
 
 
 def main() -> None:

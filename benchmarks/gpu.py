@@ -23,16 +23,15 @@ import torch
 from machine import describe
 
 import bondic
+from bondic.core.bounded import upper_sum
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.rounding import upper_sum
-from bondic.core.sums.engine import Share, enclose
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.linear import Constants, Features
-from bondic.core.sums.reference import Reference
-from bondic.core.sums.spool import sum_blocks
+from bondic.core.sums.forms import Share, enclose
 from bondic.engines import cuda_tiles
 from bondic.engines.cuda import Cuda, Precision
-from bondic.executors.threads import Serial
+from bondic.engines.linear import Constants, Features
+from bondic.engines.spool import NumpyPairs, sum_blocks
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -172,7 +171,7 @@ def interval(device: str, rows: int) -> None:
     stated = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     print(f"\nDual interval from {len(log)} rows\n\n| engine | seconds | interval | verified in |\n|---|---|---|---|")
     for precision in PRECISIONS:
-        sums = Sums((Constants(), Features(), Cuda(precision, device), Reference()))
+        sums = EngineSums((Constants(), Features(), Cuda(precision, device), NumpyPairs()))
         before = time.perf_counter()
         result = bondic.estimate_interval(stated, method=bondic.Dual(radius="paper", engine=sums))
         middle = time.perf_counter()

@@ -28,17 +28,13 @@ import numpy as np
 from machine import describe
 
 from bondic.core.kernels.base import Leaf
-from bondic.core.kernels.dirac import Dirac
-from bondic.core.kernels.gaussian import Gaussian
-from bondic.core.kernels.laplace import Laplace
-from bondic.core.kernels.linear import Linear
-from bondic.core.kernels.masked import TimeMask
-from bondic.core.kernels.matern import Matern
+from bondic.core.kernels.features import Linear
+from bondic.core.kernels.leaves import Dirac, Gaussian, Laplace, Matern, TimeMask
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums import reference
-from bondic.core.sums.forms import Sums as KernelSums
 from bondic.core.sums.measure import Measure
 from bondic.engines import pairs
+from bondic.engines.sums import EngineSums
 
 HERE = Path(__file__).parent
 SLOW = ("blocked NumPy", "KeOps")  # measured on half as many points
@@ -155,7 +151,7 @@ def gaussian_table(contenders: dict[str, Sums], rate: float, count: int, repetit
 
 
 def product_table(count: int, repetitions: int) -> None:
-    """Four state dimensions, a column with 20 times, two weight columns; `Sums.squares` on both engines."""
+    """Four state dimensions, a column with 20 times, two weight columns; `squares` on both engines."""
     rng = np.random.default_rng(1)
     z = np.column_stack([rng.normal(size=(count, 4)), rng.integers(0, 20, count)])
     groups, state = rng.normal(size=(2, count, 1)), (0, 1, 2, 3)
@@ -176,7 +172,7 @@ def product_table(count: int, repetitions: int) -> None:
         terms = (Term(1.0, tuple(factors), np.ones((1, 1))),)
         sizes, work = {"pairs": count, "reference": count // 2}, {}
         for engine, size in sizes.items():
-            sums = KernelSums.named(engine)
+            sums = EngineSums.named(engine)
             sums.squares(terms, Measure(z[:64], groups[:, :64]))
             work[engine] = partial(sums.squares, terms, Measure(z[:size], groups[:, :size]))
         seconds = least(work, {"pairs": repetitions, "reference": 3})

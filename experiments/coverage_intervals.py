@@ -20,9 +20,9 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.dual.noise import NoiseBound, NoiseFacts
-from bondic.core.rounding import Enclosure
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.synthetic import SyntheticMDP

@@ -18,6 +18,7 @@ import bondic as b
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.kernels.base import Kernel
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.noise.fixed_lambda import FixedLambda
@@ -112,7 +113,7 @@ def tabular_residuals(mdp: TabularMDP, log: b.Transitions, problem: Rows) -> Flo
 
 def setting(problem: Rows, kernel: Kernel, gauge: NoiseBound) -> Setting:
     """The bound's own view of its noise and start terms, all of alpha given to the one that is asked."""
-    return Setting(problem, b.Ball(kernel, 1.0), b.Instruments(kernel), gauge, ALPHA, ALPHA, 2)
+    return Setting(problem, b.Ball(kernel, 1.0), b.Instruments(kernel), gauge, ALPHA, ALPHA, 2, STANDARD)
 
 
 def noise_checks(

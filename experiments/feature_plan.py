@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.rounding import Enclosure
+from bondic.core.bounded import Enclosure
 from bondic_lab.features.ends import FeatureBound, FeatureStarts, FeatureTail
 from bondic_lab.features.sets import FeatureEvent
 from bondic_lab.features.sums import EllipsoidShape, FeatureRows, Range, tally_features

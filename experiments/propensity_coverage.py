@@ -28,9 +28,9 @@ from experiments.coverage import as_record, write_atomically
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed, tally
 
 import bondic
-from bondic import Propensities
 from bondic.core.propensities.bets import BETS
 from bondic.core.propensities.wealth import Gambler, lower_end, plug_in_rates
+from bondic.methods.propensities import Propensities
 
 ROWS = 400
 ACTIONS = 3

@@ -15,14 +15,15 @@ from experiments.coverage_checks import FloatArray
 from experiments.sequential_known import Known
 from experiments.sequential_tails import g
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import End, ends_of
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import Embedded
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import Block, Plan, Predictable, columns
 from bondic.core.sequential.pooled import pool
 from bondic.core.sequential.proof import SequentialProof
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 
 ROUNDING = 1e-9
@@ -46,7 +47,7 @@ class Facts:
 
 def facts(known: Known, proof: SequentialProof, rows: Rows) -> Facts:
     """Both events with the columns of the plan and the true q*."""
-    evidence, plan = proof.evidence(rows), proof.plan
+    evidence, plan = proof.evidence(rows, STANDARD), proof.plan
     data = evidence.data
     here, following = known.at_rows(rows.whole())
     applied = [_columns(plan, data, block, part) for block, part in plan.pieces(data.log_rows)]

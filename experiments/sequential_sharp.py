@@ -18,6 +18,7 @@ from experiments.sequential_tails import Finding
 
 import bondic as b
 from bondic.core.claims import ErrorBudget
+from bondic.engines.sums import STANDARD
 
 GAMMA, ROWS, PILOT = 0.5, 400, 20
 _HAIR = 1e-6
@@ -62,7 +63,7 @@ def lower_end(ends: tuple[int, ...], *, log_share: float = 1.0) -> float:
     if log_share != 1.0:
         tail = proof.budget["lower"] ** log_share
         proof = replace(proof, budget=ErrorBudget(0.99, {**proof.budget.parts, "lower": tail}))
-    (claim,) = proof.claims(rows).ends
+    (claim,) = proof.claims(rows, STANDARD).ends
     return claim.bound
 
 

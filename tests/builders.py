@@ -9,7 +9,10 @@ import numpy as np
 
 import bondic
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.weighing import weights_at_rows as all_weights
 from bondic.core.functions import ExpansionFunction, TermExpansion
+from bondic.core.sums.reference import REFERENCE
+from bondic.engines.sums import STANDARD
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -250,7 +253,7 @@ def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object
 def setting_of(problem, ball, weight_kernel, noise=None, *, probability=0.1, start=None, sides=2):
     """What a bound depends on besides omega; `start` is the probability paid for sampled initial states."""
     noise = bondic.Pinelis() if noise is None else noise
-    return Setting(problem, ball, bondic.Instruments(weight_kernel), noise, probability, start, sides)
+    return Setting(problem, ball, bondic.Instruments(weight_kernel), noise, probability, start, sides, STANDARD)
 
 
 def everything(problem):
@@ -306,3 +309,9 @@ class Here(Executor):
         except Exception as problem:
             future.set_exception(pickle.loads(pickle.dumps(problem)))
         return future
+
+
+def weights_at_rows(rows, omega):
+    """ω at the rows as floats, and a bound of their error."""
+    (found,) = all_weights(rows, [omega], REFERENCE)
+    return found

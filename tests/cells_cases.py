@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bondic.core.betting import loss
+from bondic.core.bounded import Enclosure
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import Forecasts, forecast_tally
 from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent
 from bondic.core.cells.system import System
 from bondic.core.cells.tails import EndWeights, StartMean
 from bondic.core.cells.tally import CellRows, CellShape, Tally, tally
-from bondic.core.rounding import Enclosure
 from bondic.plan.cells import CellModel
 
 

@@ -16,13 +16,14 @@ from mpmath import mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U, upper_sum
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U, upper_sum
-from bondic.core.sums.engine import Engine, Survey, Traveling, enclose
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
-from bondic.core.sums.reference import Reference
-from bondic.executors.threads import Serial, Threads
+from bondic.engines.engine import Engine, Survey, Traveling
+from bondic.engines.spool import NumpyPairs
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial, Threads
 
 FREQUENCIES = np.random.default_rng(1).normal(size=(3, 2))
 ONE = np.ones((1, 1))
@@ -142,7 +143,7 @@ class EngineCase:
             term, _ = make_term(names)
             found = self.sums(term, points, columns, batches=3, whole=whole, count=1300 if whole else 10**6)
             if found is not None:
-                share = Reference().own(term, points, columns, Serial())
+                share = NumpyPairs().own(term, points, columns, Serial())
                 masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(2)]
                 for one, other, mass in zip(found, enclose([share], 2, masses), masses, strict=True):
                     assert abs(one.mid - other.mid) <= one.rad + other.rad
@@ -231,7 +232,7 @@ class EngineCase:
         """All weights too large by one share: through `Sums`, with this engine alone."""
         rng = np.random.default_rng(11)
         points, weights, share = _points(rng, 1500), np.abs(rng.normal(size=(1, 1500, 1))), 1e-6
-        sums = Sums((self.engine,), Serial())
+        sums = EngineSums((self.engine,), Serial())
         for names in self.can():
             term, _ = make_term(names)
             survey = self.survey(points, weights[0], groups=1)

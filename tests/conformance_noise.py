@@ -16,13 +16,13 @@ import pytest
 from scipy.stats import binom
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.codec import Encoder, decode
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights
 from bondic.core.functions import FeatureMap
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.registry import registered
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import Terms
 from builders import synthetic
 

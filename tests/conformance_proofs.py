@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Claim, ErrorBudget, Part, conclude
 from bondic.core.codec import Encoder, decode, same
@@ -22,9 +23,8 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import last_digit
 from bondic.core.proof import Claims, Proof
 from bondic.core.registry import lookup, registered
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
+from bondic.engines.sums import STANDARD, EngineSums
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ProofCase:
         assert data == answer.certificate.body["proof"]
 
     def test_what_it_shows_is_recomputed_from_the_rows(self, answer):
-        claims = answer.proof.claims(answer.rows)
+        claims = answer.proof.claims(answer.rows, STANDARD)
         assert claims.ends == answer.result.claims
         assert (claims.tests[0] if claims.tests else None) == answer.result.rejection
         found = conclude(range_of(answer.rows.terms), claims.ends, claims.rejected, answer.proof.side)
@@ -130,7 +130,7 @@ class ProofCase:
     @pytest.mark.parametrize("engine", ["pairs", "series", "reference"])
     def test_every_engine_verifies_it(self, answer, engine):
         """Engines round differently, and each answers with its own interval."""
-        checked = bondic.verify(answer.certificate, answer.log, answer.policy, sums=Sums.named(engine))
+        checked = bondic.verify(answer.certificate, answer.log, answer.policy, sums=EngineSums.named(engine))
         answer.compare(checked)
 
     def test_from_result_to_file_and_back(self, answer, tmp_path):

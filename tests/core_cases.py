@@ -11,9 +11,9 @@ from mpmath import mpf
 
 import bondic
 import naive
+from bondic.core.bounded import Enclosure
 from bondic.core.dual.noise import NoiseBound, NoiseFacts
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import Enclosure
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Rows, Terms, make_rows
 

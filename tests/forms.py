@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from bondic.core.sums.engine import enclose
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
 from bondic.engines import moments
 from bondic.engines.bands import Bands
+from bondic.engines.sums import EngineSums
 
 
 def quadratic_forms(terms, points, groups, *, error=0.0, engine="auto", progress=None):
     """c^T K c for every weighting."""
-    return Sums.named(engine).squares(terms, Measure(points, groups, error), progress)
+    return EngineSums.named(engine).squares(terms, Measure(points, groups, error), progress)
 
 
 def quadratic_form(terms, points, weights, **options):
@@ -21,7 +21,7 @@ def quadratic_form(terms, points, weights, **options):
 
 def evaluate(terms, x, y, weights, *, engine="auto"):
     """K(x, y) w and the error."""
-    return Sums.named(engine).values(terms, x, y, weights)
+    return EngineSums.named(engine).values(terms, x, y, weights)
 
 
 def series_form(scaled, columns, norms, degree, progress=None):

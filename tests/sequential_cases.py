@@ -21,6 +21,7 @@ from bondic.core.sequential import localize
 from bondic.core.sequential.embedded import limits_from_class
 from bondic.core.sequential.plan import Block, Plan, RidgeModel, Weighting, columns
 from bondic.core.sequential.proof import SequentialProof, probabilities
+from bondic.engines.sums import STANDARD
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.rows.asked import asked_of
@@ -204,7 +205,7 @@ def make_plan(
     ball = world.ball(rows.layout)
     first = Plan(basis, seen, (_empty_block(seen, 10**9),))
     proof = make_proof(rows, ball, first, side)
-    data = proof.evidence(rows).data
+    data = proof.evidence(rows, STANDARD).data
     step = data.step.coordinates[:, :seen]
     here = np.column_stack([np.ones(len(data)), data.here[:, :seen]])
     target = np.column_stack([data.outcome, data.next.coordinates[:, :seen]])
@@ -214,7 +215,7 @@ def make_plan(
     values, vectors = np.linalg.eigh(spread)
     p = seen if width is None else min(width, seen)
     white = (vectors / np.sqrt(np.maximum(values, 0) + 0.01 * values.sum() + 1e-9))[:, -p:]
-    start = proof.evidence(rows).start.coordinates[:seen]
+    start = proof.evidence(rows, STANDARD).start.coordinates[:seen]
     theta = np.linalg.solve(step.T @ step + 0.1 * np.eye(seen), start)
     cuts = np.unique(rng.integers(1, world.n, size=blocks - 1))
     stops = [*map(int, cuts), world.n + int(rng.integers(0, 3))]
@@ -407,7 +408,7 @@ def attack(world, noise, **options):
     side = options.get("side", "both")
     plan = make_plan(world, rows, **options)
     proof = make_proof(rows, world.ball(rows.layout), plan, side)
-    question = proof.evidence(rows)
+    question = proof.evidence(rows, STANDARD)
     truth = Truth(world, question, proof.plan, side)
     with watching() as seen:
         evaluation = proof.evaluate(question)

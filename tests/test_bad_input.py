@@ -8,30 +8,26 @@ import contextlib
 import numpy as np
 import pytest
 
-from bondic import (
-    Ball,
+from bondic.core.claims import Status
+from bondic.core.classes.balls import Ball, Instruments
+from bondic.core.errors import (
     BondicError,
-    Constant,
-    Dirac,
-    Dual,
-    Gaussian,
-    InitialStates,
-    Instruments,
     InvalidInput,
     NumericalError,
     PolicyError,
-    RowProbabilities,
-    Status,
-    Transitions,
     TunedOnCertifiedRows,
-    UniformPolicy,
     ValidityWarning,
-    estimate_interval,
-    evaluate_policy,
-    make_problem,
-    verify,
 )
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.estimate import estimate_interval, evaluate_policy
+from bondic.methods.dual import Dual
+from bondic.policies.discrete import UniformPolicy
+from bondic.policies.protocol import RowProbabilities
+from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
+from bondic.verification import verify
 from builders import columns
 
 START = InitialStates.exact([[0.0, 0.0]])

@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.core.dual.part_sums import weights_at_rows
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import (
     ExpansionFunction,
@@ -21,8 +21,7 @@ from bondic.core.functions import (
 )
 from bondic.core.identity import bellman_residual, residual_error
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import U
-from bondic.core.sums.forms import Sums
+from bondic.engines.sums import EngineSums
 from bondic_lab.identity.formulas import (
     WholeValues,
     discrepancy,
@@ -32,6 +31,7 @@ from bondic_lab.identity.formulas import (
     signed_measure,
 )
 from bondic_lab.identity.loss import residual_loss
+from builders import weights_at_rows
 from core_cases import inside, kernel_function, make_case
 
 SETTINGS = {
@@ -147,7 +147,7 @@ def test_discrepancy(case, start, size, engine):
     omega = np.random.default_rng(2).normal(size=len(case.problem)) * size
     measure = naive.signed_measure(omega, case.logged, case.nexts, case.initial if start else [], case.gamma)
     exact = mp.sqrt(naive.norm_squared(twin, measure))
-    enclosure = discrepancy(case.problem.whole(), kernel, omega, start=start, sums=Sums.named(engine))
+    enclosure = discrepancy(case.problem.whole(), kernel, omega, start=start, sums=EngineSums.named(engine))
     assert inside(enclosure, exact)
     assert enclosure.rad <= 1e-10 * (1 + np.abs(omega).mean())
     assert start or size or enclosure.upper < 1e-100

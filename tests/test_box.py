@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
+from bondic.core.bounded import Enclosure
 from bondic.core.classes.balls import Box, Instruments, constant_function, constant_value
 from bondic.core.dual.bound import dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import Enclosure
-from bondic.core.sums import total_variation
+from bondic.core.sums import forms
 from bondic.core.sums.measure import Measure, Stream
-from bondic.core.sums.total_variation import total_variations
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_at_all_times
+from bondic.engines.sums import STANDARD
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from builders import COLUMNS, setting_of, tabular, world_problem
@@ -51,31 +52,31 @@ def test_total_variation_encloses_the_exact_sum(seed, cuts, scale):
     points[30:] = points[:30]
     ends = [0, *sorted(rng.integers(1, 60, size=cuts - 1)), 60]
     batches = [Measure(points[i:j], groups[:, i:j]) for i, j in itertools.pairwise(ends) if j > i]
-    source = Stream(lambda: iter(batches), lambda: points, 60, 2, 3, 2)
-    for found, weights in zip(total_variations(source), groups, strict=True):
+    source = Stream(lambda task: map(task, batches), lambda: points, 60, 2, 3, 2)
+    for found, weights in zip(REFERENCE.total_variations(source), groups, strict=True):
         exact = exact_variation(points, weights)
         assert abs(Fraction(found.mid) - exact) <= Fraction(found.rad)
         assert found.rad <= 1e-12 * np.abs(weights).sum()
 
 
 def test_total_variation_charges_the_error_of_weights():
-    (found,) = total_variations(Measure(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6))
+    (found,) = REFERENCE.total_variations(Measure(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6))
     assert found.mid == 0.0
     assert found.rad >= 2e-6
 
 
 def test_total_variation_of_batches_without_points():
     nothing, one = Measure(np.zeros((0, 1)), np.zeros((2, 0, 3))), Measure(np.zeros((1, 1)), np.ones((2, 1, 3)))
-    source = Stream(lambda: iter([nothing, one, nothing]), lambda: one.points, 1, 2, 3, 1)
-    assert [found.mid for found in total_variations(source)] == [3.0, 3.0]
-    assert [found.mid for found in total_variations(nothing)] == [0.0, 0.0]
+    source = Stream(lambda task: map(task, [nothing, one, nothing]), lambda: one.points, 1, 2, 3, 1)
+    assert [found.mid for found in REFERENCE.total_variations(source)] == [3.0, 3.0]
+    assert [found.mid for found in REFERENCE.total_variations(nothing)] == [0.0, 0.0]
 
 
 def test_too_many_points_are_refused(monkeypatch):
-    monkeypatch.setattr(total_variation, "MOST_POINTS", 3)
+    monkeypatch.setattr(forms, "MOST_POINTS", 3)
     measure = Measure(np.arange(4.0)[:, None], np.ones((1, 4, 1)))
     with pytest.raises(InvalidInput, match="distinct points"):
-        total_variations(measure)
+        REFERENCE.total_variations(measure)
 
 
 def box_setting(problem, share=0.5):
@@ -275,4 +276,4 @@ def test_a_support_function_that_leaves_rows_out_is_not_believed(batches, monkey
     _, log, policy, start = tabular(600)
     problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0, 1), accept=None)
     with pytest.raises(NumericalError, match=f"{256 * batches} of 600 rows"):
-        weigh(problem, Hasty(1.0), [Candidate(constant_function(1.0, problem.layout))])
+        weigh(problem, Hasty(1.0), [Candidate(constant_function(1.0, problem.layout))], sums=STANDARD)

@@ -7,6 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from bondic.core.bounded import Enclosure, as_enclosure
 from bondic.core.cells import localize, tails
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.localize import CellTails, Events, Located, RowEnergy, ValueLimits, VectorEvent, locate
@@ -14,7 +15,6 @@ from bondic.core.cells.system import Energy, Feasible, System
 from bondic.core.cells.tails import EndWeights, StartMean, end_terms
 from bondic.core.cells.tally import CellRows, CellShape, tally
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.rounding import Enclosure, as_enclosure
 from naive_cells import (
     NaiveEvents,
     NaiveRows,

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from bondic.core.betting import loss
+from bondic.core.bounded import Enclosure
 from bondic.core.cells import localize, tails
 from bondic.core.cells.localize import Events, VectorEvent, locate
 from bondic.core.cells.system import System
 from bondic.core.cells.tails import EndWeights, end_terms
-from bondic.core.rounding import Enclosure
 from bondic.plan.cells import reference_of
 from cells_cases import (
     cell_surplus,

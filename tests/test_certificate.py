@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.core.printed import last_digit
-from bondic.core.rounding import Enclosure
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part, Rejection, Status, conclude, ends_of
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import ValueRange
 
 RANGE = ValueRange(-2.0, 3.0)

@@ -17,6 +17,7 @@ from hypothesis.extra.numpy import arrays
 from mpmath import mpf
 
 import bondic
+from bondic.core.bounded import Enclosure, U
 from bondic.core.classes.balls import Box, ValueClass
 from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
 from bondic.core.dual.noise import NoiseBound
@@ -25,10 +26,10 @@ from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, 
 from bondic.core.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.registry import from_outside, lookup, names, register, registered
-from bondic.core.rounding import Enclosure, U
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms
 from bondic.core.verify import read_proof
+from bondic.engines.sums import STANDARD
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from conformance_kernels import Example, LeafCase
@@ -331,7 +332,7 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     assert result.status is bondic.Status.INTERVAL
     bondic.save_certificate(result.certificate, tmp_path / "c")
     assert "Cauchy(" in bondic.report_page(result, problem, title="a kernel from outside")
-    for sums in (STANDARD, Sums.reference()):
+    for sums in (STANDARD, REFERENCE):
         checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log, sums=sums)
         assert checked.low == pytest.approx(result.low, abs=1e-9)
         assert checked.headline[-1] == f"the kernel 'test-cauchy' of the module {__name__}"
@@ -498,7 +499,7 @@ def test_names_are_given_once_and_to_the_right_kind():
     assert not from_outside(bondic.Gaussian(1.0))
     frozen = dataclass(frozen=True)
     for kind, name, cls, words in (
-        ("kernel", "gaussian", Unregistered, "taken by bondic.core.kernels.gaussian.Gaussian"),
+        ("kernel", "gaussian", Unregistered, "taken by bondic.core.kernels.leaves.Gaussian"),
         ("color", "red", Unregistered, "no kind 'color'; there are cells, class, control, function, kernel"),
         ("noise", "test-new", Unregistered, "is no NoiseBound"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),

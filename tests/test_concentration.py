@@ -10,10 +10,10 @@ from scipy.stats import binom
 
 import bondic
 import naive
+from bondic.core.bounded import U
 from bondic.core.claims import ErrorBudget, check_alpha
 from bondic.core.dual.noise import NoiseFacts
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.rounding import U
 from bondic.core.start import initial_error
 from bondic.core.terms import discounted_steps, row_widths, value_range
 from bondic.rows import Terms

@@ -10,13 +10,13 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import ErrorBudget
 from bondic.core.codec import same
 from bondic.core.dual.bound import dual_bound, evaluate_witness
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.functions import FeatureFunction, term_feature_bounds
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import Enclosure, U
 from bondic.engines import moments
 from bondic_lab.bounds.primal import sum_of_values
 from bondic_lab.identity.formulas import WholeValues, initial_value

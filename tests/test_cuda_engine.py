@@ -11,18 +11,20 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.core.bounded import upper_sum
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import upper_sum
-from bondic.core.sums.engine import Survey, enclose
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
-from bondic.core.sums.reference import Reference
-from bondic.core.sums.standard import named_engines
+from bondic.core.sums.reference import REFERENCE
 from bondic.engines import power
-from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
-from bondic.executors.threads import Serial
+from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, check_single
+from bondic.engines.engine import Survey
+from bondic.engines.linear import Constants, Features
+from bondic.engines.spool import NumpyPairs
+from bondic.engines.standard import named_engines
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial
 from builders import Here, synthetic
 from conformance import EngineCase
 
@@ -57,7 +59,7 @@ def test_single_precision_is_enclosed_and_charged_what_it_costs(dimension, far):
     (term,) = normal_form(bondic.Gaussian(1.5 * far**0.5), Layout(dimension, False, 0, 1))
     masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(2)]
     single = enclose([Cuda("float32", "cpu").own(term, points, columns, Serial())], 2, masses)
-    exact = enclose([Reference().own(term, points, columns, Serial())], 2, masses)
+    exact = enclose([NumpyPairs().own(term, points, columns, Serial())], 2, masses)
     for one, other, mass in zip(single, exact, masses, strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert 5 * U32 * mass <= one.rad <= 1e-4 * far * mass
@@ -100,11 +102,11 @@ for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
     sys.modules[name] = None
 import bondic
 from bondic.engines.cuda import Cuda
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.linear import Constants, Features
-from bondic.core.sums.reference import Reference
+from bondic.engines.linear import Constants, Features
+from bondic.engines.spool import NumpyPairs
+from bondic.engines.sums import EngineSums
 from builders import synthetic
-(mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+(mdp, log, policy, start), sums = synthetic(120), EngineSums((Constants(), Features(), Cuda(device="cpu"), NumpyPairs()))
 problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
 result = bondic.estimate_interval(problem, method=bondic.Dual(engine=sums, gauge="plug-in", radius=5.0))
 assert bondic.verify(result.certificate, log, sums=sums).low == result.low
@@ -129,21 +131,14 @@ def test_a_wrong_exponential_is_refused(monkeypatch):
     check_single.cache_clear()
 
 
-def test_weights_are_scaled_by_powers_of_two():
-    columns = np.array([[3e-40, 0.0], [-1e-40, 0.0]])
-    shrunk, powers = _shrunk(columns)
-    assert np.array_equal(np.ldexp(shrunk, powers), columns)
-    assert 0.5 <= np.abs(shrunk[:, 0]).max() <= 1.0
-
-
 def test_single_precision_leaves_what_it_cannot_do():
     rng = np.random.default_rng(0)
     points, columns = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
     measure = Measure(points, columns.T[:, :, None])
-    sums = Sums((Constants(), Features(), Cuda("float32", "cpu"), Reference()))
+    sums = EngineSums((Constants(), Features(), Cuda("float32", "cpu"), NumpyPairs()))
     kernel = bondic.Matern(1.0) + bondic.Gaussian(1e-7)
     (found,) = sums.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
-    (exact,) = Sums.reference().squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
+    (exact,) = REFERENCE.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
     assert abs(found.mid - exact.mid) <= found.rad + exact.rad
     assert found.rad < 1e-9  # neither of the two was done in float32
 
@@ -154,12 +149,15 @@ def test_without_a_gpu(name, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InvalidInput, match="needs an NVIDIA GPU"):
-        Sums.named(name)
+        EngineSums.named(name)
 
 
 def test_a_whole_interval_and_its_certificate():
     """The same log by the compiled engines and by this one: the same ends, and a certificate that both can check."""
-    (mdp, log, policy, start), sums = synthetic(300), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+    (mdp, log, policy, start), sums = (
+        synthetic(300),
+        EngineSums((Constants(), Features(), Cuda(device="cpu"), NumpyPairs())),
+    )
     problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     plain, device = (
         bondic.estimate_interval(problem, method=bondic.Dual(engine=engine, gauge="plug-in", radius=5.0))
@@ -167,7 +165,7 @@ def test_a_whole_interval_and_its_certificate():
     )
     assert plain.status is bondic.Status.INTERVAL
     assert (device.low, device.high) == pytest.approx((plain.low, plain.high), rel=1e-9)
-    for check in (sums, Sums.reference()):
+    for check in (sums, REFERENCE):
         found = bondic.verify(device.certificate, log, sums=check)
         assert (found.low, found.high) == pytest.approx((device.low, device.high), rel=1e-9)
 
@@ -178,7 +176,7 @@ def test_the_engine_of_workers_is_that_of_their_device(name, monkeypatch):
     monkeypatch.setattr(Cuda.__init__, "__defaults__", ("float64", "cpu"))
     monkeypatch.setattr(Cuda, "block", 64)
     named_engines.cache_clear()
-    (mdp, log, policy, start), sums = synthetic(300), Sums.named(name)
+    (mdp, log, policy, start), sums = synthetic(300), EngineSums.named(name)
     question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     done = []
 

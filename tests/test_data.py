@@ -10,7 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bondic import InitialStates, InvalidInput, RowRange, Transitions, ValidityWarning
+from bondic.core.columns import RowRange
+from bondic.core.errors import InvalidInput, ValidityWarning
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
 
 COLUMNS = (
     "observations",

@@ -10,15 +10,14 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Rejection
 from bondic.core.dual.bound import dual_bound, evaluate_witness
-from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.forms import Sums
+from bondic.engines.sums import EngineSums
 from bondic_lab.noise.plug_in import PlugIn
-from builders import setting_of
+from builders import setting_of, weights_at_rows
 from core_cases import inside, kernel_function, make_case
 
 DELTA, DELTA_0 = 0.08, 0.02
@@ -112,7 +111,7 @@ def test_end_points(example):
     low, high = naive.dual_bounds(estimate, example.radius, size, noise, example.initial_term() + allowance)
     scale = abs(estimate) + (high - low)
     for engine in ("auto", "reference"):
-        lower, upper = dual_bound(replace(example.setting, sums=Sums.named(engine)), example.omega)
+        lower, upper = dual_bound(replace(example.setting, sums=EngineSums.named(engine)), example.omega)
         assert (lower.end, upper.end) == ("lower", "upper")
         assert mpf(upper.bound) >= high
         assert mpf(lower.bound) <= low

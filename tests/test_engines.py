@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import U
-from bondic.core.sums import forms
-from bondic.core.sums.engine import Collected, Crossed, Engine, Share
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.linear import Constants, Features
+from bondic.core.sums.forms import Crossed, Share
 from bondic.core.sums.measure import Measure, Stream
-from bondic.core.sums.reference import Reference
+from bondic.engines import sums as forms
+from bondic.engines.engine import Collected, Engine
+from bondic.engines.linear import Constants, Features
 from bondic.engines.products import Pairs
 from bondic.engines.series import Series
-from bondic.executors.threads import Serial, Threads, in_order
+from bondic.engines.spool import NumpyPairs
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial, Threads, in_order
 from bondic.saving import save_certificate
 from builders import synthetic
 from conformance import EngineCase
@@ -29,7 +30,7 @@ LAYOUT = Layout(2, False, 0, 2)
 
 
 class TestReference(EngineCase):
-    engine = Reference()
+    engine = NumpyPairs()
 
 
 class TestPairs(EngineCase):
@@ -38,10 +39,6 @@ class TestPairs(EngineCase):
 
 class TestSeries(EngineCase):
     engine = Series(always=True)
-
-
-class TestSeriesByCost(EngineCase):
-    engine = Series()
 
 
 class TestConstants(EngineCase):
@@ -79,8 +76,8 @@ class TestToy(EngineCase):
 def test_an_engine_of_ones_own_is_used_through_sums(rng):
     points, weights = rng.normal(size=(200, 2)), rng.normal(size=(2, 200, 2))
     kernel = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Matern(1.0) + bondic.Constant(2.0)
-    terms, measure, toy = normal_form(kernel, LAYOUT), Measure(points, weights), Sums(engines=(Toy(),))
-    for one, other in zip(toy.squares(terms, measure), Sums().squares(terms, measure), strict=True):
+    terms, measure, toy = normal_form(kernel, LAYOUT), Measure(points, weights), EngineSums(engines=(Toy(),))
+    for one, other in zip(toy.squares(terms, measure), EngineSums().squares(terms, measure), strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert 0 < one.rad <= 2 * other.rad
     function = bondic.KernelFunction(kernel, LAYOUT, points, weights[0])
@@ -92,7 +89,7 @@ def test_an_engine_of_ones_own_is_used_through_sums(rng):
 
 def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
     """From the estimate to the certificate, its verification and the page."""
-    (mdp, log, policy, start), toy = synthetic(300), Sums(engines=(Toy(),))
+    (mdp, log, policy, start), toy = synthetic(300), EngineSums(engines=(Toy(),))
     problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     result = bondic.estimate_interval(problem, method=bondic.Dual(engine=toy, gauge="plug-in", radius=5.0))
     assert result.status is bondic.Status.INTERVAL
@@ -106,13 +103,13 @@ def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
 
 def test_sums_without_an_engine_for_a_term_say_so(rng):
     points, weights = rng.normal(size=(5, 2)), rng.normal(size=(1, 5, 2))
-    terms, sums = normal_form(bondic.Laplace(1.0), LAYOUT), Sums((Constants(), Features()))
+    terms, sums = normal_form(bondic.Laplace(1.0), LAYOUT), EngineSums((Constants(), Features()))
     with pytest.raises(InvalidInput, match=r"No engine .*constant, features.*Laplace"):
         sums.squares(terms, Measure(points, weights))
     with pytest.raises(InvalidInput, match="No engine"):
         sums.values(terms, points, points, weights[0])
     with pytest.raises(InvalidInput, match="one of auto, pairs, series, reference, cuda, cuda32, not 'numpy'"):
-        Sums.named("numpy")
+        EngineSums.named("numpy")
     with pytest.raises(InvalidInput, match="at least one thread"):
         Threads(0)
 
@@ -134,37 +131,19 @@ def test_how_a_measure_is_stored_leaves_no_trace(name, most, rng, monkeypatch):
     points[4000:] = points[:1000]
     terms, cuts = normal_form(KERNELS[name], LAYOUT), np.array_split(np.arange(5000), 5)
     batches = [Measure(points[cut], groups[:, cut], 1e-15) for cut in cuts]
-    kept = Stream(lambda: iter(batches), lambda: points[::7], 5000, 2, 2, 2)
+    kept = Stream(lambda task: map(task, batches), lambda: points[::7], 5000, 2, 2, 2)
     made = Stream(
-        lambda: (Measure(points[cut].copy(), groups[:, cut].copy(), 1e-15) for cut in cuts),
+        lambda task: (task(Measure(points[cut].copy(), groups[:, cut].copy(), 1e-15)) for cut in cuts),
         lambda: points[::7].copy(), 5000, 2, 2, 2,
     )  # fmt: skip
-    found = Sums().squares(terms, kept)
-    assert found == Sums().squares(terms, made)
-    whole = Sums().squares(terms, Measure(points, groups, 1e-15))
+    found = EngineSums().squares(terms, kept)
+    assert found == EngineSums().squares(terms, made)
+    whole = EngineSums().squares(terms, Measure(points, groups, 1e-15))
     if most:
         assert found == whole
     for one, other in zip(found, whole, strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert one.rad <= 1e-4 * one.mid
-
-
-def test_the_number_of_numbers_decides_who_holds(rng, monkeypatch):
-    points, groups = rng.normal(size=(60, 2)), rng.normal(size=(1, 60, 2))
-    seen = []
-    monkeypatch.setattr(Sums, "_streamed", lambda *_: seen.append("streamed"))
-    monkeypatch.setattr(Sums, "_held", lambda *_: seen.append("held"))
-    terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
-    for most in (60 * 4, 60 * 4 - 1):
-        monkeypatch.setattr(forms, "MOST_HELD", most)
-        Sums().squares(terms, Measure(points, groups))
-    assert seen == ["held", "streamed"]
-
-
-def test_as_many_weightings_at_once_as_are_held():
-    assert Sums().together(1000, 4, 2) == (2**24 // 1000 - 4) // 2
-    assert Sums().together(10**9, 4, 2) == forms.STREAMED_COLUMNS // 2
-    assert Sums().together(10**9, 4, 100) == forms.STREAMED_TOGETHER
 
 
 @pytest.mark.parametrize("executor", [Serial(), Threads(1), Threads(3)])
@@ -196,7 +175,7 @@ from bondic.core.sums.forms import Sums
 from bondic.core.files import load_certificate
 from bondic.verification import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
-verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=Sums.reference())
+verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=REFERENCE)
 print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))
 """
 

@@ -14,18 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
-from bondic.core.dual import elsewhere
+from bondic.cli import executors as named
+from bondic.core.bounded import upper_sum
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import upper_sum
-from bondic.core.sums import elsewhere as sums_elsewhere
-from bondic.core.sums.engine import enclose
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.reference import Reference
-from bondic.core.sums.spool import Direct, sum_blocks
+from bondic.core.sums.forms import enclose
+from bondic.engines import blocks, remote, spool
 from bondic.engines.products import Pairs
-from bondic.executors import named, remote
-from bondic.executors.threads import Serial, Threads
+from bondic.engines.spool import Direct, NumpyPairs, sum_blocks
+from bondic.engines.standard import named_engines
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial, Threads
 from bondic.policies.adapters import imported
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
@@ -58,8 +57,8 @@ def short_blocks(monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_known():
     """Every test stands for processes of its own."""
-    elsewhere._received.cache_clear()
-    sums_elsewhere._received.cache_clear()
+    blocks._received.cache_clear()
+    spool._received.cache_clear()
 
 
 def write_log(folder, data, parts=3):
@@ -89,7 +88,7 @@ def ask(place, *, policy="soft", log="log", **statements):
 
 
 def answer(question, name="gaussian", executor=None, engines=None):
-    return b.estimate_interval(question, method=replace(method(name, "half"), engine=Sums(engines, executor)))
+    return b.estimate_interval(question, method=replace(method(name, "half"), engine=EngineSums(engines, executor)))
 
 
 def bits(result):
@@ -99,11 +98,12 @@ def bits(result):
 # ------------------------------------------------------------------------------------------------- the same bits
 
 
-@pytest.mark.parametrize("most", [2**24, 0], ids=["held", "read again"])
-@pytest.mark.parametrize("horizon", [None, 12])
-@pytest.mark.parametrize("name", [*KERNELS, "table"])
+@pytest.mark.parametrize(
+    ("name", "horizon", "most"),
+    [*((name, (None, 12)[k % 2], (2**24, 0)[k // 2 % 2]) for k, name in enumerate(KERNELS)), ("table", None, 0)],
+)
 def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, monkeypatch):
-    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", most)
+    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", most)
     data = columns(table=name == "table")
     (tmp_path / "rules.py").write_text(RULES)
     write_log(tmp_path / "log", data)
@@ -117,7 +117,7 @@ def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, mon
         *(answer(one, name, Here()) for one in asked[1:]),
     ]
     assert all(bits(other) == bits(found[0]) for other in found)
-    again = b.verify(found[2].certificate, logs[1], policy, sums=Sums(executor=Here()))
+    again = b.verify(found[2].certificate, logs[1], policy, sums=EngineSums(executor=Here()))
     assert (again.low, again.high) == (found[0].low, found[0].high)
 
 
@@ -131,8 +131,8 @@ def test_draws_of_a_continuous_policy_are_those_of_their_rows(tmp_path):
 
 @pytest.mark.parametrize("engine", ["series", "pairs", "reference"])
 def test_engines_travel(engine, place, monkeypatch):
-    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
-    question, engines = ask(place), Sums.named(engine).engines
+    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
+    question, engines = ask(place), named_engines(engine)
     assert bits(answer(question, engines=engines, executor=Serial())) == bits(
         answer(question, engines=engines, executor=Here())
     )
@@ -189,13 +189,13 @@ def test_a_damaged_part_is_named(place):
 
 
 def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
-    question, real = ask(place), elsewhere.open_job
+    question, real = ask(place), blocks.open_job
 
     def other(job):
         rows, *others = real(job)
         return (replace(rows, policy=b.load_policy(f"{place}/rules.py:other")), *others)
 
-    monkeypatch.setattr(elsewhere, "open_job", other)
+    monkeypatch.setattr(blocks, "open_job", other)
     with pytest.raises(PolicyError, match="does not answer as it does"):
         answer(question, executor=Here())
 
@@ -317,8 +317,8 @@ def test_dask_is_asked_for_by_its_extra(monkeypatch):
 @pytest.mark.parametrize("engine", ["pairs", "reference"])
 def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatch):
     """Many blocks: one pair of them is one task, and the bits are those of one process; the exact sum lies inside."""
-    whole = answer(ask(place), engines=Sums.named(engine).engines, executor=Serial())
-    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", most)
+    whole = answer(ask(place), engines=named_engines(engine), executor=Serial())
+    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", most)
     monkeypatch.setattr(Direct, "block", 64)
     done = []
 
@@ -327,7 +327,7 @@ def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatc
             done.append(given[-1])
             return super().submit(task, *given)
 
-    question, engines = ask(place), Sums.named(engine).engines
+    question, engines = ask(place), named_engines(engine)
     here = answer(question, engines=engines, executor=Serial())
     assert not done
     assert bits(here) == bits(answer(question, engines=engines, executor=Counting()))
@@ -343,7 +343,7 @@ def test_sums_over_blocks_hold_the_exact_one(width):
     (term,) = normal_form(b.Gaussian(0.8), Layout(3, False, 0, 1))
     size = [upper_sum(np.abs(columns_[:, c])) ** 2 for c in range(width)]
     exact = [float(mp_sum(points, columns_[:, c], 0.8)) for c in range(width)]
-    for engine in (Pairs(), Reference()):
+    for engine in (Pairs(), NumpyPairs()):
         engine.block = 100
         share = sum_blocks(
             engine, term, 530, lambda i: (points[100 * i : 100 * i + 100], columns_[100 * i : 100 * i + 100]), Serial()
@@ -363,5 +363,5 @@ def mp_sum(points, u, bandwidth):
 
 def test_a_pair_of_blocks_that_is_not_there_is_refused():
     with pytest.raises(ExecutorError, match="no pair of blocks"):
-        sums_elsewhere._place(3, 2)
-    assert [sums_elsewhere._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+        spool._place(3, 2)
+    assert [spool._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure, as_enclosure
 from bondic.core.cells import localize, tails
 from bondic.core.cells import system as system_module
 from bondic.core.cells.allowance import CellAllowance
@@ -20,7 +21,6 @@ from bondic.core.cells.system import Energy, Feasible, System
 from bondic.core.cells.tails import EndWeights, StartMean, end_terms
 from bondic.core.cells.tally import CellRows, CellShape, tally
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
-from bondic.core.rounding import Enclosure, as_enclosure
 from builders import part as keep
 from naive_cells import NaiveForecasts, exact, naive_end, naive_locate, own_bounds, row_energy
 from test_cells_algebra import HIGH, LOW, WIDTH, above, make_case

@@ -20,6 +20,7 @@ from bondic.core.functions import KernelFunction
 from bondic.core.kernels.base import Kernel
 from bondic.core.terms import range_of
 from bondic.core.verify import read_proof
+from bondic.engines.sums import STANDARD
 from bondic.rows.asked import asked_of
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
@@ -44,7 +45,7 @@ def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), al
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
     named = dict(zip(("lower", "upper"), omegas, strict=True))
     proof = DualProof(asked_of(problem), budget, "both", ball, instruments, bondic.Pinelis(), named, witnesses)
-    claims = proof.claims(problem)
+    claims = proof.claims(problem, STANDARD)
     result = conclude(range_of(problem.terms), claims.ends, claims.rejected, "both")
     return certify(proof, claims, result, proof.assumptions(problem, rejected=result.status.name == "REJECTED"))
 

@@ -22,6 +22,7 @@ from bondic.core.cells.tails import EndWeights
 from bondic.core.claims import Status
 from bondic.core.codec import same
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.engines.sums import STANDARD
 from bondic.methods.on_cells import GROUP_CUTS
 from bondic.plan import boosting
 from builders import part
@@ -466,14 +467,14 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half", "label", "foreseen")}
     short = replace(stated.proof, cells=replace(cells, **later))
     with pytest.raises(InvalidInput, match="rows"):
-        short.claims(rows)
+        short.claims(rows, STANDARD)
     for name in ("value", "start_value"):
         far = replace(stated.proof, cells=replace(cells, **{name: getattr(cells, name) + 100.0}))
         with pytest.raises(NumericalError, match="leaves the value range"):
-            far.claims(rows)
+            far.claims(rows, STANDARD)
     few = replace(stated.proof, cells=replace(cells, start_group=cells.start_group[1:]))
     with pytest.raises(VerificationError, match="start has no group"):
-        few.claims(rows)
+        few.claims(rows, STANDARD)
     events = stated.proof.events
     with pytest.raises(VerificationError, match="no quotas"):  # an allowance is about all rows of a block and cell
         replace(stated.proof, events=replace(events, quotas=np.full((len(events.stops), events.reference.size), 9.0)))

@@ -8,12 +8,12 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.functions import FeatureMap, term_feature_bounds, term_features
-from bondic.core.kernels import accuracy
+from bondic.core.kernels import checks
 from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import U
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from conformance_kernels import EMBEDDING, FREQUENCIES, dot_twin, linear_twin, series_twin, waves
 
@@ -52,22 +52,6 @@ def test_sensitivities_of_the_matern_kernels():
     assert (rho * rho * (1 + rho) / 3 * decay).max() <= 0.61
 
 
-def test_random_features_are_a_kernel_of_their_own(rng):
-    """phi(x) . phi(y) is the kernel, k(x, x) = 1 exactly, and the frequencies come from the seed alone."""
-    leaf = bondic.RandomFeatures.gaussian(25, 3, 0.8, seed=9)
-    again = bondic.RandomFeatures.gaussian(25, 3, 0.8, seed=9)
-    assert np.array_equal(leaf.frequencies, again.frequencies)
-    x = rng.normal(size=(6, 3))
-    assert np.all(leaf.diag(x) == 1.0)
-    phi = leaf.features(x)
-    assert phi.shape == (6, 50)
-    assert leaf.sup_diag == 1.0
-    error = leaf.feature_error(x)
-    for row, point in zip(phi, x, strict=True):
-        exact = naive.random_features(point, leaf.frequencies)
-        assert all(abs(mpf(float(a)) - b) <= error for a, b in zip(row, exact, strict=True))
-
-
 def test_feature_error_grows_with_the_angle():
     """At an offset of 1e8 an angle loses eight digits; the declared error says so, a center repairs it."""
     x = 1e8 + np.random.default_rng(0).normal(size=(20, 2))
@@ -86,7 +70,7 @@ def test_feature_error_grows_with_the_angle():
 
 def test_elementary_functions_are_as_good_as_trusted(rng):
     """numpy's exp, cos and sin against 50 digits, in the units in which the error bounds charge them."""
-    accuracy.check_elementary_functions()
+    checks.check_elementary_functions()
     x = -np.concatenate([rng.uniform(0, 745, 1500), np.exp(rng.uniform(-30, 5, 1000))])
     exact = [mp.exp(mpf(float(v))) for v in x]
     worst = max(
@@ -105,14 +89,9 @@ def test_elementary_functions_are_as_good_as_trusted(rng):
 def test_an_inaccurate_function_stops_everything(monkeypatch, name):
     """The start-up check must see an error of 5 units of 2^-53."""
     good = getattr(np, name)
-    monkeypatch.setattr(accuracy.np, name, lambda x: good(x) * (1 + 6 * U))
+    monkeypatch.setattr(checks.np, name, lambda x: good(x) * (1 + 6 * U))
     with pytest.raises(NumericalError, match=name):
-        accuracy.check_elementary_functions.__wrapped__()
-
-
-def test_numpy_s_accuracy_is_checked_once_per_process():
-    accuracy.check_elementary_functions()
-    assert accuracy.check_elementary_functions.cache_info().currsize == 1
+        checks.check_elementary_functions.__wrapped__()
 
 
 # --------------------------------------------------------------------------------------- sums and products
@@ -343,12 +322,6 @@ def test_far_points_do_not_poison_a_block():
     x, y = np.zeros((1, 1)), np.array([[1e5], [1e140]])
     for leaf in (bondic.Gaussian(1.0), bondic.Laplace(1.0), *(bondic.Matern(1.0, nu) for nu in (0.5, 1.5, 2.5))):
         assert np.all(leaf.block(x, y) == 0.0)
-
-
-def test_suprema_of_expressions():
-    kernel = 0.5 * bondic.Constant(3.0) + 2.0 * bondic.Gaussian(1.0) * bondic.ActionEmbedding([[2.0, 0.0], [1.0, 1.0]])
-    assert kernel.sup_diag == pytest.approx(0.5 * 3 + 2 * 4, rel=1e-14)
-    assert kernel.sup_diag >= 9.5
 
 
 def test_single_precision_numbers_are_widened():

@@ -10,9 +10,8 @@ from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.landmarks import coordinates
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.sums.forms import STANDARD
-from bondic.core.sums.measure import Measure
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.measure import Measure, RowMeasures
+from bondic.engines.sums import STANDARD
 
 LAYOUT = Layout(2, False, 0, 2)
 DIGITS, GAMMA = 60, 0.9

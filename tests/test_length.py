@@ -8,6 +8,7 @@ import pytest
 import bondic
 from bondic.core.certificate import certify
 from bondic.core.errors import VerificationError
+from bondic.engines.sums import STANDARD
 from bondic.rows.asked import rebuild
 from builders import synthetic, tabular
 
@@ -49,7 +50,7 @@ def test_what_was_planned_cannot_be_changed_beside_the_assumption():
     log, result = ask("names", bondic.Sequential)
     rows = rebuild(result.proof.asked, log, None, None)
     proof = replace(result.proof, planned=600)
-    shown = proof.claims(rows)
+    shown = proof.claims(rows, STANDARD)
     forged = certify(proof, shown, result.certificate.conclusion, result.certificate.assumptions)
     with pytest.raises(VerificationError, match="assumptions in the certificate"):
         bondic.verify(forged, log)

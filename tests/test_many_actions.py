@@ -6,13 +6,11 @@ import pytest
 import bondic
 from bondic.core.classes.balls import Ball
 from bondic.core.errors import InvalidInput, PolicyError
-from bondic.core.kernels.constant import Constant
-from bondic.core.kernels.dirac import ActionEmbedding, Dirac
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.kernels.series import GaussianSeries
-from bondic.executors.threads import cores
+from bondic.engines.threads import cores
 from bondic.methods.forecast import Effort, forecast
 from bondic.policies import answers
 from bondic.search.actions import Cap, action_groups, grouped, shared_columns, sharing

@@ -1,11 +1,11 @@
-"""Every bound of `bondic.core.matrices` against 60 digits, on inputs of all sizes and conditions: never on the wrong side."""
+"""Every bound of `bondic.core.bounded` against 60 digits, on inputs of all sizes and conditions: never on the wrong side."""
 
 import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from bondic.core.bounded import largest_eigenvalue, maximum_on_ball, norm, product_error, row_norms
 from bondic.core.errors import NumericalError
-from bondic.core.matrices import largest_eigenvalue, maximum_on_ball, norm, product_error, row_norms
 
 DIGITS = 60
 SCALES = [1e-8, 1e-3, 1.0, 1e8]

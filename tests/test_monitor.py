@@ -18,6 +18,7 @@ from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.sequential.plan import columns
 from bondic.core.terms import make_terms
+from bondic.engines.sums import STANDARD
 from bondic.methods import monitor_files
 from bondic.methods.sequential import Sequential
 from bondic.rows.asked import rebuild
@@ -99,7 +100,7 @@ def _planned_again(result, log):
         blocks.append(replace(block, weightings=weightings))
         first = rows[-1] + 1
     proof = replace(result.proof, plan=replace(plan, blocks=tuple(blocks), rounds=()))
-    ends = {claim.end: claim.bound for claim in proof.claims(rebuild(proof.asked, log, None, None)).ends}
+    ends = {claim.end: claim.bound for claim in proof.claims(rebuild(proof.asked, log, None, None), STANDARD).ends}
     return ends["lower"], ends["upper"]
 
 
@@ -255,7 +256,7 @@ def test_what_is_bet_on_a_row_stays_to_the_last_bit(case):
 def _bets(result, log):
     """Of every certified row: predictions, λ|φ| and the weights of both ends."""
     proof, plan = result.proof, result.proof.plan
-    data = proof.evidence(rebuild(proof.asked, part(log, slice(result.rows[1])), None, None)).data
+    data = proof.evidence(rebuild(proof.asked, part(log, slice(result.rows[1])), None, None), STANDARD).data
     made = []
     for block, where in plan.pieces(data.log_rows):
         rows = data.stretch(where)

@@ -215,15 +215,6 @@ def test_value_range_is_closed_under_the_bellman_target(gamma, rewards, may_term
         assert abs(max(targets) - now[1]) < 1e-40
 
 
-def test_value_range_special_cases():
-    assert [float(v) for v in naive.value_range(1, 1, 0.95, may_terminate=True)] == pytest.approx([1, 20])
-    assert naive.value_range(-1, 2, 1.0, horizon=7, time=2) == (-5, 10)
-    assert naive.value_range(1, 2, 1.0, True, horizon=7, time=2) == (1, 10)
-    assert naive.value_range(-1, 2, 1.0, True, horizon=7, time=7) == (0, 0)
-    with pytest.raises(ValueError, match="horizon"):
-        naive.value_range(0, 1, 1.0)
-
-
 def test_half_constant_lemma():
     """E cosh|f + phi Z| <= cosh|f| exp(|phi|^2 B^2 / 8) at every angle: why c = K B^2 / 4 is enough.
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.dual.noise import NoiseBound
-from bondic.core.rounding import Enclosure
 from conformance_noise import NoiseCase
 
 

@@ -13,8 +13,8 @@ from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.sums.forms import Sums
-from bondic.executors.threads import Threads
+from bondic.engines.sums import STANDARD, EngineSums
+from bondic.engines.threads import Threads
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
@@ -108,14 +108,14 @@ def test_an_interval_has_the_same_bits_however_the_log_is_read(place, case):
 @pytest.mark.parametrize("name", ["gaussian", "linear", "matern"])
 def test_the_number_of_threads_leaves_no_trace(name):
     asked = questions(name, True, None)[0]
-    workers = [Sums(executor=Threads(count)) for count in (1, 2, 3)]
+    workers = [EngineSums(executor=Threads(count)) for count in (1, 2, 3)]
     found = [b.estimate_interval(asked, method=replace(method(name, "half"), engine=sums)) for sums in workers]
     assert len({(result.low, result.high, *(claim.bound for claim in result.claims)) for result in found}) == 1
 
 
 @pytest.mark.parametrize("name", ["gaussian", "matern"])
 def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
-    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
     found = [b.estimate_interval(p, method=method(name, "half")) for p in questions(name, True, None)[:3]]
     assert len({(result.low, result.high, result.claims[0].bound) for result in found}) == 1
 
@@ -130,7 +130,7 @@ def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
     found = []
     for problem in questions(name, True, horizon):
         for stretch in (problem, problem.select(37), problem[200:391]):
-            setting = Setting(stretch, b.Ball(kernel, 2.0), b.Instruments(kernel), gauge, 0.1, None, 2)
+            setting = Setting(stretch, b.Ball(kernel, 2.0), b.Instruments(kernel), gauge, 0.1, None, 2, STANDARD)
             eps = setting.epsilon()
             found.append((len(stretch), eps.mid, eps.rad, setting.facts.total_width))
     assert found == found[:3] * (1 + len(BATCHES))

@@ -115,7 +115,7 @@ def test_every_command_is_among_those_whose_help_is_tested() -> None:
 def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() -> None:
     from bondic.advice.lengths import KINDS
     from bondic.cli import commands
-    from bondic.core.sums.standard import EngineName
+    from bondic.engines.standard import EngineName
     from bondic.estimate import OWN
     from bondic.extensions import added_methods
     from bondic.methods.dual import Dual

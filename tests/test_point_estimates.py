@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part
 from bondic.core.dual.bound import BIAS, NOISE, VALUE
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.ends import RARE, decided_by_rows
 from bondic.report.comparison import bar, line_ends
 from bondic.report.page import report_page

@@ -5,6 +5,7 @@ import pytest
 
 from bondic.core.sequential import pooled
 from bondic.core.sequential.pooled import NOT_POOLED, pool, pooled_squares, share_of, total
+from bondic.engines.sums import STANDARD
 from sequential_cases import Truth, World, make_plan, make_proof
 
 
@@ -21,7 +22,7 @@ def test_one_e_for_all_rows(kind):
     """Both inequalities at functions of Q: those of single rows, and of many together."""
     world, rows, plan = rough(kind)
     proof = make_proof(rows, world.ball(rows.layout), plan)
-    evidence = proof.evidence(rows)
+    evidence = proof.evidence(rows, STANDARD)
     data, parts = evidence.data, []
     truth = Truth(world, evidence, proof.plan, "both")
     here, after = world.e(data.points, data.slots), (truth.y - data.rewards) / data.gamma - data.center_next
@@ -45,7 +46,7 @@ def test_one_e_for_all_rows(kind):
 
 def test_shorter_stretches_cost_more(monkeypatch):
     world, rows, plan = rough("discrete")
-    evidence = make_proof(rows, world.ball(rows.layout), plan).evidence(rows)
+    evidence = make_proof(rows, world.ball(rows.layout), plan).evidence(rows, STANDARD)
     own = Truth(world, evidence, plan, "both").applied[0]
     piece = evidence.data.stretch(next(plan.pieces(evidence.data.log_rows))[1])
     whole = pool(evidence.found, piece, own, rows.layout, len(evidence.data))

@@ -19,14 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
+from bondic.cli.executors import named_executor
 from bondic.core.errors import ExecutorError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.spool import sum_blocks
 from bondic.engines.products import Pairs
-from bondic.executors.named import named_executor
-from bondic.executors.remote import Remote
-from bondic.executors.threads import Serial
+from bondic.engines.remote import Remote
+from bondic.engines.spool import sum_blocks
+from bondic.engines.standard import named_engines
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial
 
 ROWS, LENGTH, ACTIONS, BLOCKS = 24_000, 50, 100, 6
 RULES = f"""
@@ -73,7 +74,7 @@ def place(tmp_path_factory):
 @pytest.fixture
 def far(place, monkeypatch):
     """The place, where no log is short enough to be held: sums are added up by the workers."""
-    monkeypatch.setattr("bondic.core.sums.forms.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
     return place
 
 
@@ -89,7 +90,7 @@ def question(place):
 def answer(place, executor=None, progress=None):
     method = b.Dual(
         instruments=b.Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
-        engine=Sums(Sums.named("series").engines, executor),
+        engine=EngineSums(named_engines("series"), executor),
     )  # fmt: skip
     found = b.estimate_interval(question(place), method=method, progress=progress)
     return found.low, found.high, [(claim.end, claim.parts) for claim in found.claims]
@@ -169,7 +170,7 @@ def test_dask_gives_the_same_bits_and_a_killed_worker_leaves_no_trace(far):
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("default")
 def test_nobody_at_the_address(monkeypatch):
-    monkeypatch.setattr("bondic.executors.named._PATIENCE", 1.0)
+    monkeypatch.setattr("bondic.cli.executors._PATIENCE", 1.0)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

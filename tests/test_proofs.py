@@ -15,10 +15,10 @@ import pytest
 
 import bondic
 import bondic_lab
+from bondic.core.bounded import Enclosure, certified_dot, log_enclosure
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Part, Side
 from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Claims, Proof
-from bondic.core.rounding import Enclosure, certified_dot, log_enclosure
 from bondic.rows.asked import asked_of
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bondic
-from bondic import Propensities
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.control_fit import episode_control, fit_linear, linear_control
@@ -23,6 +22,7 @@ from bondic.core.propensities.episode_values import (
     robust_returns,
     whole_values,
 )
+from bondic.methods.propensities import Propensities
 from bondic.rows.decisions import ask_target, logged_ratios, read_decisions
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import Propensities
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.control import LinearControl
 from bondic.core.propensities.control_fit import episode_control
 from bondic.core.propensities.episode_values import per_decision_values, returns_with, whole_values
 from bondic.methods import with_propensities
+from bondic.methods.propensities import Propensities
 from bondic.rendering import three
 from bondic.rows.decisions import read_decisions
 from propensity_cases import (

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import Dual, InitialStates, LoggedTarget, Propensities, Sequential
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.bets import BETS, ways
 from bondic.core.propensities.decision_values import Stated
 from bondic.core.propensities.strata import Strata, balanced_rates, stratum_means
 from bondic.core.propensities.wealth import ContextBets, contexts_end
+from bondic.data.initial import InitialStates
 from bondic.methods import with_propensities
+from bondic.methods.dual import Dual
+from bondic.methods.propensities import Propensities
+from bondic.methods.sequential import Sequential
+from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.decisions import read_decisions
 from propensity_cases import (
     BEHAVIOR,

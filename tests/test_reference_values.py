@@ -12,9 +12,8 @@ import pytest
 
 import bondic
 from bondic.core.dual.bound import Setting, dual_bound, evaluate_witness
-from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.identity import bellman_residual, residual_error
-from bondic.core.sums.forms import Sums
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
@@ -23,6 +22,7 @@ from bondic.search.model import build_model
 from bondic_lab.identity.formulas import discrepancy, doubly_robust_value, function_values, initial_value
 from bondic_lab.identity.loss import residual_loss, slot_weights
 from bondic_lab.noise.plug_in import PlugIn
+from builders import weights_at_rows
 
 FOLDER = Path(__file__).parent / "reference"
 NAMES = ["continuous-1", "continuous-2", "discrete-1", "discrete-2"]
@@ -71,7 +71,7 @@ class Reference:
     def setting(self, gauge):
         d = self.data
         ball = bondic.Ball(self.kernel_q, d["radius"])
-        return Setting(self.problem, ball, bondic.Instruments(self.kernel_w), gauge, d["delta"], None, 2)
+        return Setting(self.problem, ball, bondic.Instruments(self.kernel_w), gauge, d["delta"], None, 2, STANDARD)
 
     @cached_property
     def model(self):
@@ -106,7 +106,7 @@ def test_weights_and_their_norm(reference):
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_discrepancy(reference, engine):
     rows, _ = weights_at_rows(reference.problem.whole(), reference.omega)
-    size = discrepancy(reference.problem.whole(), reference.kernel_q, rows, sums=Sums.named(engine))
+    size = discrepancy(reference.problem.whole(), reference.kernel_q, rows, sums=EngineSums.named(engine))
     assert close(size.mid**2, reference.expected["mu_norm_squared"])
 
 

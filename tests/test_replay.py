@@ -15,6 +15,7 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import VerificationError
 from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
+from bondic.engines.sums import STANDARD
 from bondic.methods.described import describe
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
@@ -106,7 +107,7 @@ def later_instruments(case):
 
 def later_models(case):
     """Models that were fitted to the rows they predict."""
-    data, seen = case.proof.evidence(case.rows).data, case.proof.plan.seen
+    data, seen = case.proof.evidence(case.rows, STANDARD).data, case.proof.plan.seen
 
     def change(block, part):
         design = np.hstack([np.ones((part.stop - part.start, 1)), data.here[part, :seen]])

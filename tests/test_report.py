@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import ValueRange
 from bondic.report import exports, plots
 from bondic.report.drawings import action_bars, stacked_terms

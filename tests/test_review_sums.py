@@ -18,11 +18,11 @@ from bondic.core.errors import BondicError, InvalidInput, ValidityWarning, Verif
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums import forms as sums_forms
 from bondic.core.sums import spool
-from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import range_of
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.rows.asked import rebuild
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -56,7 +56,7 @@ def streamed_squares(terms, source):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_forms, "MOST_HELD", 0)
-        return Sums().squares(terms, source)
+        return EngineSums().squares(terms, source)
 
 
 def far_stream(far):
@@ -71,7 +71,7 @@ def far_stream(far):
         assert next(passes) < 10, "the log is read for ever"
         return iter([Measure(points[part], weights[:, part]) for part in parts])
 
-    return points, weights, Stream(batches, lambda: points[:100], 400 + far, 1, 1, 1)
+    return points, weights, Stream(lambda task: map(task, batches()), lambda: points[:100], 400 + far, 1, 1, 1)
 
 
 def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
@@ -103,7 +103,9 @@ def counted_passes(points, groups):
         parts = np.array_split(np.arange(len(points)), 5)
         return iter([Measure(points[part], groups[:, part]) for part in parts])
 
-    return Stream(batches, lambda: points[:100], len(points), groups.shape[0], groups.shape[2], 1), passes
+    return Stream(
+        lambda task: map(task, batches()), lambda: points[:100], len(points), groups.shape[0], groups.shape[2], 1
+    ), passes
 
 
 def test_a_log_without_any_weight_sums_to_nothing():
@@ -132,7 +134,9 @@ def test_passes_over_different_points_are_not_put_together():
         points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + rng.standard_normal((30, 1))])
         return iter([Measure(points, weights)])
 
-    stream = Stream(batches, lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1)
+    stream = Stream(
+        lambda task: map(task, batches()), lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1
+    )
     with pytest.raises(InvalidInput, match="asked again"):
         streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 
@@ -162,7 +166,8 @@ def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
     streamed = bondic.make_problem(ArrayStream(data, batch_rows=25), POLICY, START, **question)
     ball, instruments = Ball(bondic.Gaussian(1.0), 1.0), bondic.Instruments(bondic.Gaussian(1.0))
     one, other = (
-        Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2).epsilon() for problem in (memory, streamed)
+        Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2, STANDARD).epsilon()
+        for problem in (memory, streamed)
     )
     assert one.mid == pytest.approx(other.mid, rel=1e-9)
 
@@ -175,7 +180,7 @@ def reclaimed(certificate, log, policy, change):
     draft = forged(certificate, change)
     rows = rebuild(draft.asked, log, policy, None)
     proof = draft.proof(rows.layout)
-    claims = proof.claims(rows)
+    claims = proof.claims(rows, STANDARD)
     result = conclude(range_of(rows.terms), claims.ends, claims.rejected, proof.side)
     return certify(proof, claims, result, proof.assumptions(rows, rejected=result.status.name == "REJECTED"))
 

@@ -8,10 +8,11 @@ import bondic
 import naive
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums import rowwise
-from bondic.core.sums.forms import Sums
-from bondic.core.sums.rowwise import RowMeasures
-from bondic.executors.threads import Serial, Threads
+from bondic.core.sums import forms
+from bondic.core.sums.measure import RowMeasures
+from bondic.core.sums.reference import REFERENCE
+from bondic.engines.sums import EngineSums
+from bondic.engines.threads import Serial, Threads
 
 LAYOUT = Layout(2, False, 0, 2)
 SIMILAR = np.array([[1.0, 0.5], [-0.3, 0.1]])
@@ -50,10 +51,10 @@ def exact_square(twin, given, row):
 @pytest.mark.parametrize("chunk", [1, 3, 256])
 @pytest.mark.parametrize("name", KERNELS)
 def test_norms_are_upper_bounds_and_sharp(name, chunk, rng, monkeypatch):
-    monkeypatch.setattr(rowwise, "_CHUNK", chunk)
+    monkeypatch.setattr(forms, "_CHUNK", chunk)
     kernel, twin = KERNELS[name]
     given = measures(rng)
-    found = Sums.reference().row_norms(normal_form(kernel, LAYOUT), given)
+    found = REFERENCE.row_norms(normal_form(kernel, LAYOUT), given)
     for row in range(given.count):
         mass = np.abs(given.weights[given.rows == row]).sum()
         truth = mp.sqrt(max(exact_square(twin, given, row), mpf(0)))
@@ -66,24 +67,24 @@ def test_the_error_of_weights_enters_a_norm(rng):
     given, terms = measures(rng), normal_form(bondic.Gaussian(1.0), LAYOUT)
     share = 1e-7
     larger = RowMeasures(given.points, given.weights * (1 + share), given.rows, given.count, share)
-    right, wrong = (Sums().row_norms(terms, some) for some in (given, larger))
+    right, wrong = (EngineSums().row_norms(terms, some) for some in (given, larger))
     busy = right > 1e-3
     assert np.all(wrong[busy] >= right[busy] * (1 + 1.9 * share))
 
 
 def test_threads_and_chunks_leave_no_trace(rng):
     given, terms = measures(rng, count=400, most=9), normal_form(KERNELS["per action"][0], LAYOUT)
-    one, two = (Sums(executor=executor).row_norms(terms, given) for executor in (Serial(), Threads(2)))
+    one, two = (EngineSums(executor=executor).row_norms(terms, given) for executor in (Serial(), Threads(2)))
     assert np.array_equal(one, two)
 
 
 def test_a_row_with_more_points_than_a_chunk(rng, monkeypatch):
     """Against the sum over all points, which knows nothing of rows."""
-    monkeypatch.setattr(rowwise, "_CHUNK", 32)
+    monkeypatch.setattr(forms, "_CHUNK", 32)
     rows = np.sort(np.concatenate([np.full(100, 3), np.arange(10)]))
     given = RowMeasures(rng.normal(size=(110, 2)), rng.normal(size=(110, 2)), rows, 10)
     kernel = KERNELS["per action"][0]
-    found = Sums().row_norms(normal_form(kernel, LAYOUT), given)
+    found = EngineSums().row_norms(normal_form(kernel, LAYOUT), given)
     for row in range(10):
         mine = rows == row
         norm = bondic.KernelFunction(kernel, LAYOUT, given.points[mine], given.weights[mine]).norm()
@@ -94,7 +95,7 @@ def test_products_enclose_the_exact_ones(rng):
     kernel, twin = KERNELS["per action"]
     given = measures(rng, error=1e-9)
     function = bondic.KernelFunction(kernel, LAYOUT, rng.normal(size=(4, 2)), rng.normal(size=(4, 2)))
-    for sums in (Sums(), Sums.reference()):
+    for sums in (EngineSums(), REFERENCE):
         values, errors = sums.row_products(function, given)
         for row in range(given.count):
             truth, mass = mpf(0), 0.0
@@ -114,10 +115,12 @@ def test_no_points_and_bad_ones():
     nothing = RowMeasures(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0, dtype=np.int64), 3)
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
     function = bondic.KernelFunction(bondic.Gaussian(1.0), LAYOUT, np.zeros((1, 2)), np.ones((1, 2)))
-    assert np.array_equal(Sums().row_norms(terms, nothing), np.zeros(3))
-    assert np.array_equal(Sums().row_products(function, nothing)[0], np.zeros(3))
+    assert np.array_equal(EngineSums().row_norms(terms, nothing), np.zeros(3))
+    assert np.array_equal(EngineSums().row_products(function, nothing)[0], np.zeros(3))
     with pytest.raises(InvalidInput, match="Point 0"):
-        Sums().row_norms(terms, RowMeasures(np.full((1, 2), np.nan), np.ones((1, 2)), np.zeros(1, dtype=np.int64), 1))
+        EngineSums().row_norms(
+            terms, RowMeasures(np.full((1, 2), np.nan), np.ones((1, 2)), np.zeros(1, dtype=np.int64), 1)
+        )
 
 
 def test_the_error_of_the_function_enters_a_product(rng):
@@ -128,7 +131,7 @@ def test_the_error_of_the_function_enters_a_product(rng):
             return np.ones((len(points), 2)), 1e-3
 
     given = measures(rng)
-    _, errors = Sums().row_products(Vague(), given)
+    _, errors = EngineSums().row_products(Vague(), given)
     masses = np.array([np.abs(given.weights[given.rows == row]).sum() for row in range(given.count)])
     assert np.all(errors >= 1e-3 * masses)
     assert np.all(errors <= 1.001e-3 * masses + 1e-290)

@@ -22,6 +22,7 @@ from bondic.core.sequential.embedded import check_limits, embed
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import MOST_ROUNDS, Block, Plan, RidgeModel, Weighting, columns
 from bondic.core.terms import Terms, range_of
+from bondic.engines.sums import STANDARD
 from sequential_cases import Truth, World, attack, make_plan, make_proof, watching
 
 SHAPES = {
@@ -107,7 +108,7 @@ def test_columns_do_not_see_rewards_or_what_follows(kind):
     changed = other._rows(np.linspace(-0.1, 0.1, 24), rows.terms.reward_range, None)
     made = []
     for question in (rows, changed):
-        data = make_proof(question, world.ball(question.layout), plan).evidence(question).data
+        data = make_proof(question, world.ball(question.layout), plan).evidence(question, STANDARD).data
         made.append(
             [
                 columns(block, data.gamma, data.log_rows[part], data.points[part], data.slots[part],
@@ -136,7 +137,7 @@ def _certificate(world, noise, **options):
     rows = world.rows(noise)
     plan = make_plan(world, rows, **options)
     proof = make_proof(rows, world.ball(rows.layout), plan)
-    evaluation = proof.evaluate(proof.evidence(rows))
+    evaluation = proof.evaluate(proof.evidence(rows, STANDARD))
     return rows, replace(proof, plan=replace(proof.plan, rounds=evaluation.rounds)), evaluation
 
 
@@ -147,7 +148,7 @@ def test_the_same_rounds_give_the_same_answer(wrong, seed):
     world = World("discrete", np.random.default_rng(seed), n=200, gamma=0.3, radius=0.5, bandwidth=2.0)
     noise = wrong * np.sign(world.states[:, 0])
     rows, proof, first = _certificate(world, noise, count=6, blocks=2, bold=30.0)
-    again = proof.evaluate(proof.evidence(rows))
+    again = proof.evaluate(proof.evidence(rows, STANDARD))
     assert again.empty == first.empty
     assert again.rounds == first.rounds
     assert [claim.bound for claim in again.claims] == [claim.bound for claim in first.claims]
@@ -170,7 +171,7 @@ def test_an_exclusion_is_found_again_wherever_it_was_found(monkeypatch, where):
     rows, proof, first = _certificate(world, np.zeros(40), blocks=2)
     assert first.empty
     assert proof.plan.rounds
-    again = proof.evaluate(proof.evidence(rows))
+    again = proof.evaluate(proof.evidence(rows, STANDARD))
     assert again.empty
     assert again.rounds == first.rounds
 
@@ -179,7 +180,7 @@ def test_fewer_rounds_than_blocks_are_no_crash():
     world = World("discrete", np.random.default_rng(0), n=40)
     rows, proof, _ = _certificate(world, np.zeros(40), blocks=3)
     for rounds in ((1,), (0, 0, 0, 2), (0, 0, 0, 0)):
-        question = proof.evidence(rows)
+        question = proof.evidence(rows, STANDARD)
         short = replace(proof, plan=replace(proof.plan, rounds=rounds))
         with watching() as seen:
             found = short.evaluate(question)
@@ -247,7 +248,7 @@ def test_zero_radius_and_zero_range(kind):
     world = World(kind, np.random.default_rng(0), n=12, radius=0.0, inside=0.0)
     rows = world._rows(np.zeros(12), (0.0, 0.0), None)
     proof = make_proof(rows, world.ball(rows.layout), make_plan(world, rows))
-    evaluation = proof.evaluate(proof.evidence(rows))
+    evaluation = proof.evaluate(proof.evidence(rows, STANDARD))
     assert not evaluation.empty
     assert all(claim.sign * claim.bound >= 0 for claim in evaluation.claims)
 
@@ -265,13 +266,13 @@ def test_limits_have_to_follow_from_q():
     quiet = World("discrete", np.random.default_rng(0), n=12, center=50.0, radius=1.0, ending=0.0, gamma=0.01)
     few = replace(quiet._rows(np.zeros(12), (0.0, 1e-3), None), terms=apart)
     plan = make_plan(quiet, few)
-    found = make_proof(few, far, plan).evidence(few).found
+    found = make_proof(few, far, plan).evidence(few, STANDARD).found
     with pytest.raises(InvalidInput, match="exclude each other"):
         embed(few, far, found, (0.4, 0.6))
 
 
 def forged(rows, proof):
-    claims = proof.claims(rows)
+    claims = proof.claims(rows, STANDARD)
     result = conclude(range_of(rows.terms), claims.ends, claims.rejected, "both")
     return certify(proof, claims, result, proof.assumptions(rows, rejected=claims.rejected))
 
@@ -307,7 +308,7 @@ class TestCertificates:
         rows, proof, _ = honest
         short = replace(proof, plan=replace(proof.plan, blocks=proof.plan.blocks[:1], rounds=()))
         with pytest.raises(InvalidInput, match="end before"):
-            short.claims(rows)
+            short.claims(rows, STANDARD)
 
     def test_missing_events_and_ends_are_refused(self, honest):
         _, proof, _ = honest

@@ -36,8 +36,8 @@ from experiments.sequential_sharp import (
     survival_value,
 )
 
+from bondic.core.bounded import Between
 from bondic.core.classes import ellipsoids
-from bondic.core.rounding import Between
 from bondic.core.sequential import bound as sequential
 from bondic.core.sequential import localize
 

@@ -16,16 +16,16 @@ from mpmath import mp
 
 import bondic
 from bondic.core.betting import clipped_deviation, loss, tail_term, vector_term
+from bondic.core.bounded import Between, Enclosure, upper_sum
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding, coordinates
-from bondic.core.rounding import Between, Enclosure, upper_sum
 from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import Predictable
-from bondic.core.sums.forms import STANDARD
 from bondic.core.terms import ValueRange
+from bondic.engines.sums import STANDARD
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from sequential_cases import watching
@@ -51,7 +51,7 @@ class Reference:
         self.found = coordinates(self.ball, self.basis, self.rows.layout)
         n = len(self.rows)
         whole = Between(np.full(n, d["v_lo"]), np.full(n, d["v_hi"]))
-        self.data = replace(embed(self.rows, self.ball, self.found), limits=whole)
+        self.data = replace(embed(self.rows, self.ball, self.found, sums=STANDARD), limits=whole)
         self.start = embed_start(self.rows, self.ball, self.found)
         self.near = 4 * self.found._skew
         if how == "exact":

@@ -20,8 +20,8 @@ from bondic.core.kernels.normal_form import normal_form
 from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof, probabilities
 from bondic.core.start import sampled_start
-from bondic.core.sums.forms import STANDARD
 from bondic.core.terms import range_at_all_times
+from bondic.engines.sums import STANDARD
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.rows.asked import asked_of
@@ -61,7 +61,7 @@ def interval(problem, ball, *, pilot=0.05, alpha=0.1):
     )
     certified = problem.select(problem.rows.start + start)
     proof = SequentialProof(asked_of(certified), budget, "both", ball, plan)
-    found = proof.evaluate(proof.evidence(certified))
+    found = proof.evaluate(proof.evidence(certified, STANDARD))
     assert not found.empty
     low, high = (next(claim.bound for claim in found.claims if claim.end == end) for end in ("lower", "upper"))
     return low, high, plan

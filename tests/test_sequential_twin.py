@@ -8,6 +8,7 @@ import pytest
 from mpmath import mp, mpf
 
 import naive_sequential
+from bondic.engines.sums import STANDARD
 from sequential_cases import CONSTANT, Truth, World, make_plan, make_proof, watching
 
 
@@ -39,7 +40,7 @@ def test_ends_over_the_ball(kind, end):
     rows = world.rows(0.1 * np.random.default_rng(0).normal(size=8))
     plan = make_plan(world, rows, count=8, blocks=1, bold=3.0)
     proof = make_proof(rows, world.ball(rows.layout), replace(plan, rounds=(0, 1)))
-    evidence = proof.evidence(rows)
+    evidence = proof.evidence(rows, STANDARD)
     with watching() as seen:
         whole = {one.end: one for one in proof.evaluate(evidence).claims}[end]
     ((tail, claim),) = ((tail, found) for tail, found in seen.claims if tail.end == end)

@@ -11,11 +11,12 @@ from mpmath import mp, mpf
 import bondic
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums.engine import Survey, enclose
-from bondic.engines import moments, pairs
+from bondic.core.sums.forms import enclose
+from bondic.engines import moments
 from bondic.engines import series as engine_of_series
 from bondic.engines.bands import Bands
-from bondic.executors.threads import Serial
+from bondic.engines.engine import Survey
+from bondic.engines.threads import Serial
 from forms import quadratic_form, quadratic_forms, series_form
 
 
@@ -104,16 +105,6 @@ def test_what_near_points_leave_out_meets_what_far_points_have_there(monkeypatch
     assert misses() > 0
 
 
-def test_bands_reach_as_far_as_their_root_allows():
-    bands = Bands.of(20, 1e-6)
-    assert bands.degrees.tolist() == list(range(4, 21, 2))
-    assert np.all(np.diff(bands.cuts) > 0)
-    for cut, degree in zip(bands.cuts, bands.degrees[:-1], strict=True):
-        below, above = series.poisson_tail(np.array([cut, 1.01 * cut]), int(degree)) ** 0.5
-        assert below <= 1e-6 < above
-    assert bands.places(np.array([0.0, bands.cuts[0], np.nextafter(bands.cuts[0], 9), 1e9])).tolist() == [0, 0, 1, 8]
-
-
 def test_the_cut_off_part_is_positive_and_below_the_tail():
     """Lemma 20, both sides: truncated sums grow with the degree and never pass the exact one."""
     rng = np.random.default_rng(4)
@@ -139,94 +130,6 @@ def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
     assert bound >= float(truth)
     if norm < degree / 2 and truth > mpf("1e-280"):
         assert bound <= 2.5 * float(truth)
-
-
-def powers_of(half, dimension):
-    powers = np.zeros((half.parents.size, dimension), dtype=int)
-    for k in range(1, half.parents.size):
-        powers[k] = powers[half.parents[k]]
-        powers[k, half.axes[k]] += 1
-        assert half.factors[k] == 1 / math.sqrt(powers[k, half.axes[k]])
-    degrees = powers.sum(axis=1)
-    assert all(half.below[k] == (degrees < k).sum() for k in range(half.below.size))
-    return powers
-
-
-def test_every_multi_index_below_the_degree_is_kept_exactly_once():
-    for dimension in (1, 2, 3, 4, 5):
-        for degree in (1, 2, 5, 8):
-            split = moments.make_halves(degree, dimension)
-            first = powers_of(split.first, split.cut)
-            second = powers_of(split.second, dimension - split.cut)
-            kept = [
-                (*first[row], *second[column])
-                for start, stop, width in split.blocks
-                for row in range(start, stop)
-                for column in range(width)
-            ]
-            assert len(kept) == len(set(kept)) == split.products(degree)
-            assert sum(sum(index) < degree for index in kept) == series.feature_count(degree, dimension)
-            for lower in range(1, degree):  # the same blocks hold every lower degree
-                fewer = [
-                    (*first[row], *second[column])
-                    for (start, stop, _), width in zip(split.blocks, split.widths(lower), strict=True)
-                    for row in range(start, stop)
-                    for column in range(width)
-                ]
-                assert len(fewer) == split.products(lower)
-                assert sum(sum(index) < lower for index in fewer) == series.feature_count(lower, dimension)
-
-
-def test_moments_are_the_written_out_sums():
-    rng = np.random.default_rng(9)
-    points, columns = rng.normal(size=(700, 3)), rng.normal(size=(700, 2))
-    sums = moments.Moments(4, 3, 2)
-    sums.add(points[:650], columns[:650])
-    sums.add(points[650:], columns[650:])
-    split = moments.make_halves(4, 3)
-    first, second = powers_of(split.first, 2), powers_of(split.second, 1)
-    weight = np.exp(-0.5 * (points**2).sum(axis=1))
-    expected = [
-        sum(
-            columns[i] * weight[i] * math.prod(points[i] ** index / np.sqrt([math.factorial(k) for k in index]))
-            for i in range(700)
-        )
-        for start, stop, width in split.blocks
-        for index in [np.array((*first[row], *second[column])) for row in range(start, stop) for column in range(width)]
-    ]
-    assert sums.total() == pytest.approx(np.array(expected), rel=1e-10, abs=1e-12)
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e8])
-@pytest.mark.parametrize("bandwidth", [0.4, 3.0])
-def test_auto_and_pairs_agree_within_their_certified_errors(offset, bandwidth):
-    rng = np.random.default_rng(1)
-    layout = Layout(2, False, 0, 2)
-    terms = normal_form(2.0 * (bondic.Gaussian(bandwidth) * bondic.Dirac()) + bondic.Constant(0.5), layout)
-    points = rng.normal(size=(3000, 2)) + offset
-    weights = rng.normal(size=(3000, 2))
-    fast = quadratic_form(terms, points, weights)
-    slow = quadratic_form(terms, points, weights, engine="pairs")
-    assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
-    assert fast.rad <= 1e-3 * fast.mid
-
-
-def test_chunks_and_threads_do_not_change_the_answer_beyond_its_error(monkeypatch):
-    rng = np.random.default_rng(2)
-    points, columns = rng.normal(size=(5000, 2)) * 0.4, rng.normal(size=(5000, 3))
-    norms, masses = series.squared_norms(points), np.abs(columns)
-    size = masses.sum(axis=0) ** 2
-    degree = moments.fitting_degree(norms, masses, 2, 1e-12 * size)
-    seen = []
-    first = series_form(points, columns, norms, degree, seen.append)
-    monkeypatch.setattr(moments, "CHUNK", 64)
-    second = series_form(points, columns, norms, degree)
-    direct = pairs.block_sums(points, np.ones(2), columns).sum(axis=0)
-    for p in range(3):
-        assert abs(first[p].mid - second[p].mid) <= first[p].rad + second[p].rad
-        assert abs(first[p].mid - direct[p]) <= first[p].rad + 1e-12 * size[p]
-    assert seen == sorted(seen)
-    assert seen[-1] == 1.0
 
 
 def test_far_points_are_left_to_the_pair_engine():
@@ -282,21 +185,6 @@ def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
         assert found[p].rad < 1e-6
     together = gaussian_forms(1)
     assert abs(mpf(together[0].mid) - exact(points, columns)) <= mpf(together[0].rad)
-
-
-def test_the_split_is_chosen_by_cost_and_meets_the_aim():
-    rng = np.random.default_rng(9)
-    points = rng.normal(size=(20000, 4)) * 0.45
-    points[:150] *= 3
-    norms, masses = series.squared_norms(points), np.abs(rng.normal(size=(20000, 2)))
-    size = masses.sum(axis=0) ** 2
-    split = engine_of_series.choose_split(np.zeros(4), norms, masses, 1e-10 * size)
-    assert split is not None
-    assert split.limit < norms.max()
-    assert split.cost < 0.5 * 20000**2 * 8
-    near = norms <= split.limit
-    assert 0.9 < near.mean() < 1
-    assert np.all(moments.tail_error(norms[near], masses[near], int(split.bands.degrees[-1])) <= 1e-10 * size)
 
 
 def test_split_and_pairs_agree_at_scale():

@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-from bondic import InvalidInput, PolicyError, load_policy
+from bondic.core.errors import InvalidInput, PolicyError
+from bondic.policies.adapters.load import load_policy
 from test_mistakes import TABLE as EPISODES
 from test_tool import run
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import InvalidInput
+from bondic.core.errors import InvalidInput
 from test_tool import run
 
 LINES = [

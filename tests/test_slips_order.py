@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bondic
-from bondic import InvalidInput, ValidityWarning
+from bondic.core.errors import InvalidInput, ValidityWarning
 from test_mistakes import TABLE
 from test_tool import run
 

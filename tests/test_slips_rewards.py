@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import ValidityWarning
+from bondic.core.errors import ValidityWarning
 from bondic.summary import summarize
 from test_mistakes import TABLE
 from test_slips import PARTS

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import InvalidInput
 from bondic.cli.options import spelled_pairs
+from bondic.core.errors import InvalidInput
 from test_mistakes import TABLE
 from test_tool import run
 

@@ -11,7 +11,6 @@ import bondic as b
 import builders
 import naive
 from bondic.core.columns import Cloud, RowRange
-from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.functions import ExpansionFunction, FeatureFunction
 from bondic.core.kernels.normal_form import Layout
 from bondic.search import spectral
@@ -19,7 +18,7 @@ from bondic.search.basis import make_basis
 from bondic.search.model import SearchModel, build_model
 from bondic_lab.identity.formulas import function_values
 from bondic_lab.search.conic import solve_dual
-from builders import everything
+from builders import everything, weights_at_rows
 
 AGREEMENT = 1e-6
 """Spectral against conic optimum, relative to max( r |psi_0|, |optimum| )."""

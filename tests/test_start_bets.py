@@ -8,8 +8,8 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.core.bounded import Between
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import Between
 from bondic.core.sequential.plan import FULL_BET, StartBets
 from bondic.core.start import initial_error
 from bondic.core.start_bets import start_error, used_starts

@@ -19,13 +19,12 @@ from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums import forms as sums_forms
-from bondic.core.sums import spool
-from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_sum
+from bondic.engines import series_sum, spool
+from bondic.engines import sums as sums_forms
+from bondic.engines.sums import STANDARD, EngineSums
 from bondic.rows import Rows
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.noise.fixed_lambda import FixedLambda
@@ -257,7 +256,7 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
 
     def radius(log, gauge):
         problem = bondic.make_problem(log, POLICY, START, **statements).select(37)
-        setting = Setting(problem, ball, w, gauge, 0.1, None, 2)
+        setting = Setting(problem, ball, w, gauge, 0.1, None, 2, STANDARD)
         found = setting.epsilon()
         return found.mid, found.rad
 
@@ -271,7 +270,9 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
 def test_the_diagonal_is_read_only_if_the_gauge_asks_for_it(data, monkeypatch):
     question = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **QUESTION)
     kernel = bondic.Linear(200.0, on="observation")
-    setting = Setting(question, Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis("half"), 0.1, None, 2)
+    setting = Setting(
+        question, Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis("half"), 0.1, None, 2, STANDARD
+    )
     reads = []
     whole = Rows.logged_rows
     monkeypatch.setattr(Rows, "logged_rows", lambda self: (reads.append(1), whole(self))[1])
@@ -293,7 +294,7 @@ def test_a_finite_horizon_counts_rows_by_time(data):
     kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac()
     ball, w = Ball(kernel, 2.0), bondic.Instruments(kernel)
     for gauge in (FixedLambda(0.05), bondic.Pinelis("half")):
-        one, other = (Setting(p, ball, w, gauge, 0.1, None, 2) for p in (held, read))
+        one, other = (Setting(p, ball, w, gauge, 0.1, None, 2, STANDARD) for p in (held, read))
         assert one.epsilon().mid == pytest.approx(other.epsilon().mid, rel=1e-12)
         assert one.facts.total_width == pytest.approx(other.facts.total_width, rel=1e-12)
         assert one.facts.fixed_count == other.facts.fixed_count
@@ -355,14 +356,14 @@ def stream_of(points, groups, batch, error=1e-15, sample=None):
             yield Measure(points[top : top + batch], groups[:, top : top + batch], error)
 
     some = points[:200] if sample is None else sample
-    return Stream(batches, lambda: some, points.shape[0], groups.shape[0], 2, 2)
+    return Stream(lambda task: map(task, batches()), lambda: some, points.shape[0], groups.shape[0], 2, 2)
 
 
 def streamed_squares(terms, source, engine="auto"):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_forms, "MOST_HELD", 0)
-        return Sums.named(engine).squares(terms, source)
+        return EngineSums.named(engine).squares(terms, source)
 
 
 def far_off(points):
@@ -510,7 +511,9 @@ def test_weighing_by_parts_equals_weighing_at_once(pair, results):
     center = bondic.KernelFunction(kernel, held.layout, held.whole().logged[5:9], np.ones((4, 2)))
     for ball in (Ball(kernel, 3.0), Ball(kernel, 3.0, center, 0.1)):
         candidates = [Candidate(omega), Candidate(omega, start=False), Candidate(None)]
-        for one, other in zip(weigh(held, ball, candidates), weigh(read, ball, candidates), strict=True):
+        for one, other in zip(
+            weigh(held, ball, candidates, sums=STANDARD), weigh(read, ball, candidates, sums=STANDARD), strict=True
+        ):
             for mine, theirs in (
                 (one.correction, other.correction),
                 (one.mass, other.mass),
@@ -520,7 +523,9 @@ def test_weighing_by_parts_equals_weighing_at_once(pair, results):
                 assert abs(mine.mid - theirs.mid) <= mine.rad + theirs.rad
             assert one.eta == pytest.approx(other.eta, rel=0.5)
             assert one.squares == pytest.approx(other.squares, rel=1e-12)
-        settings_ = [Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in (held, read)]
+        settings_ = [
+            Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2, STANDARD) for p in (held, read)
+        ]
         for one, other in zip(*(dual_bound(s, omega) for s in settings_), strict=True):
             assert abs(one.bound - other.bound) <= 2 * (one.rounding + other.rounding)
     del results
@@ -579,7 +584,8 @@ def test_other_gauges_and_the_sensitivity_curve_work_on_streams(pair):
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
     kernel = bondic.Gaussian(1.0) * bondic.Dirac()
     settings_ = [
-        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in pair
+        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2, STANDARD)
+        for p in pair
     ]
     held, read = (primal_point(setting, None) for setting in settings_)
     assert held == read
@@ -604,7 +610,7 @@ SCRIPT = """
 import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
-from bondic.core.sums import forms
+from bondic.engines import sums as forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)

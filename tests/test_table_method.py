@@ -16,6 +16,7 @@ from bondic.core.cells.tails import EndWeights
 from bondic.core.claims import ErrorBudget
 from bondic.core.codec import same
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.engines.sums import STANDARD
 from bondic.methods import on_cells, on_tables
 from bondic.methods.described import describe
 from bondic_lab.worlds.tabular import TabularMDP
@@ -447,10 +448,10 @@ def test_proofs_that_are_none_are_refused(world, honest):
     few = TableCells(proof.cells.states[:2])
     shorter = replace(proof, cells=few)
     with pytest.raises((InvalidInput, VerificationError)):
-        shorter.claims(problem.select(*proof.asked.rows))
+        shorter.claims(problem.select(*proof.asked.rows), STANDARD)
     early = replace(proof, events=replace(events, stops=(*events.stops[:-1], events.stops[-1] - 2)))
     with pytest.raises(InvalidInput, match="end before the rows do"):
-        early.claims(problem.select(*proof.asked.rows))
+        early.claims(problem.select(*proof.asked.rows), STANDARD)
 
 
 def test_damaged_numbers_are_refused(world, honest):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.rounding import Between
+from bondic.core.bounded import Between
 from bondic.core.sequential.plan import Block, RidgeModel, Weighting, columns
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import _pool

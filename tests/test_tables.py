@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import ErrorBudget
 from bondic.core.classes.basis import positions
-from bondic.core.rounding import Enclosure
-from bondic.core.sequential.bound import Evaluation
+from bondic.core.sequential.ends import Evaluation
 from bondic.core.sequential.plan import FULL_BET
 from bondic.core.sequential.proof import SequentialProof, claims_of
 from bondic.core.sequential.table import apply_table, evaluate_table
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
 from bondic.core.terms import range_at_all_times
+from bondic.engines.sums import STANDARD
 from bondic.rows.asked import asked_of
 from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.codes import make_codes
@@ -601,7 +602,7 @@ class TestMethod:
         with pytest.raises(bondic.BondicError, match="part of alpha is missing"):
             SequentialProof(make[0], ErrorBudget(0.1, {"lower": 0.1}), "both", box, None, plan)
         with pytest.raises(bondic.InvalidInput, match="without coordinates"):
-            SequentialProof(*make, None, plan).evidence(rows)
+            SequentialProof(*make, None, plan).evidence(rows, STANDARD)
 
 
 def test_intervals_hold():

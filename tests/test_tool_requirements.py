@@ -154,7 +154,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bondic import Leaf, register
+from bondic.core.kernels.base import Leaf
+from bondic.core.registry import register
 
 
 @register("kernel", "test-inverse-square")

@@ -13,6 +13,7 @@ from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.classes.balls import Ball
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.errors import VerificationError
+from bondic.engines.sums import STANDARD
 from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_TABLE, lake, lake_problem
 from test_tool import run
 
@@ -21,7 +22,7 @@ METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=bondic.Instruments(KERN
 
 
 def setting(problem, gauge="half", alpha=0.1):
-    return Setting(problem, METHOD.ball, METHOD.instruments, bondic.Pinelis(gauge), alpha, None, 2)
+    return Setting(problem, METHOD.ball, METHOD.instruments, bondic.Pinelis(gauge), alpha, None, 2, STANDARD)
 
 
 def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():

@@ -15,9 +15,9 @@ from rich.console import Console
 
 import bondic
 import bondic_lab
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part
 from bondic.core.printed import bound_text, interval_text
-from bondic.core.rounding import Enclosure
 from bondic.rendering import sentence, three
 from bondic.report.comparison import bar
 from bondic.report.page import report_page

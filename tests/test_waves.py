@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from bondic.core.bounded import U
 from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.base import NUMPY_ULP
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import U
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.reference import REFERENCE
+from bondic.engines.sums import STANDARD
 from bondic.engines.waves import LARGEST, WAVE_ULP, _fill, wave_features
 
 PLANE = Layout(2, False, 0, 1)
@@ -76,6 +77,6 @@ def test_values_of_both_sums_agree_within_their_errors():
     rng = np.random.default_rng(2)
     function = FeatureFunction(leaf, PLANE, rng.standard_normal(FeatureMap(leaf, PLANE).dimension))
     x = rng.standard_normal((3000, 2))
-    (fast, error), (slow, other) = function.values(x, STANDARD), function.values(x, Sums.reference())
+    (fast, error), (slow, other) = function.values(x, STANDARD), function.values(x, REFERENCE)
     assert error == other
     assert 0 < np.abs(fast - slow).max() <= error + other

@@ -24,6 +24,7 @@ from bondic.core.proof import Claims, Proof
 from bondic.core.terms import ValueRange, range_of
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
+from bondic.engines.sums import STANDARD
 from bondic.rendering import three
 from bondic.robustness import Robustness
 from bondic.rows import Rows
@@ -159,7 +160,7 @@ class Result:
 
         `planner` says how the plan of the proof was made (`bondic.methods.replay.describe`).
         """
-        shown = proof.claims(rows) if claims is None else claims
+        shown = proof.claims(rows, STANDARD) if claims is None else claims
         limits = range_of(rows.terms)
         found = conclude(limits, shown.ends, shown.rejected, proof.side)
         assumptions = proof.assumptions(rows, rejected=found.status is Status.REJECTED)

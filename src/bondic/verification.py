@@ -12,7 +12,7 @@ from typing import Any
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, refuse
 from bondic.core.files import load_certificate
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.verify import (
     Replayed,
     UserFunctions,
@@ -24,6 +24,7 @@ from bondic.core.verify import (
 )
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
+from bondic.engines.sums import STANDARD
 from bondic.extensions import register_named
 from bondic.rows.asked import check_policy, check_start, rebuild
 from bondic.rows.inputs import take_log, take_policy
@@ -53,7 +54,7 @@ def verify(
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
     the interval of that plan; without it, when the plan was made is the certificate's own statement.
-    `sums=Sums.reference()` (`bondic.core.sums.forms`) does without compiled code: slower, by definition.
+    `sums=REFERENCE` (`bondic.core.sums.reference`) does without compiled code: slower, by definition.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     found, source = _certificate(certificate), take_log(log)

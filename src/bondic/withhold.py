@@ -59,7 +59,7 @@ def withhold_rows(proof: P, rows: Columns) -> P:
 
 
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
-    points = [array for function in instances(proof, Function) for array in function.landmarks]
+    points = [array for function in instances(proof, Function) for array in function.landmarks()]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
     points += [plan.states for plan in instances(proof, TablePlan)]
     points += [cells.states for cells in instances(proof, TableCells)]

@@ -13,6 +13,7 @@ import bondic as b
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.core.functions import FeatureFunction, KernelFunction
+from bondic.engines.sums import STANDARD
 from bondic.search import spectral
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.search import neural, row_batches
@@ -36,7 +37,7 @@ def setting_of(problem, value_kernel, weight_kernel, *, radius=8.0, variance=1e-
     """A setting with a small eps, so that omega = 0 is far from optimal."""
     start = None if problem.answers.exact else 0.02
     ball = b.Ball(value_kernel, radius, misspecification=misspecification)
-    return Setting(problem, ball, b.Instruments(weight_kernel), PlugIn(variance), 0.1, start, 2)
+    return Setting(problem, ball, b.Instruments(weight_kernel), PlugIn(variance), 0.1, start, 2, STANDARD)
 
 
 def synthetic_setting(weight_kernel=GAUSSIAN, rows=120, **more):

@@ -13,14 +13,15 @@ from scipy.stats import binom
 import bondic as b
 import core_cases
 import naive
+from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseFacts, Weights
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import row_widths
+from bondic.engines.sums import STANDARD
 from bondic.search.search import KernelSearch
 from bondic.search.searches import make_search
 from bondic.search.table import TableSearch
@@ -73,7 +74,7 @@ def case(request):
 
 def setting_of(case, kernel, ridge):
     return Setting(
-        case.problem, b.Ball(b.Gaussian(1.0), 1.0), b.Instruments(kernel), SelfNormalized(ridge), 0.1, None, 2
+        case.problem, b.Ball(b.Gaussian(1.0), 1.0), b.Instruments(kernel), SelfNormalized(ridge), 0.1, None, 2, STANDARD
     )
 
 
@@ -84,7 +85,7 @@ def test_the_bound_is_its_formula_without_features(case, ridge):
     setting = setting_of(case, kernel, ridge)
     alpha = np.random.default_rng(2).normal(size=len(case.logged))
     omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)])
+    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)], sums=STANDARD)
     ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
     values = naive.omega_values(twin, alpha, case.logged, case.logged)
     exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
@@ -108,7 +109,7 @@ def test_the_bound_is_its_formula_with_features(name, ridge):
     setting = setting_of(case, kernel, ridge)
     alpha = np.random.default_rng(2).normal(size=len(case.logged))
     omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)])
+    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)], sums=STANDARD)
     ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
     values = naive.omega_values(twin, alpha, case.logged, case.logged)
     exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
@@ -325,7 +326,7 @@ def test_it_is_shorter_and_verified_by_the_reference(kernel):
     ours = b.estimate_interval(problem, method=replace(method, gauge="self-normalized"))
     assert ours.high - ours.low < 0.85 * (half.high - half.low)
     assert half.low < ours.low < ours.high < half.high
-    found = b.verify(ours.certificate, log, policy, sums=Sums.reference())
+    found = b.verify(ours.certificate, log, policy, sums=REFERENCE)
     assert found.low == pytest.approx(ours.low, abs=1e-7)
     assert found.high == pytest.approx(ours.high, abs=1e-7)
 
@@ -348,13 +349,13 @@ def test_searches_minimize_the_bound_itself(share):
         start = b.InitialStates.exact(states[:3])
         problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0, 1), accept=None)
         ball, kernel = b.Box.around(0.0, 2.0, problem.layout), b.Dirac(on="state") * b.Dirac(on="action")
-    setting = Setting(problem, ball, b.Instruments(kernel), SelfNormalized(25.0), 0.1, None, 2)
+    setting = Setting(problem, ball, b.Instruments(kernel), SelfNormalized(25.0), 0.1, None, 2, STANDARD)
     search = make_search(setting, 100)
     kappa = setting.epsilon().upper
     found = search.propose(sign=1.0, radius=ball.radius, kappa=kappa)
 
     def value(omega):
-        (weighed,) = weigh(problem, ball, [Candidate(omega)])
+        (weighed,) = weigh(problem, ball, [Candidate(omega)], sums=STANDARD)
         noise = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
         return (weighed.support.bias + noise - weighed.correction).mid
 
@@ -378,7 +379,7 @@ def test_squares_are_those_of_the_function_with_widths():
     case = make_case(horizon=4, gamma=1.0, n=12)
     kernel, _ = core_cases.kernels(case, 0.8, 0.5)
     omega = core_cases.kernel_function(case, kernel, np.arange(len(case.logged)) - 3.5)
-    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [Candidate(omega)])
+    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [Candidate(omega)], sums=STANDARD)
     (rows,) = case.problem.logged_rows()
     values = omega.values(rows[0])[0][np.arange(rows[0].shape[0]), rows[1]]
     exact = sum(

@@ -21,7 +21,7 @@ METHODS = ("auto", "table", "groups", "sequential", "dual", "propensities")
 KINDS = ("one-step", "episodes", "table")
 """Those of bondic.advice.lengths."""
 ENGINES = ("auto", "pairs", "series", "reference", "cuda", "cuda32")
-"""Those of bondic.core.sums.standard."""
+"""Those of bondic.engines.standard."""
 FORMATS = ("csv", "markdown", "png", "svg", "pdf")
 STATED = "stated.json"
 """What was stated when the folder of a monitor was begun."""

@@ -12,6 +12,7 @@ from bondic.core.files import load_certificate
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
 from bondic.demo import Demo, load_demo
+from bondic.engines.sums import STANDARD
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder
 from bondic.report.progress import progress_bar
@@ -51,4 +52,4 @@ def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool)
     """Report, certificate and result in one folder; the certificate is checked as it was read back."""
     with result_folder(out, overwrite=force) as folder:
         write_result(folder, result, problem, title="When to maintain the machine")
-        return verify_certificate(load_certificate(folder / "certificate.json"), demo.log, demo.policy)
+        return verify_certificate(load_certificate(folder / "certificate.json"), demo.log, demo.policy, sums=STANDARD)

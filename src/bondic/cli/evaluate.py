@@ -17,12 +17,11 @@ from rich.console import Console
 from bondic.advice.levers import with_next_steps
 from bondic.cli.inputs import make_method, make_question, read_inputs, with_sums
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, this_command, verify_command
-from bondic.cli.work import not_elsewhere, reads_in_parts, sums_of
+from bondic.cli.work import in_other_processes, not_elsewhere, reads_in_parts, sums_of
 from bondic.core.dual.proof import DualProof
 from bondic.core.errors import Doubt, ValidityWarning
 from bondic.core.printed import number
 from bondic.estimate import estimate_interval
-from bondic.executors.remote import Remote
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
@@ -50,16 +49,12 @@ def command(**options: Any) -> int:
             effort = forecast(question, method.ball, method.choices, radius=method.radius)
             if words := effort.words():
                 talk.print(words, highlight=False)
-        if isinstance(sums.executor, Remote) and isinstance(method, Sequential):
+        if in_other_processes(options) and isinstance(method, Sequential):
             talk.print(not_elsewhere("sequential"), highlight=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer
             result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
-        if (
-            isinstance(method, Default)
-            and isinstance(sums.executor, Remote)
-            and not isinstance(result.proof, DualProof)
-        ):
+        if isinstance(method, Default) and in_other_processes(options) and not isinstance(result.proof, DualProof):
             talk.print(not_elsewhere(result.method), highlight=False)  # which method it would be was not known before
         if progress:
             progress("report", 0.0)

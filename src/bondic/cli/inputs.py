@@ -18,6 +18,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
+from bondic.engines.sums import STANDARD
 from bondic.estimate import Method
 from bondic.extensions import added_methods
 from bondic.methods.default import Default
@@ -185,7 +186,7 @@ def _on_cells(name: str, options: Mapping[str, Any], inputs: Inputs, own: dict[s
 
 def with_sums(method: Method, sums: Sums) -> Method:
     """The method with these sums; methods that have none of their own work in this process."""
-    if sums.executor is None and sums.engines is None:
+    if sums is STANDARD:
         return method
     if isinstance(method, Default | Sequential | Dual):
         return replace(method, engine=sums)

@@ -26,8 +26,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, Between, Enclosure, U, log_enclosure
 from bondic.core.errors import NumericalError
-from bondic.core.rounding import TINY, Between, Enclosure, U, log_enclosure
 
 FloatArray = npt.NDArray[np.float64]
 

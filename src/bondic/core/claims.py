@@ -19,9 +19,9 @@ from numbers import Real
 from operator import add
 from typing import Literal
 
+from bondic.core.bounded import Enclosure
 from bondic.core.codec import Extended
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import ValueRange
 
 Guarantee = Literal["finite-sample", "asymptotic", "none"]

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.rounding import U
 from bondic.core.terms import Terms
 
 if TYPE_CHECKING:

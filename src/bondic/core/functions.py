@@ -1,25 +1,30 @@
-"""Functions on points, represented so that values and norms can be certified."""
+"""Functions on points, represented so that values and norms can be certified: by centers, by features, or term by term.
+
+Feature coordinates of a term: sqrt(c) times the tensor product of its leaves' features (row-major), times embedding columns.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, Enclosure, FloatArray, U, certified_dot, inflate
 from bondic.core.codec import same, supplied
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel, fingerprint
-from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.registry import kind, register
-from bondic.core.rounding import TINY, Enclosure, U, certified_dot, inflate
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
+from bondic.core.sums.reference import REFERENCE
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _BLOCK = 1024
@@ -46,16 +51,16 @@ class Function(ABC):
     layout: Layout
 
     @abstractmethod
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         """(N, D) -> values for every slot (N, slots) and a bound of their error."""
 
-    def at(self, points: FloatArray, slots: IntArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def at(self, points: FloatArray, slots: IntArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         """Values at one slot of each point (N,), and a bound of their error."""
         values, error = self.values(points, sums)
         return np.take_along_axis(values, slots[:, None], axis=1)[:, 0], error
 
     @abstractmethod
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         """An enclosure of a number that is at least the norm of f in the space of its kernel."""
 
     @property
@@ -67,10 +72,14 @@ class Function(ABC):
         """The value of a function that is constant by construction; None for any other."""
         return None
 
-    @property
     def landmarks(self) -> tuple[FloatArray, ...]:
-        """The points that it is written with; none where it has features."""
+        """The points that it is written with."""
         return ()
+
+    @property
+    def feature_map(self) -> tuple[int, int] | None:
+        """What functions of the same features have in common; None: it is not written with features."""
+        return None
 
 
 @register("function", "centers")
@@ -105,14 +114,13 @@ class KernelFunction(Function):
     def is_zero(self) -> bool:
         return not np.any(self.weights)
 
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         return sums.values(normal_form(self.kernel, self.layout), points, self.centers, self.weights)
 
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         measure = Measure(self.centers, self.weights[None])
         return sums.squares(normal_form(self.kernel, self.layout), measure)[0].sqrt()
 
-    @property
     def landmarks(self) -> tuple[FloatArray, ...]:
         return (self.centers,)
 
@@ -124,8 +132,6 @@ class KernelFunction(Function):
 @dataclass(frozen=True, eq=False)
 class FeatureFunction(Function):
     """f(z, a) = phi(z, a) . w for a kernel with explicit features;  |f| <= |w|.
-
-    Coordinates: for each term of the normal form, features of the term (row-major) times embedding columns.
 
     Parameters
     ----------
@@ -155,14 +161,18 @@ class FeatureFunction(Function):
     def constant(self) -> float | None:
         return float(self.coordinates[0]) if same(self.kernel, Constant(1.0)) else None
 
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         del sums
         return certified_dot(self.coordinates, self.coordinates).sqrt()
+
+    @property
+    def feature_map(self) -> tuple[int, int]:
+        return id(self.kernel), id(self.layout)
 
     def __repr__(self) -> str:
         return _in_words(self.kernel, f"{self.coordinates.size} features", self.coordinates)
 
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         return _feature_values([self], points, sums)[0]
 
 
@@ -186,20 +196,19 @@ def _feature_values(functions: list[FeatureFunction], points: FloatArray, sums: 
 
 
 def values_together(
-    functions: list[Function], points: FloatArray, sums: Sums = STANDARD
+    functions: list[Function], points: FloatArray, sums: Sums = REFERENCE
 ) -> list[tuple[FloatArray, float]]:
     """`values` of every function, the same numbers; functions that share one kernel object share its features."""
-    out: dict[int, tuple[FloatArray, float]] = {}
-    groups: dict[tuple[int, int], list[int]] = {}
-    for k, function in enumerate(functions):
-        if isinstance(function, FeatureFunction):
-            groups.setdefault((id(function.kernel), id(function.layout)), []).append(k)
-        else:
-            out[k] = function.values(points, sums)
-    for members in groups.values():
-        alike = [function for k in members if isinstance(function := functions[k], FeatureFunction)]
-        out.update(zip(members, _feature_values(alike, points, sums), strict=True))
-    return [out[k] for k in range(len(functions))]
+    alike: dict[tuple[int, int], list[Any]] = {}
+    for function in functions:
+        if (shared := function.feature_map) is not None:
+            alike.setdefault(shared, []).append(function)
+    known = {
+        id(function): found
+        for members in alike.values()
+        for function, found in zip(members, _feature_values(members, points, sums), strict=True)
+    }
+    return [known[id(f)] if id(f) in known else f.values(points, sums) for f in functions]
 
 
 def _value_error(term: Term, points: FloatArray, weights: FloatArray, terms: int) -> float:
@@ -235,7 +244,12 @@ class FeatureMap:
         probe = np.zeros((1, self.layout.dimension))
         if not self.exists(self.kernel, self.layout):
             raise InvalidInput(f"{self.kernel!r} has no finite list of features; use centers instead.")
-        sizes = tuple(_feature_count(term, probe) * term.embedding.shape[1] for term in self.terms)
+        factors = [
+            [leaf.features(probe[:, columns]).shape[1] for leaf, columns in _leaves(term)] for term in self.terms
+        ]  # counted without their products
+        sizes = tuple(
+            math.prod(counts) * term.embedding.shape[1] for counts, term in zip(factors, self.terms, strict=True)
+        )
         if sum(sizes) > MOST_FEATURES:
             raise InvalidInput(
                 f"The kernel has {sum(sizes)} features, and at most {MOST_FEATURES} are evaluated: products multiply their "
@@ -252,20 +266,16 @@ class FeatureMap:
         return list(zip(self.terms, np.split(coordinates, ends), strict=True))
 
 
-def _feature_count(term: Term, probe: FloatArray) -> int:
-    """Features of the term, without their products."""
-    counts = []
+def _leaves(term: Term) -> Iterator[tuple[FeatureLeaf, tuple[int, ...]]]:
     for leaf, columns in term.factors:
         assert isinstance(leaf, FeatureLeaf)
-        counts.append(int(leaf.features(probe[:, columns]).shape[1]))
-    return math.prod(counts)
+        yield leaf, columns
 
 
-def term_features(term: Term, points: FloatArray, sums: Sums = STANDARD) -> FloatArray:
+def term_features(term: Term, points: FloatArray, sums: Sums = REFERENCE) -> FloatArray:
     """sqrt(c) times the row-wise tensor product of the leaves' features; (N, D) -> (N, m)."""
     total = np.full((points.shape[0], 1), math.sqrt(term.coefficient))
-    for leaf, columns in term.factors:
-        assert isinstance(leaf, FeatureLeaf)
+    for leaf, columns in _leaves(term):
         phi = sums.features(leaf, points[:, columns])
         total = phi * total if total.shape[1] == 1 else (total[:, :, None] * phi[:, None, :]).reshape(len(points), -1)
     return total
@@ -275,8 +285,7 @@ def term_feature_bounds(term: Term, points: FloatArray) -> tuple[float, float]:
     """(error of an entry of `term_features`, largest Euclidean norm of a row)."""
     scale = math.sqrt(term.coefficient)
     size, error = scale, 2 * U * scale
-    for leaf, columns in term.factors:
-        assert isinstance(leaf, FeatureLeaf)
+    for leaf, columns in _leaves(term):
         part = points[:, columns]
         largest, own = math.sqrt(leaf.max_abs(part, part)), leaf.feature_error(part)
         # (size + error)(largest + own) - size largest, written without a difference of near-equal numbers
@@ -324,7 +333,7 @@ class ExpansionFunction(Function):
     def is_zero(self) -> bool:
         return not any(np.any(part.weights) for part in self.parts)
 
-    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
         out, error = np.zeros((points.shape[0], self.layout.slots)), 0.0
         for term, part in self._pairs():
             columns, extra = sums.values((_bare(term),), points, part.centers, part.weights)
@@ -334,21 +343,18 @@ class ExpansionFunction(Function):
             error += largest * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
         return out, inflate(1.01 * error)
 
-    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+    def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         total = Enclosure(0.0)
         for term, part in self._pairs():
             total = total + sums.squares((_bare(term),), Measure(part.centers, part.weights[None]))[0]
         return total.sqrt()
 
-    @property
     def landmarks(self) -> tuple[FloatArray, ...]:
         return tuple(part.centers for part in self.parts)
 
     def __repr__(self) -> str:
-        points = sum(part.centers.shape[0] for part in self.parts)
-        return _in_words(
-            self.kernel, f"{points} points", *(array for part in self.parts for array in (part.centers, part.weights))
-        )
+        arrays = [array for part in self.parts for array in (part.centers, part.weights)]
+        return _in_words(self.kernel, f"{sum(map(len, self.landmarks()))} points", *arrays)
 
 
 def _in_words(kernel: Kernel, size: str, *arrays: FloatArray) -> str:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.columns import Batch, Cloud, Columns
 from bondic.core.functions import Function
-from bondic.core.rounding import Enclosure, U, certified_dot, inflate, upper_sum
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
+from bondic.core.sums.reference import REFERENCE
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -32,7 +33,7 @@ class FunctionValues:
     error: float
 
 
-def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
+def values_at_rows(problem: Batch, function: Function | None, sums: Sums = REFERENCE) -> FunctionValues:
     """q(x_i) and the mean of q(x'_i) over the policy."""
     n = len(problem)
     if function is None:
@@ -43,7 +44,7 @@ def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STAND
 
 
 def values_at_starts(
-    question: Columns | Batch, function: Function | None, sums: Sums = STANDARD
+    question: Columns | Batch, function: Function | None, sums: Sums = REFERENCE
 ) -> tuple[FloatArray, float]:
     """The mean of q over the policy at each initial state, and a bound of the error."""
     n0 = len(question.initial_states)

@@ -23,7 +23,7 @@ from bondic.core.errors import refuse
 from bondic.core.kernels.base import fingerprint
 from bondic.core.propensities.decisions import Target
 from bondic.core.registry import from_outside, kind, registered
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, make_terms
 
 FloatArray = npt.NDArray[np.float64]
@@ -207,14 +207,14 @@ class Proof(ABC):
         return ()
 
     @abstractmethod
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         """All that the proof shows on these rows, with outward rounding."""
 
     @abstractmethod
     def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
         del rows, claims, sums
         return ()

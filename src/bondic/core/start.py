@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, certified_dot, log_enclosure
 from bondic.core.columns import Columns
-from bondic.core.rounding import Enclosure, certified_dot, log_enclosure
 from bondic.core.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]

@@ -25,17 +25,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import loss, tail_term
+from bondic.core.bounded import Between, Enclosure, U, row_norms, upper_sum
 from bondic.core.claims import End
 from bondic.core.classes.balls import ValueClass
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput
-from bondic.core.matrices import row_norms
-from bondic.core.rounding import Between, Enclosure, U, upper_sum
 from bondic.core.sequential.plan import FULL_BET, StartBets
-from bondic.core.sums.forms import STANDARD, Sums
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import RowMeasures
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange
 
 FloatArray = npt.NDArray[np.float64]
@@ -194,7 +194,7 @@ def _closer(wide: Between, other: Between) -> Between:
     return Between(np.where(crossed, wide.low, low), np.where(crossed, wide.high, high))
 
 
-def learned(ball: ValueClass, found: Coordinates, sets: Sequence[Ellipsoid], sums: Sums = STANDARD) -> Deviations:
+def learned(ball: ValueClass, found: Coordinates, sets: Sequence[Ellipsoid], sums: Sums = REFERENCE) -> Deviations:
     """V(x_j) - R over what the rows leave of Q, in all sets at once."""
 
     def deviations(terms: StartTerms, bets: StartBets) -> Between:

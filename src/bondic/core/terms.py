@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, power_enclosure
 from bondic.core.errors import InvalidInput, one_line
-from bondic.core.rounding import Enclosure, power_enclosure
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from bondic.core.codec import decode
 from bondic.core.columns import Columns
 from bondic.core.dual import proof as dual
 from bondic.core.errors import BondicError, VerificationError, clean_text, refuse
-from bondic.core.kernels import constant, dirac, features, gaussian, laplace, linear, masked, matern, series
+from bondic.core.kernels import features, leaves, series
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.printed import interval_text, last_digit
 from bondic.core.proof import Asked, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
@@ -31,12 +31,12 @@ from bondic.core.propensities import control
 from bondic.core.propensities import proof as propensities
 from bondic.core.sequential import plan
 from bondic.core.sequential import proof as sequential
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 
 KNOWN = (
-    dual, sequential, propensities, cells, plan, control, balls, constant, dirac, features, gaussian, laplace, linear, masked,
-    matern, series,
+    dual, sequential, propensities, cells, plan, control, balls, features, leaves, series,
 )  # fmt: skip
 """What a certificate can name is registered by these modules: proofs, and what they are written with."""
 UserFunctions = Mapping[str, Callable[..., Any]]
@@ -113,7 +113,7 @@ def verify_columns(
     start: Review,
     functions: UserFunctions | None = None,
     replay: Callable[[Proof], Replayed] | None = None,
-    sums: Sums = STANDARD,
+    sums: Sums = REFERENCE,
 ) -> Verification:
     """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.
 

@@ -1,1 +1,1 @@
-"""How a tile of a kernel sum is computed: engines, compared with the reference."""
+"""Kernel sums made fast: engines, threads and other processes behind the protocol of `bondic.core.sums`."""

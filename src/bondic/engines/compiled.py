@@ -20,7 +20,7 @@ def _stamp() -> tuple[str, str]:
     """Content of all files that compiled code may come from (U is read from `rounding`), and the compiler."""
     here = Path(__file__).parent
     digest = hashlib.blake2b()
-    for source in (*sorted(here.glob("*.py")), here.parent / "core/rounding.py"):
+    for source in (*sorted(here.glob("*.py")), here.parent / "core/bounded.py"):
         digest.update(f"{source.name} {source.stat().st_size} ".encode())
         digest.update(source.read_bytes())
     return digest.hexdigest(), numba.__version__

@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bondic.core.rounding import U
+from bondic.core.bounded import U
 from bondic.engines import power
 from bondic.engines.recipes import FloatArray
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.rounding import U
-from bondic.core.sums.engine import Progress
-from bondic.core.sums.executor import Executor
+from bondic.core.bounded import U
+from bondic.core.sums.forms import Progress
 from bondic.engines.compiled import compiled, helper
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, absolute, accumulate, load, root, smaller, splat, total, where_equal
@@ -34,7 +33,7 @@ from bondic.engines.recipes import (
     RHO_LARGEST,
     Recipe,
 )
-from bondic.executors.threads import Threads
+from bondic.engines.threads import Executor, Threads
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

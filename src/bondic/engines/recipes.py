@@ -14,14 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.kernels.base import FeatureLeaf, Leaf, per_dimension
-from bondic.core.kernels.dirac import Dirac
-from bondic.core.kernels.gaussian import Gaussian
-from bondic.core.kernels.laplace import Laplace
-from bondic.core.kernels.masked import TimeMask
-from bondic.core.kernels.matern import Matern
-from bondic.core.kernels.normal_form import Term, joined_gaussian
-from bondic.core.rounding import U
+from bondic.core.kernels.leaves import Dirac, Gaussian, Laplace, Matern, TimeMask
+from bondic.core.kernels.normal_form import Term
 from bondic.engines.power import EXP_ULP
 
 FloatArray = npt.NDArray[np.float64]
@@ -41,6 +37,18 @@ _SENSITIVITY = {0.5: 0.37, 1.5: 1.21, 2.5: 1.85}
 """sup |rho f| + sup |rho P' e^-rho| for f = P(rho) e^-rho: how relative errors of exponent and rho move the value."""
 _MOST_FACTORS = 16  # polynomials up to (2e5)^16 times 2^-960 are still as good as zero
 _MOST_FEATURES = 128  # beyond, products of matrices are faster
+
+
+def joined_gaussian(factors: tuple[Factor, ...]) -> tuple[list[int], FloatArray] | None:
+    """A product of Gaussians is one Gaussian on the joined columns: (columns, bandwidths); None: there is another leaf."""
+    scales = [
+        per_dimension(leaf.bandwidth, len(columns), "The Gaussian kernel")
+        for leaf, columns in factors
+        if type(leaf) is Gaussian
+    ]
+    if not factors or len(scales) < len(factors):
+        return None
+    return [column for _, columns in factors for column in columns], np.concatenate(scales)
 
 
 @dataclass(frozen=True, eq=False)

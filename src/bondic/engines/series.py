@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.kernels import series
-from bondic.core.kernels.normal_form import Term, joined_gaussian
-from bondic.core.sums.engine import Arrays, Engine, Partial, Survey, Traveling
+from bondic.core.kernels.normal_form import Term
 from bondic.engines import moments, pairs
 from bondic.engines.bands import Bands, band_root
+from bondic.engines.engine import Arrays, Engine, Partial, Survey, Traveling
+from bondic.engines.recipes import joined_gaussian
 from bondic.engines.series_sum import SeriesSum, Split
-from bondic.executors.threads import Serial
+from bondic.engines.threads import Serial
 
 FloatArray = npt.NDArray[np.float64]
 

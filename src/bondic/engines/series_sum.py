@@ -15,15 +15,16 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import Enclosure, U, inflate
-from bondic.core.sums.engine import Arrays, Partial, Share, Survey, Traveling, enclose
+from bondic.core.sums.forms import Share, enclose
 from bondic.engines import moments, pairs
 from bondic.engines.bands import Bands, band_root
+from bondic.engines.engine import Arrays, Partial, Survey, Traveling, scaled
 from bondic.engines.moments import Moments
 from bondic.engines.products import Pairs
-from bondic.executors.threads import in_order
+from bondic.engines.threads import in_order
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -283,7 +284,7 @@ class SeriesSum(Traveling):
         self._other = Pairs().begin(self._term, self._survey)
 
     def _finish(self, shares: list[Share]) -> None:
-        self._result, self.wants_more = [share.scaled(self._term.coefficient) for share in shares], False
+        self._result, self.wants_more = [scaled(share, self._term.coefficient) for share in shares], False
 
     def _all_masses(self) -> FloatArray:
         if self._survey.columns is not None:

@@ -11,20 +11,39 @@ The cheapest is taken; that decides cost and radius, every engine encloses the s
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
+from typing import Literal, get_args
 
 from bondic.core.errors import InvalidInput
-from bondic.core.sums.engine import Engine
-from bondic.core.sums.linear import Constants, Features
-from bondic.core.sums.reference import Reference
+from bondic.engines.engine import Engine
+from bondic.engines.linear import Constants, Features
+from bondic.engines.spool import NumpyPairs
+
+EngineName = Literal["auto", "pairs", "series", "reference", "cuda", "cuda32"]
+"""How Gaussian terms are summed; other terms have one way only.
+
+`series` falls back to all pairs where it would need too many features or cannot resolve the result; `reference`
+is the definition, slow. `cuda` does all pairs on a GPU (extra cuda), `cuda32` with the larger certified
+error of float32.
+"""
 
 
-def engines(name: str) -> tuple[Engine, ...]:
-    """Those that a name stands for; the cheapest of them is taken."""
+def check_name(name: str) -> None:
+    if name not in get_args(EngineName):
+        raise InvalidInput(f"An engine is one of {', '.join(get_args(EngineName))}, not {name!r}.")
+
+
+@cache
+def named_engines(name: str) -> tuple[Engine, ...]:
+    """Those that a name stands for, imported when a sum first needs them; the cheapest of them is taken."""
+    check_name(name)
+    if name == "reference":
+        return (Constants(), Features(), NumpyPairs())
     if name in ("cuda", "cuda32"):
         from bondic.engines.cuda import Cuda  # needs torch, and nothing that is compiled here
 
-        return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), Reference())
+        return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), NumpyPairs())
     if name == "auto" and not _compiles():
         return _without_numba()
     from bondic.engines.products import Pairs
@@ -35,19 +54,19 @@ def engines(name: str) -> tuple[Engine, ...]:
         "series": (Series(always=True),),
         "pairs": (),
     }
-    return (Constants(), Features(), Pairs(), Reference(), *fast[name])
+    return (Constants(), Features(), Pairs(), NumpyPairs(), *fast[name])
 
 
 def _compiles() -> bool:
     try:
         return find_spec("numba") is not None
-    except ValueError:  # somebody has put None in its place
+    except ValueError:  # sys.modules holds None in its place
         return False
 
 
 def _without_numba() -> tuple[Engine, ...]:
     """A machine that has NumPy, SciPy and perhaps torch: its GPU, or the definition."""
     try:
-        return engines("cuda")
+        return named_engines("cuda")
     except InvalidInput:
-        return (Constants(), Features(), Reference())
+        return named_engines("reference")

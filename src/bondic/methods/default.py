@@ -18,7 +18,7 @@ from bondic.core.classes.balls import Ball, Box
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.standard import EngineName
+from bondic.engines.standard import EngineName
 from bondic.methods import with_propensities
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.dual import Dual, dual_needs

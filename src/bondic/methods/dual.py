@@ -18,8 +18,8 @@ from bondic.core.functions import Function
 from bondic.core.proof import Claims, Proof, check_same_plan
 from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.standard import EngineName
 from bondic.core.terms import Terms, discounted_steps
+from bondic.engines.standard import EngineName
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options

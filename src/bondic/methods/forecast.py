@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bondic.core.classes.balls import Ball, ValueClass
 from bondic.core.errors import InvalidInput
-from bondic.executors.threads import cores
+from bondic.engines.threads import cores
 from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.search.sequential.plan import MOST_LANDMARKS

@@ -25,12 +25,12 @@ from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.sequential.table_plan import TablePlan
-from bondic.core.sums.forms import Sums
 from bondic.core.terms import make_terms, range_of
 from bondic.core.verify import UserFunctions, read_proof
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
+from bondic.engines.sums import EngineSums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
@@ -355,7 +355,7 @@ class SequentialMonitor:
 
     def _replayed(self, problem: Rows, fixed: _Fixed) -> Planner:
         """A planner that has seen the rows of all earlier updates, in the same portions."""
-        ends, sums, first = ends_of(self.method.side), Sums.named(self.method.engine), fixed.pilot.rows.stop
+        ends, sums, first = ends_of(self.method.side), EngineSums.named(self.method.engine), fixed.pilot.rows.stop
         planner = Planner.begin(
             problem, fixed.pilot, fixed.chosen.ball, fixed.budget, ends, self._shape, sums, fixed.basis
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure
 from bondic.core.cells.allowance import NOTHING_ALLOWED
 from bondic.core.cells.bound import CellBound
 from bondic.core.cells.forecasts import ForecastTally
@@ -19,7 +20,6 @@ from bondic.core.cells.tails import EndWeights, StartMean
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
 from bondic.core.classes.balls import Provenance
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.plan import StartBets
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of

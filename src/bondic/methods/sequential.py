@@ -23,8 +23,9 @@ from bondic.core.sequential.proof import INITIAL, SequentialProof, claims_of, pr
 from bondic.core.sequential.table_plan import TablePlan
 from bondic.core.start import sampled_start
 from bondic.core.sums.forms import Sums
-from bondic.core.sums.standard import EngineName
 from bondic.core.terms import range_at_all_times, range_of
+from bondic.engines.standard import EngineName
+from bondic.engines.sums import EngineSums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
@@ -142,7 +143,7 @@ class Sequential:
         clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        shape, sums = self.shape(planned), Sums.named(self.engine)
+        shape, sums = self.shape(planned), EngineSums.named(self.engine)
         chosen = chosen or self.choose(pilot, problem, alpha, shape)
         budget = self.budget(problem, alpha, coordinates=not chosen.table)
         clock.done("pilot")
@@ -191,7 +192,7 @@ class Sequential:
             clock.done("evaluate")
             return self.say_nothing(certified, budget.alpha, why, clock)
         proof = SequentialProof(asked_of(certified), budget, self.side, chosen.ball, plan, table, self.planned_rows)
-        found = proof.evaluate_all(certified, Sums.named(self.engine))
+        found = proof.evaluate_all(certified, EngineSums.named(self.engine))
         carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
         clock.done("evaluate")
         return Result.of(
@@ -219,7 +220,7 @@ class Sequential:
         if not chosen.table:
             return None
         assert isinstance(chosen.ball, Box)
-        cuts, sums, before = shape.cuts, Sums.named(self.engine), None if prefixes is None else prefixes.before
+        cuts, sums, before = shape.cuts, EngineSums.named(self.engine), None if prefixes is None else prefixes.before
         plan = make_table_plan(problem, pilot, chosen.ball, self._log_term(budget), shape.planned, cuts, sums, before)
         if prefixes is not None:
             problem = prefixes.before(pilot.rows.stop)
@@ -331,7 +332,7 @@ class Sequential:
         Coordinates learn where q* can be, which helps once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
-        sums = Sums.named(self.engine)
+        sums = EngineSums.named(self.engine)
         possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
         if self.coordinates is False and not possible:
             raise InvalidInput(

@@ -22,6 +22,7 @@ from bondic.core.start import INITIAL_SHARE, sampled_start
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.data.initial import InitialStates
+from bondic.engines.sums import EngineSums
 from bondic.extensions import GaugeQuestion, added_gauges
 from bondic.rows import Rows
 from bondic.search.table import table_kernel
@@ -168,7 +169,7 @@ def make_setting(
     gauge = _choose_noise_bound(method, certified, instruments, ball, budget["noise"])
     notes["noise"] = gauge.describe()
     initial = budget.get("initial")
-    sums = Sums.named(method.engine)
+    sums = EngineSums.named(method.engine)
     return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, sums), budget, notes
 
 

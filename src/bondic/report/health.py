@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.columns import Batch, Cloud
-from bondic.core.sums.merge import equal_rows
+from bondic.core.sums.measure import equal_rows
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.policies.logged import can_be_asked, logged_state_probs

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.propensities.bets import BETS
 from bondic.core.propensities.wealth import Gambler, lower_end, plug_in_rates
-from bondic.core.rounding import U
 from bondic.core.terms import range_of
 from bondic.rows import Rows
 from bondic.rows.recorded import recorded_returns

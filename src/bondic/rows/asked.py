@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Answers, Asked, Proof, Review, StoredStart, describe_start
-from bondic.core.rounding import U
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.policies.answers import StoredAnswers

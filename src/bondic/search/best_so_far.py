@@ -8,7 +8,7 @@ from bondic.core.claims import Claim, End
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
 from bondic.core.functions import Function
-from bondic.core.sums.engine import Progress
+from bondic.core.sums.forms import Progress
 
 
 @dataclass(frozen=True, eq=False)

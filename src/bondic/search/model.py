@@ -12,7 +12,8 @@ from bondic.core.columns import Batch, Cloud
 from bondic.core.functions import Function
 from bondic.core.identity import bellman_residual, values_at_rows, values_at_starts
 from bondic.data.spread import spread_rows
-from bondic.executors.threads import cores, in_order
+from bondic.engines.sums import STANDARD
+from bondic.engines.threads import cores, in_order
 from bondic.rows import Rows
 from bondic.search.basis import Basis, TermBasis
 
@@ -62,7 +63,7 @@ class ModelSums:
 
     def _part(self, problem: Batch) -> tuple[int, list[FloatArray], list[list[FloatArray]]]:
         """What a few rows add."""
-        residual = bellman_residual(problem, values_at_rows(problem, self._center))
+        residual = bellman_residual(problem, values_at_rows(problem, self._center, STANDARD))
         phi = [part.finish(part.raw(problem.logged)) for part in self._weights.parts]
         gradient = [
             -block.T @ (basis.term.embedding[problem.slots] * residual[:, None])
@@ -83,7 +84,7 @@ class ModelSums:
             start=_initial_coordinates(question, values),
             balance=np.vstack(blocks) / self.rows,
             gradient=np.concatenate([total.ravel() for total in self._gradient]) / self.rows,
-            offset=float(question.initial_states.weights @ values_at_starts(question, self._center)[0]),
+            offset=float(question.initial_states.weights @ values_at_starts(question, self._center, STANDARD)[0]),
             hidden=_hidden(values, question),
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bondic.core.classes.balls import Ball
 from bondic.core.dual.bound import Setting
-from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.search.search import Search, kernel_search
 from bondic.search.table import table_search, table_share
 

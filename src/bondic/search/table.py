@@ -21,8 +21,7 @@ from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import ExpansionFunction, Function, TermExpansion
 from bondic.core.kernels.base import Kernel, Product, Scaled, Sum
-from bondic.core.kernels.constant import Constant
-from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.rows.rows import rows_of
 from bondic.search.search import Found

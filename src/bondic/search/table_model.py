@@ -17,6 +17,7 @@ from bondic.core.columns import Batch
 from bondic.core.functions import Function
 from bondic.core.identity import bellman_residual, values_at_rows, values_at_starts
 from bondic.core.terms import row_widths
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -46,7 +47,7 @@ def table_model(question: Rows, center: Function | None, most_pairs: int) -> Tab
     blocks = []
     for part in question.batches():
         pair = _positions(states, part.logged) * slots + part.slots
-        residual = bellman_residual(part, values_at_rows(part, center))
+        residual = bellman_residual(part, values_at_rows(part, center, STANDARD))
         visits += np.bincount(pair, minlength=size)
         charges += np.bincount(pair, weights=row_widths(part.terms, part.times, len(part)) ** 2, minlength=size)
         gradient -= np.bincount(pair, weights=residual, minlength=size) / n
@@ -57,7 +58,7 @@ def table_model(question: Rows, center: Function | None, most_pairs: int) -> Tab
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
     start = np.zeros((states.shape[0], slots))
     np.add.at(start, _positions(states, cloud.points), weights)
-    offset = float(question.initial_states.weights @ values_at_starts(question, center)[0])
+    offset = float(question.initial_states.weights @ values_at_starts(question, center, STANDARD)[0])
     balance = csr_array(flow.tocsc()[:, logged])
     return TableModel(states, slots, logged, balance, gradient[logged], charges[logged], start.ravel(), offset)
 

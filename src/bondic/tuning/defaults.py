@@ -13,10 +13,8 @@ from bondic.core.classes.balls import Ball, Instruments, Provenance, constant_fu
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.constant import Constant
-from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import ValueRange
 from bondic.rows import Rows

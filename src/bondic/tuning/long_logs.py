@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.dirac import Dirac
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.kernels.series import GaussianSeries, feature_count, squared_norms
-from bondic.core.sums.forms import STANDARD
+from bondic.engines.sums import STANDARD
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -20,6 +20,7 @@ from bondic.core.columns import Cloud
 from bondic.core.functions import Function
 from bondic.core.identity import bellman_residual, values_at_rows
 from bondic.core.kernels.base import Kernel
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.actions import Cap
 from bondic.search.basis import Basis, capped_basis
@@ -117,7 +118,7 @@ class _HeldOut:
         """The best fit around `center`, its norm at least what the residuals ask for."""
         best, _ = self.best(center)
         rows = self.pilot.whole()
-        residual = bellman_residual(rows, values_at_rows(rows, center))
+        residual = bellman_residual(rows, values_at_rows(rows, center, STANDARD))
         top = self.values.kernel.sup_diag
         floor = float(np.abs(residual).max()) / ((1 + self.pilot.gamma) * math.sqrt(top))  # 0 if unbounded
         return replace(best, fitted_norm=max(best.fitted_norm, floor))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from bondic.core.columns import Cloud
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel
-from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import normal_form
 from bondic.rows import Rows
 from bondic.search.basis import Basis, make_basis

@@ -10,9 +10,9 @@ import numpy as np
 
 from bondic._version import __version__
 from bondic.core.assumptions import range_assumption
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
 from bondic.core.errors import NumericalError
-from bondic.core.rounding import Enclosure
 from bondic.core.start import INITIAL_SHARE, sampled_start
 from bondic.core.terms import ValueRange, in_full, range_of
 from bondic.result import Result

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.dual.bound import Setting
 from bondic.core.functions import Function
 from bondic.core.identity import bellman_residual, residual_error
-from bondic.core.rounding import Enclosure, U, inflate
 from bondic.rows.rows import rows_of
 from bondic_lab.identity.formulas import WholeValues, function_values, initial_value
 from bondic_lab.identity.loss import residual_loss

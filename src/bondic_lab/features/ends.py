@@ -20,10 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import curvature, tail_term
+from bondic.core.bounded import Enclosure, U, certified_dot, inflate, norm
 from bondic.core.cells.tails import EndTerms
 from bondic.core.errors import InvalidInput
-from bondic.core.matrices import norm
-from bondic.core.rounding import Enclosure, U, certified_dot, inflate
 from bondic_lab.features.sets import FeatureEllipsoid, FeatureEvent, FeatureGround, FeatureQuadratic, FeatureSet
 from bondic_lab.features.sums import FeatureTally
 

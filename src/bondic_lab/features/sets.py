@@ -26,9 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import curvature, vector_term
+from bondic.core.bounded import U, inflate, largest_eigenvalue, maximum_on_ball, norm, product_error
 from bondic.core.errors import InvalidInput
-from bondic.core.matrices import largest_eigenvalue, maximum_on_ball, norm, product_error
-from bondic.core.rounding import U, inflate
 from bondic_lab.features.sums import FeatureTally, WeightedSums
 
 FloatArray = npt.NDArray[np.float64]

@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET
+from bondic.core.bounded import U, norm, row_norms
+from bondic.core.bounded import gamma as sum_error
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.matrices import gamma as sum_error
-from bondic.core.matrices import norm, row_norms
-from bondic.core.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure
 from bondic.core.columns import Batch, Columns
 from bondic.core.functions import Function
 from bondic.core.identity import (
@@ -20,10 +21,9 @@ from bondic.core.identity import (
 )
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.engine import Progress
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.measure import Measure
+from bondic.engines.sums import STANDARD
 
 FloatArray = npt.NDArray[np.float64]
 

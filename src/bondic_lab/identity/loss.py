@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.columns import Batch
 from bondic.core.functions import Function
 from bondic.core.identity import bellman_residual, residual_error
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
-from bondic.core.rounding import Enclosure, U, inflate
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic_lab.identity.formulas import function_values
 

@@ -20,6 +20,7 @@ from bondic.core.columns import Batch
 from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic_lab.identity.formulas import function_values
 
@@ -73,7 +74,7 @@ def oracle_interval(rows: Rows, ball: Ball, q_star: Function) -> OracleInterval:
     starts = n + problem.next.rows.size
     weights[n, starts:] = problem.initial.weights * problem.initial_states.weights[problem.initial.rows, None]
     gram = _gram(ball.kernel, problem, points, weights)
-    truth, center = function_values(problem, q_star), function_values(problem, ball.center)
+    truth, center = function_values(problem, q_star, STANDARD), function_values(problem, ball.center, STANDARD)
     targets = (truth.logged - problem.gamma * truth.next) - (center.logged - problem.gamma * center.next)
     offset = float(problem.initial_states.weights @ center.initial)
     return slice_of_ball(gram[:n, :n], gram[:n, n], float(gram[n, n]), targets, offset, ball.radius)

@@ -18,7 +18,8 @@ from bondic.core.dual.proof import DualProof
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.sequential.proof import SequentialProof
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.engines.sums import STANDARD
 from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
 from bondic.result import Result

@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot
 from bondic.core.dual.noise import NoiseFacts
 from bondic.core.functions import FeatureMap, term_feature_bounds, term_features
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.rounding import Enclosure, U, certified_dot
 from bondic.core.terms import row_widths
 from bondic_lab.noise.information import Information, Weighted, read_information
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
+from bondic.core.bounded import TINY, U, inflate, upper_sum
 from bondic.core.functions import term_feature_bounds, term_features
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.kernels.pivots import pivots
-from bondic.core.rounding import TINY, U, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, certified_dot
 from bondic.core.claims import Guarantee
 from bondic.core.codec import Numbers
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights, log_over, tail
@@ -17,7 +18,6 @@ from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure, U, certified_dot
 from bondic_lab.noise.charges import feature_charges
 
 FloatArray = npt.NDArray[np.float64]

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, log_over, tail
 from bondic.core.errors import InvalidInput
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 from bondic_lab.noise.charges import charge
 
 

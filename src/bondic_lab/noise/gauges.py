@@ -11,6 +11,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureMap
 from bondic.core.identity import bellman_residual, values_at_rows
 from bondic.core.terms import Terms, largest_width, range_of
+from bondic.engines.sums import STANDARD
 from bondic.extensions import GaugeQuestion
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -64,8 +65,8 @@ def plug_in(question: GaugeQuestion) -> NoiseBound:
     theta = u @ (-sigma * (right @ model.gradient) / (sigma**2 + ridge))
     shift, total = values.function(theta), 0.0
     for part in problem.batches():
-        fitted = values_at_rows(part, shift)
-        residual = bellman_residual(part, values_at_rows(part, ball.center))
+        fitted = values_at_rows(part, shift, STANDARD)
+        residual = bellman_residual(part, values_at_rows(part, ball.center, STANDARD))
         total += float(np.sum((residual + fitted.logged - part.gamma * fitted.next) ** 2))
     return PlugIn(float(kernel.sup_diag * total / len(problem)))
 

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky
 
+from bondic.core.bounded import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 from bondic.search.whiten import embedded
 from bondic_lab.noise.coordinates import POOL, TermCoordinates, coordinates_of, has_features
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, root_bound, root_p_value
 from bondic.core.errors import InvalidInput
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 
 
 @register("noise", "plug-in")

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import Guarantee
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, log_over
 from bondic.core.errors import InvalidInput
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure, U
 
 
 @register("noise", "v-statistic")

@@ -9,10 +9,8 @@ from functools import cache
 import numpy as np
 
 from bondic.core.classes.balls import Ball, Instruments
-from bondic.core.kernels.constant import Constant
-from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.policies.discrete import TablePolicy

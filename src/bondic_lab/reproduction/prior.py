@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import Gaussian
 from bondic.core.terms import Terms, range_of
 from bondic_lab.reproduction.known import synthetic_world, weight_features
 from bondic_lab.worlds.bumps import Bumps

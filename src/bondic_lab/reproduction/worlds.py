@@ -20,10 +20,8 @@ from scipy.spatial.distance import pdist
 from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.errors import InvalidInput, did_you_mean
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.constant import Constant
-from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.gaussian import Gaussian
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.rows import Rows

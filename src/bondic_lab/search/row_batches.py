@@ -23,6 +23,7 @@ from bondic.core.functions import Function, KernelFunction
 from bondic.core.identity import bellman_residual
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.terms import discounted_steps
+from bondic.engines.sums import STANDARD
 from bondic.rows.rows import rows_of
 from bondic.search.model import SearchModel
 from bondic_lab.identity.formulas import function_values
@@ -114,10 +115,10 @@ class RowSums:
         if not isinstance(ball, Ball):
             raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
         self.problem, self.centers, self.ball, self.epsilon = problem, centers, ball, setting.epsilon().upper
-        self.residual = bellman_residual(problem, function_values(problem, ball.center))
+        self.residual = bellman_residual(problem, function_values(problem, ball.center, STANDARD))
         cloud = problem.initial
         weights = cloud.weights * problem.initial_states.weights[cloud.rows, None]
-        origin = function_values(problem, KernelFunction(ball.kernel, problem.layout, cloud.points, weights))
+        origin = function_values(problem, KernelFunction(ball.kernel, problem.layout, cloud.points, weights), STANDARD)
         self.start = problem.gamma * origin.next - origin.logged
         self.start_square = max(0.0, float(problem.initial_states.weights @ origin.initial))
         self._order = np.argsort(problem.next.rows, kind="stable")

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.cells.entries import Entries
 from bondic.core.cells.tally import CellRows, CellShape, Tally, tally
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

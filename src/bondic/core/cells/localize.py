@@ -31,13 +31,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, curvature, vector_term
+from bondic.core.bounded import U, inflate
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import ForecastTally
 from bondic.core.cells.ranges import Bounds, Ranges
 from bondic.core.cells.system import Direction, Energy, Feasible, System
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import U, inflate
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
+from bondic.core.bounded import Between, Enclosure, U
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.bound import CellBound
 from bondic.core.cells.eras import EarlierRows, forecasts_of_eras
@@ -29,13 +30,12 @@ from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
-from bondic.core.rounding import Between, Enclosure, U
 from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
 from bondic.core.sequential.plan import StartBets
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.start import SampledStart, sampled_start
 from bondic.core.start_bets import StartTerms, start_error, used_starts
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange, range_at_all_times, range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -207,7 +207,7 @@ class CellsProof(Proof):
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
 
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         del sums
         return self.claims_on(rows, self.bound(rows))
 
@@ -249,7 +249,7 @@ class CellsProof(Proof):
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         if self.events.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import curvature, loss
+from bondic.core.bounded import inflate
 from bondic.core.cells.entries import Entries
 from bondic.core.cells.system import System
-from bondic.core.rounding import inflate
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

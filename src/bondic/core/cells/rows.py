@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U, certified_dot
 from bondic.core.cells.forecasts import Forecasts, ForecastTally, forecast_tally
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.tails import StartMean
@@ -22,7 +23,6 @@ from bondic.core.cells.tally import CellRows, CellShape
 from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.registry import kind, register
-from bondic.core.rounding import U, certified_dot
 from bondic.core.terms import largest_width, range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]

@@ -19,11 +19,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import inflate, largest_eigenvalue, norm
 from bondic.core.cells.entries import Entries
 from bondic.core.cells.forecasts import ForecastTally
 from bondic.core.cells.tally import Tally
-from bondic.core.matrices import largest_eigenvalue, norm
-from bondic.core.rounding import inflate
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, curvature, tail_term
+from bondic.core.bounded import Enclosure, certified_dot, inflate
 from bondic.core.cells.localize import Located
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.rounding import Enclosure, certified_dot, inflate
 
 FloatArray = npt.NDArray[np.float64]
 

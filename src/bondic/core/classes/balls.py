@@ -16,15 +16,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from bondic.core.bounded import Enclosure
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.functions import FeatureFunction, Function
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.checks import check_kernel
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form, operations
-from bondic.core.kernels.outside import check_kernel
 from bondic.core.registry import kind, register
-from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Source
 from bondic.core.terms import ValueRange

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U, inflate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, Term
-from bondic.core.rounding import U, inflate
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -23,9 +23,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from bondic.core.bounded import (
+    LEAST,
+    SMALL,
+    Between,
+    U,
+    gamma,
+    inflate,
+    maximum_on_ball,
+    norm,
+    product_error,
+    row_norms,
+)
 from bondic.core.classes.landmarks import Embedding
-from bondic.core.matrices import LEAST, SMALL, gamma, maximum_on_ball, norm, product_error, row_norms
-from bondic.core.rounding import Between, U, inflate
 
 FloatArray = npt.NDArray[np.float64]
 

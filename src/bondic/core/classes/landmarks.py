@@ -17,23 +17,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import LEAST, SMALL, TINY, U, gamma, inflate, norm
 from bondic.core.classes.balls import Ball, Box, ValueClass
 from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
 from bondic.core.classes.shared import LeftTogether, product_accuracy, products
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.matrices import LEAST, SMALL, gamma, norm
-from bondic.core.rounding import TINY, U, inflate
-from bondic.core.sums.forms import STANDARD, Sums
-from bondic.core.sums.measure import Measure, Source
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import Measure, RowMeasures, Source
+from bondic.core.sums.reference import REFERENCE
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -112,7 +110,7 @@ class Coordinates(ABC):
         """Bounds of | <e, f> - ẽ . c | over e in Q - center, for every measure f of the source and its coordinates c."""
 
 
-def coordinates(ball: ValueClass, basis: LandmarkBasis, layout: Layout, sums: Sums = STANDARD) -> Coordinates:
+def coordinates(ball: ValueClass, basis: LandmarkBasis, layout: Layout, sums: Sums = REFERENCE) -> Coordinates:
     """The coordinates that belong to a class."""
     if basis.points.shape[1] != layout.dimension or np.any(basis.slots < 0) or np.any(basis.slots >= layout.slots):
         raise InvalidInput("The landmarks do not have the columns and actions of this log.")
@@ -155,7 +153,7 @@ class BallCoordinates(Coordinates):
     ball: Ball
     basis: LandmarkBasis
     layout: Layout
-    sums: Sums = STANDARD
+    sums: Sums = REFERENCE
 
     @cached_property
     def _terms(self) -> tuple[Term, ...]:
@@ -391,10 +389,7 @@ def _in_parts(values: Callable[[RowMeasures], FloatArray], points: FloatArray, w
 def _less(source: Source, basis: LandmarkBasis, weights: Sequence[FloatArray], layout: Layout) -> Source:
     """The measures, each without its weights on the landmarks."""
     given = np.stack([-one_hot(basis.slots, layout) * own[:, None] for own in weights])
-    landmarks = Measure(basis.points, given)
-    if isinstance(source, Measure):
-        return Measure.joined([source, landmarks])
-    return replace(source, make=lambda: chain(source.make(), [landmarks]), count=source.count + len(basis))
+    return source.plus(Measure(basis.points, given))
 
 
 def _mass(measures: RowMeasures) -> FloatArray:

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U, gamma, inflate, largest_eigenvalue, norm, product_error, upper_sum
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.kernels.normal_form import Layout, Term
-from bondic.core.matrices import gamma, largest_eigenvalue, norm, product_error
-from bondic.core.rounding import U, inflate, upper_sum
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.measure import RowMeasures
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -23,6 +23,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.claims import Claim, End, Part, Rejection
 from bondic.core.classes.balls import Instruments, SupportAt, ValueClass
 from bondic.core.codec import same
@@ -32,10 +33,8 @@ from bondic.core.dual.weighing import Candidate, Weighing, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.identity import mean_over_starts, values_at_starts
-from bondic.core.rounding import Enclosure, U, inflate
 from bondic.core.start import sampled_start
-from bondic.core.sums.engine import Progress
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Progress, Sums
 from bondic.core.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -59,7 +58,7 @@ class Setting:
     noise_probability: float
     initial_probability: float | None
     sides: int  # 2 for an interval, 1 for a one-sided bound
-    sums: Sums = STANDARD  # what evaluates functions and norms; every choice encloses the same numbers
+    sums: Sums  # what evaluates functions and norms; every choice encloses the same numbers
 
     @cached_property
     def facts(self) -> NoiseFacts:

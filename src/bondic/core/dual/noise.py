@@ -21,15 +21,15 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, log_enclosure, upper_sum
 from bondic.core.claims import Guarantee
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.registry import from_outside, kind, register
-from bondic.core.rounding import Enclosure, U, log_enclosure, upper_sum
 from bondic.core.terms import Terms, discounted_steps, largest_width, row_widths
 
 FloatArray = npt.NDArray[np.float64]

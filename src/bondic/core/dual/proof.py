@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bondic.core.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
 from bondic.core.classes.balls import Instruments, Provenance, ValueClass
 from bondic.core.columns import Columns
@@ -20,8 +21,7 @@ from bondic.core.identity import start_measure
 from bondic.core.kernels.normal_form import operations
 from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 
 
 @register("proof", "dual")
@@ -57,13 +57,13 @@ class DualProof(Proof):
         used = (*self.omegas.values(), *self.witnesses)
         return ("instruments",) if any(function is not None for function in used) else ()
 
-    def setting(self, rows: Columns, sums: Sums = STANDARD) -> Setting:
+    def setting(self, rows: Columns, sums: Sums) -> Setting:
         """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
 
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         candidates = [Candidate(omega) for omega in self.omegas.values()]
@@ -104,12 +104,12 @@ class DualProof(Proof):
         used = [function for function in given if function is not None]
         pairs = (len(used) + 1) * self.ball.work(points, rows.layout)
         for function in used:
-            for centers in function.landmarks:
+            for centers in function.landmarks():
                 count = centers.shape[0]
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
         return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows)
 

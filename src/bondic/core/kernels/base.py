@@ -2,12 +2,13 @@
 
 A point x = (s, t, a) has parts "observation", "time" and "action"; "state" is observation and time together,
 "point" everything. A leaf acts on one of these; `+`, `*` and multiplication by a positive number build new
-kernels. Only `normal_form` looks inside an expression.
+kernels.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -17,35 +18,42 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import FloatArray, U
 from bondic.core.errors import InvalidInput
+from bondic.core.kernels.normal_form import Layout, Term, multiply
 from bondic.core.registry import kind, register
 
-FloatArray = npt.NDArray[np.float64]
 PointPart = Literal["observation", "time", "state", "action", "point"]
 PARTS = ("observation", "time", "state", "action", "point")
 
-NUMPY_ULP = 4.0
-"""numpy's exp, cos and sin are trusted to this many units U (checked by `kernels.accuracy` before use)."""
-TANH_ULP = 8.0
-"""The same for numpy's tanh, in units U of 1."""
+NUMPY_ULP, TANH_ULP = 4.0, 8.0
+"""NumPy's exp, cos and sin (tanh) are trusted to this many units U; checked by `kernels.checks` before use."""
 
 
 @kind("kernel")
 class Kernel(ABC):
     """A positive-definite kernel on points."""
 
+    term_count = 1  # terms of the normal form
+
     @property
     @abstractmethod
     def sup_diag(self) -> float:
         """K_max: an upper bound of k(x, x) over all points (inf when there is none)."""
 
+    @abstractmethod
+    def terms(self, layout: Layout) -> tuple[Term, ...]:
+        """The normal form on this layout (`normal_form` refuses those that are too long)."""
+
+    @abstractmethod
+    def leaves(self) -> Iterator[Leaf]:
+        """The leaves of the expression."""
+
     def __add__(self, other: Kernel) -> Kernel:
         return Sum((self, other))
 
     def __mul__(self, other: Kernel | float) -> Kernel:
-        if isinstance(other, Kernel):
-            return Product((self, other))
-        return Scaled(float(other), self)
+        return Product((self, other)) if isinstance(other, Kernel) else Scaled(float(other), self)
 
     def __rmul__(self, other: float) -> Kernel:
         return self * other
@@ -77,8 +85,19 @@ class Leaf(Kernel):
         return self.sup_diag
 
     def probe(self) -> FloatArray:
-        """Points at which a leaf from outside is tried; override it when other columns or values are needed."""
+        """Points at which a user's leaf is tried; override it when other columns or values are needed."""
         return np.random.default_rng(0).standard_normal((6, 2))
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield self
+
+    def terms(self, layout: Layout) -> tuple[Term, ...]:
+        if layout.discrete and self.on in ("action", "point"):
+            raise InvalidInput(
+                f"{self!r} acts on discrete actions as if they were numbers. Use Dirac(on='action'), or "
+                "ActionEmbedding.from_gram with the similarities you mean."
+            )
+        return (Term(1.0, ((self, layout.columns(self.on)),), np.ones((layout.slots, 1))),)
 
 
 class FeatureLeaf(Leaf):
@@ -104,23 +123,41 @@ class FeatureLeaf(Leaf):
         error = max(self.feature_error(x), self.feature_error(y))
         count = self.features(x[:1]).shape[1]
         size = math.sqrt(self.max_abs(x, y))
-        rounding = (count + 2) * 2.0**-53 * size**2
+        rounding = (count + 2) * U * size**2
         return float(1.01 * (2 * error * math.sqrt(count) * size + count * error**2 + rounding))
+
+
+class _Composite(Kernel):
+    parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise InvalidInput("A sum or product of kernels has no parts.")
+        for part in self.parts:
+            if not isinstance(part, Kernel):
+                raise InvalidInput(f"{part!r} is no kernel: expressions are made of leaves (bondic.Leaf).")
+
+    def leaves(self) -> Iterator[Leaf]:
+        return itertools.chain.from_iterable(part.leaves() for part in self.parts)
 
 
 @register("kernel", "sum")
 @dataclass(frozen=True, eq=False)
-class Sum(Kernel):
+class Sum(_Composite):
     """(k_1 + k_2)(x, y) = k_1(x, y) + k_2(x, y)."""
 
     parts: tuple[Kernel, ...]
 
-    def __post_init__(self) -> None:
-        _check_parts(self.parts)
-
     @property
     def sup_diag(self) -> float:
         return sum(part.sup_diag for part in self.parts)
+
+    @property
+    def term_count(self) -> int:  # type: ignore[override]
+        return sum(part.term_count for part in self.parts)
+
+    def terms(self, layout: Layout) -> tuple[Term, ...]:
+        return tuple(itertools.chain.from_iterable(part.terms(layout) for part in self.parts))
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))
@@ -128,17 +165,21 @@ class Sum(Kernel):
 
 @register("kernel", "product")
 @dataclass(frozen=True, eq=False)
-class Product(Kernel):
+class Product(_Composite):
     """(k_1 k_2)(x, y) = k_1(x, y) k_2(x, y)."""
 
     parts: tuple[Kernel, ...]
 
-    def __post_init__(self) -> None:
-        _check_parts(self.parts)
-
     @property
     def sup_diag(self) -> float:
         return math.prod(part.sup_diag for part in self.parts)
+
+    @property
+    def term_count(self) -> int:  # type: ignore[override]
+        return math.prod(part.term_count for part in self.parts)
+
+    def terms(self, layout: Layout) -> tuple[Term, ...]:
+        return tuple(map(multiply, itertools.product(*(part.terms(layout) for part in self.parts))))
 
     def __repr__(self) -> str:
         return " * ".join(f"({part!r})" if isinstance(part, Sum) else repr(part) for part in self.parts)
@@ -161,26 +202,19 @@ class Scaled(Kernel):
     def sup_diag(self) -> float:
         return self.factor * self.part.sup_diag
 
+    @property
+    def term_count(self) -> int:  # type: ignore[override]
+        return self.part.term_count
+
+    def terms(self, layout: Layout) -> tuple[Term, ...]:
+        found = self.part.terms(layout)
+        return tuple(Term(self.factor * term.coefficient, term.factors, term.embedding) for term in found)
+
+    def leaves(self) -> Iterator[Leaf]:
+        return self.part.leaves()
+
     def __repr__(self) -> str:
         return f"{self.factor:g} * ({self.part!r})"
-
-
-def leaves(kernel: Kernel) -> Iterator[Leaf]:
-    """The leaves of an expression; anything else that stands in it is refused."""
-    if isinstance(kernel, Sum | Product):
-        for part in kernel.parts:
-            yield from leaves(part)
-    elif isinstance(kernel, Scaled):
-        yield from leaves(kernel.part)
-    elif isinstance(kernel, Leaf):
-        yield kernel
-    else:
-        raise InvalidInput(f"{kernel!r} is no kernel: expressions are made of leaves (bondic.core.kernels.base.Leaf).")
-
-
-def _check_parts(parts: tuple[Kernel, ...]) -> None:
-    if not parts:
-        raise InvalidInput("A sum or product of kernels has no parts.")
 
 
 def check_part(on: str) -> None:
@@ -212,10 +246,13 @@ def center_vector(values: Any, what: str) -> FloatArray:
     return array
 
 
-def check_supremum(supremum: float, what: str) -> None:
-    """Infinite is allowed: W is then refused by `Instruments`, and Q does not need it."""
-    if isinstance(supremum, bool) or not supremum > 0:
-        raise InvalidInput(f"The supremum of {what} is positive, not {supremum}.")
+def per_dimension(scales: FloatArray, dimension: int, what: str) -> FloatArray:
+    """Spread one bandwidth over all dimensions, or insist on one each."""
+    if scales.size not in (1, dimension):
+        raise InvalidInput(
+            f"{what} has {scales.size} bandwidths but acts on {dimension} dimensions. Pass one number or one each."
+        )
+    return np.full(dimension, scales[0]) if scales.size == 1 else scales
 
 
 def fingerprint(*arrays: npt.NDArray[Any]) -> str:
@@ -236,29 +273,3 @@ def listed(values: FloatArray) -> str:
     if values.size == 1:
         return text
     return f"[{text}]" if values.size <= _PRINTED else f"[{text}, …; sha256 {fingerprint(values)}]"
-
-
-def centered(center: FloatArray) -> str:
-    """The center in words for `repr`; nothing when it is 0."""
-    return f", center={listed(center)}" if np.any(center) else ""
-
-
-def per_dimension(scales: FloatArray, dimension: int, what: str) -> FloatArray:
-    """Spread one bandwidth over all dimensions, or insist on one each."""
-    if scales.size == 1:
-        return np.full(dimension, scales[0])
-    if scales.size != dimension:
-        raise InvalidInput(
-            f"{what} has {scales.size} bandwidths but acts on {dimension} dimensions. Pass one number or one each."
-        )
-    return scales
-
-
-def scaled_squares(x: FloatArray, y: FloatArray, scales: FloatArray) -> FloatArray:
-    """sum_l ((x_l - y_l) / h_l)^2 from differences of the kernel's own inputs; relative error (d + 6) U."""
-    total = np.zeros((x.shape[0], y.shape[0]))
-    for axis, scale in enumerate(per_dimension(scales, x.shape[1], "The kernel")):
-        difference = (x[:, axis, None] - y[None, :, axis]) / scale
-        difference *= difference
-        total += difference
-    return total

@@ -14,24 +14,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
+from bondic.core.bounded import TINY, FloatArray, U
 from bondic.core.codec import Numbers
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import (
     NUMPY_ULP,
     FeatureLeaf,
-    FloatArray,
     PointPart,
     center_vector,
-    centered,
     check_part,
     listed,
     per_dimension,
     scale_vector,
 )
 from bondic.core.registry import register
-from bondic.core.rounding import TINY, U
 
 IntArray = npt.NDArray[np.int64]
 
@@ -56,7 +53,7 @@ def poisson_tail(norms: FloatArray, degree: int) -> FloatArray:
     exponential are good to a few ulp of arguments below a thousand; 1e-9 covers them.
     """
     safe = np.clip(norms, 1e-300, 1e300)  # beyond, the bound is 1 anyway
-    exponent = degree * np.log(safe) - safe - gammaln(degree + 1.0)
+    exponent = degree * np.log(safe) - safe - math.lgamma(degree + 1.0)
     ratio = safe / (degree + 1.0)
     bound = np.exp(np.minimum(exponent, 0.0)) * (1 + 1e-9) / np.maximum(1.0 - ratio, 1e-3)
     return np.asarray(np.where(ratio < 0.99, np.minimum(bound, 1.0), 1.0))
@@ -114,6 +111,7 @@ class GaussianSeries(FeatureLeaf):
     degree: int
     center: Numbers = 0.0
     on: PointPart = "observation"
+    sup_diag = 1.0
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -137,10 +135,6 @@ class GaussianSeries(FeatureLeaf):
             f"No series of degree up to 400 comes within {tolerance:g} of the Gaussian here: the farthest point is "
             f"{math.sqrt(float(largest[0])):.3g} bandwidths from the mean. Use Gaussian itself."
         )
-
-    @property
-    def sup_diag(self) -> float:
-        return 1.0
 
     def _scaled(self, x: FloatArray) -> FloatArray:
         per_dimension(self.center, x.shape[1], "The center of the series")
@@ -179,4 +173,4 @@ class GaussianSeries(FeatureLeaf):
         return math.sqrt(tails[0] * tails[1]) * (1 + 8 * U)
 
     def __repr__(self) -> str:
-        return f"GaussianSeries({listed(self.bandwidth)}, degree={self.degree}{centered(self.center)}, on={self.on!r})"
+        return f"GaussianSeries({listed(self.bandwidth)}, degree={self.degree}, center={listed(self.center)}, on={self.on!r})"

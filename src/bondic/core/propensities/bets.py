@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import tail_term
+from bondic.core.bounded import Enclosure, U, certified_sum, next_down
 from bondic.core.claims import Claim, Part
 from bondic.core.dual.bound import NOISE
 from bondic.core.errors import InvalidInput
@@ -24,7 +25,6 @@ from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.episode_values import largest_sum, per_decision_values, robust_returns, whole_values
 from bondic.core.propensities.strata import Strata, balanced_rates, stratum_means
 from bondic.core.propensities.wealth import ContextBets, Gambler, contexts_end, lower_end, moderate, plug_in_rates
-from bondic.core.rounding import Enclosure, U, certified_sum, next_down
 
 FloatArray = npt.NDArray[np.float64]
 Value = Literal["population", "contexts", "stated starts"]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, U, next_down
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import LARGEST, Ratios
-from bondic.core.rounding import TINY, U, next_down
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -11,12 +11,12 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.claims import End
 from bondic.core.columns import Columns, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.ratios import Ratios
 from bondic.core.propensities.strata import Strata
-from bondic.core.rounding import U
 from bondic.core.terms import Terms, ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, U, next_down
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decision_values import Robust, Stated, above, mean_and_taken
 from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import LARGEST, Ratios
-from bondic.core.rounding import Enclosure, U, next_down
 from bondic.core.terms import Terms, discounted_steps, range_of
 
 FloatArray = npt.NDArray[np.float64]

@@ -36,7 +36,7 @@ from bondic.core.propensities.decisions import (
 )
 from bondic.core.propensities.strata import Strata
 from bondic.core.registry import register
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.terms import in_full
 
 
@@ -98,7 +98,7 @@ class PropensityProof(Proof):
         """The units by stated starts, where these are what the value is over."""
         return strata_of(rows, columns) if self.value == "stated starts" else None
 
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         del sums
         return self.claims_on(rows, self.columns(rows))
 
@@ -240,7 +240,7 @@ class PropensityProof(Proof):
             )
         return replace(self, asked=self.asked.without_rows(), target=None)
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         if self.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput
-from bondic.core.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

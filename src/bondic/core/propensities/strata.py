@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U, next_up
 from bondic.core.propensities.wealth import moderate
-from bondic.core.rounding import U, next_up
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -29,8 +29,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from bondic.core.betting import tail_term
+from bondic.core.bounded import Enclosure, U, certified_sum, next_down
 from bondic.core.errors import NumericalError
-from bondic.core.rounding import Enclosure, U, certified_sum, next_down
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

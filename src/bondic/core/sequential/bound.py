@@ -18,15 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, clipped_deviation, curvature, loss, tail_term
+from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, row_norms, upper_sum
+from bondic.core.bounded import gamma as rounding
 from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import NumericalError
-from bondic.core.matrices import gamma as rounding
-from bondic.core.matrices import row_norms
-from bondic.core.rounding import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.sequential.embedded import Embedded, Start, balance
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
 from bondic.core.sequential.localize import Localizer

@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Between, Enclosure, U, inflate
 from bondic.core.classes.balls import Ball, ValueClass, constant_value
 from bondic.core.classes.basis import one_hot
 from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.identity import mean_over_starts, rows_measure, start_measure, values_at_rows, values_at_starts
-from bondic.core.rounding import Between, Enclosure, U, inflate
-from bondic.core.sums.forms import STANDARD, Sums
-from bondic.core.sums.measure import Measure, Source, Stream
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import Measure, RowMeasures, Source, Stream
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms, ValueRange, range_of
-from bondic.executors.threads import in_order
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -93,7 +92,7 @@ def embed(
     ball: ValueClass,
     found: Coordinates,
     limits: tuple[float, float] | None = None,
-    sums: Sums = STANDARD,
+    sums: Sums = REFERENCE,
 ) -> Embedded:
     """All rows, block by block of the log."""
     m = len(found.basis)
@@ -104,7 +103,7 @@ def embed(
         )
     check_limits(limits, ball, rows.terms)
     task = partial(_embed, ball=ball, found=found, limits=limits, sums=sums)
-    parts = list(in_order(task, rows.batches(), sums.workers))
+    parts = list(sums.in_order(task, rows.batches()))
     if not parts:
         raise InvalidInput("There are no rows within the horizon.")
     return parts[0] if len(parts) == 1 else _join(parts)
@@ -191,7 +190,7 @@ def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Te
         raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
 
 
-def embed_start(rows: Columns, ball: ValueClass, found: Coordinates, sums: Sums = STANDARD) -> Start:
+def embed_start(rows: Columns, ball: ValueClass, found: Coordinates, sums: Sums = REFERENCE) -> Start:
     """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
     measure = start_measure(rows)
     coordinates = found.approximate(measure.points, measure.weights[0])
@@ -213,4 +212,11 @@ def balance(rows: Columns, weights: Sequence[FloatArray], rates: Sequence[float]
         start = start_measure(rows)
         yield Measure(start.points, start.weights * np.asarray(rates)[:, None, None], start.error)
 
-    return Stream(measures, lambda: rows.some_points(4096), count, len(weights), layout.slots, layout.dimension)
+    return Stream(
+        lambda task: map(task, measures()),
+        lambda: rows.some_points(4096),
+        count,
+        len(weights),
+        layout.slots,
+        layout.dimension,
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, End, Part
 from bondic.core.dual.bound import BIAS, NOISE, VALUE
-from bondic.core.rounding import Enclosure
 from bondic.core.terms import ValueRange
 
 RARE = "rare events"

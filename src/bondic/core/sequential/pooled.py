@@ -15,15 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import SMALL, U, inflate, row_norms, upper_sum
 from bondic.core.claims import End
 from bondic.core.classes.basis import one_hot
 from bondic.core.classes.landmarks import Coordinates
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.matrices import SMALL, row_norms
-from bondic.core.rounding import U, inflate, upper_sum
 from bondic.core.sequential.embedded import Embedded
 from bondic.core.sequential.plan import Predictable
-from bondic.core.sums.rowwise import RowMeasures
+from bondic.core.sums.measure import RowMeasures
 
 FloatArray = npt.NDArray[np.float64]
 

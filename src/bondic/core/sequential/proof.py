@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bondic.core.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
+from bondic.core.bounded import Enclosure
 from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
 from bondic.core.classes.balls import Box, Provenance, ValueClass
 from bondic.core.classes.ellipsoids import Ellipsoid
@@ -20,7 +21,6 @@ from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
-from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import embed, embed_start
 from bondic.core.sequential.ends import Evaluation
@@ -29,7 +29,7 @@ from bondic.core.sequential.table import evaluate_table
 from bondic.core.sequential.table_plan import TablePlan
 from bondic.core.start import SampledStart, sampled_start
 from bondic.core.start_bets import learned, start_error, used_starts
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange, range_of
 
 VECTOR = "vector"
@@ -75,7 +75,7 @@ class SequentialProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
-    def evidence(self, rows: Columns, sums: Sums = STANDARD) -> Evidence:
+    def evidence(self, rows: Columns, sums: Sums) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         plan = self.plan
         if plan is None:
@@ -101,7 +101,7 @@ class SequentialProof(Proof):
         assert self.plan is not None
         return evaluate(evidence, self.plan, ends_of(self.side))
 
-    def evaluate_all(self, rows: Columns, sums: Sums = STANDARD) -> Evaluation:
+    def evaluate_all(self, rows: Columns, sums: Sums) -> Evaluation:
         """What the plan says about these rows."""
         if self.table is None:
             return self.evaluate(self.evidence(rows, sums))
@@ -133,7 +133,7 @@ class SequentialProof(Proof):
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
 
-    def claims(self, rows: Columns, sums: Sums = STANDARD) -> Claims:
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
         return claims_of(self.evaluate_all(rows, sums), self.budget)
 
     @property
@@ -170,7 +170,7 @@ class SequentialProof(Proof):
         sets = rounds * (2 * len(plan.taus) + 2)
         return 2 * total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums = STANDARD) -> tuple[Review, ...]:
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
         for what, provenance in (("The plan was begun", self._begun), ("Q was chosen", self.ball.provenance)):
             if provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, clipped_deviation, loss, tail_term
+from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.claims import Claim, End, Part
 from bondic.core.classes.balls import Box
 from bondic.core.classes.basis import positions
@@ -22,11 +23,11 @@ from bondic.core.columns import Batch, Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.identity import mean_over_starts, values_at_rows, values_at_starts
-from bondic.core.rounding import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.core.sequential.embedded import balance, limits_at
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, tail_claim
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,7 +45,7 @@ class TableColumns:
     error: float  # a bound of the error of every residual
 
 
-def apply_table(rows: Columns, box: Box, plan: TablePlan, sums: Sums = STANDARD) -> TableColumns:
+def apply_table(rows: Columns, box: Box, plan: TablePlan, sums: Sums = REFERENCE) -> TableColumns:
     """The columns of a plan on all of its rows."""
     if not rows.layout.discrete or plan.answers.shape[1] != rows.layout.slots:
         raise InvalidInput("A table needs discrete actions, and the actions of its plan.")
@@ -145,7 +146,7 @@ def evaluate_table(
     plan: TablePlan,
     probabilities: dict[End, float],
     start_error: Callable[[End, ValueRange], Enclosure],
-    sums: Sums = STANDARD,
+    sums: Sums = REFERENCE,
 ) -> Evaluation:
     """The ends to compute, each with the probability of its tail and with what sampled starts cost it."""
     found = apply_table(rows, box, plan, sums)

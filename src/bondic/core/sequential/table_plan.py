@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import gamma
 from bondic.core.classes.balls import Provenance
 from bondic.core.classes.basis import positions
 from bondic.core.errors import InvalidInput
-from bondic.core.matrices import gamma
 from bondic.core.sequential.plan import FULL_BET, StartBets
 
 FloatArray = npt.NDArray[np.float64]

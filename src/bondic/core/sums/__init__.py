@@ -1,1 +1,1 @@
-"""Exact kernel sums with certified errors: one interface, several engines, the same answer."""
+"""Kernel sums with certified errors: what they are, and their definition in NumPy; `bondic.engines` makes them fast."""

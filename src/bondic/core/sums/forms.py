@@ -1,6 +1,7 @@
-"""Kernel sums with proved errors (section 11): c^T K c, K C, norms of rows. Whatever they are charged is charged here.
+"""Kernel sums with proved errors (section 11): c^T K c, K C, norms and products of rows, total variations.
 
-Engines return totals with the accuracy of their own arithmetic; what comes from the weights is added to it:
+`Sums` is what bounds ask for; `Reference` computes it from the definition. Faster implementations (`bondic.engines`) enclose the
+same numbers, and whatever a sum is charged is charged here:
 
     | computed - exact | <= sum_terms sum_p [ m_p^2 relative + absolute + M_p^2 K_max ( 2 e_c + e_c^2 ) ],
 
@@ -10,131 +11,163 @@ not hide an error), e_c the relative error of the weights, of merging and of emb
 
 from __future__ import annotations
 
-import concurrent.futures
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput
-from bondic.core.kernels.accuracy import check_elementary_functions
+from bondic.core.bounded import TINY, EnclosedArray, Enclosure, FloatArray, U, certified_sum, gamma, inflate, upper_sum
+from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.base import FeatureLeaf
+from bondic.core.kernels.checks import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import TINY, Enclosure, U, inflate
-from bondic.core.sums import rowwise, total_variation
-from bondic.core.sums.account import Account, Added, Order, embedded, masses
-from bondic.core.sums.engine import Crossed, Engine, Partial, Progress, Survey
-from bondic.core.sums.executor import Executor
-from bondic.core.sums.linear import Constants, Features
-from bondic.core.sums.measure import Measure, Source, check_finite
-from bondic.core.sums.reference import Reference
-from bondic.core.sums.rowwise import RowMeasures
-from bondic.core.sums.standard import named_engines
-from bondic.executors.remote import Remote
-from bondic.executors.threads import Serial, Threads, in_order
+from bondic.core.sums.measure import Measure, RowMeasures, Source, check_finite, merge_points
 
-FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Progress = Callable[[float], None]
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+T = TypeVar("T")
 
-MOST_HELD = 2**24
-"""Numbers of points and weights that are held at once; a sum over more of them reads its batches one after the other."""
-SECONDS = 1e-10
-"""What a unit of cost takes on one core, about: engines measure theirs in it."""
-STREAMED_TOGETHER, STREAMED_COLUMNS = 4, 32
-"""Weightings of a long log that are summed in one reading: so many, or more where they have few columns in all."""
+MOST_POINTS = 2_000_000
+"""Distinct points of a total variation; a log with more of them has no use for a table."""
+_CHUNK = 256
+"""Points of rows whose kernel matrix is formed at once; a row with more points is a chunk of its own."""
+
+
+class Valued(Protocol):
+    """A function with certified values."""
+
+    def values(self, points: FloatArray, sums: Sums) -> tuple[FloatArray, float]: ...
+
+
+class Parted(Protocol[S_co]):
+    """Rows of a log, part by part."""
+
+    def batches(self) -> Iterator[S_co]: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
-    """Kernel sums by the cheapest of these engines; no engines named: all that the library has.
+class Share:
+    """A share of u_c^T K u_c for every column c: the sum of totals[:, c], off by at most
 
-    Every engine encloses the same numbers. Which one is taken depends on the points and weights alone, never on how they
-    are stored, so a log gives the same bits whether it is held in memory or read in batches.
+        relative * left_c * right_c + absolute_c,
+
+    left and right the absolute weights of the points that meet (None: of all points). Columns are taken as exact.
     """
 
-    engines: tuple[Engine, ...] | None = None
-    executor: Executor | concurrent.futures.Executor | None = (
-        None  # the latter: for blocks of a log that is read from files
-    )
+    totals: FloatArray  # (parts, C)
+    relative: float
+    masses: tuple[FloatArray, FloatArray] | None = None  # (C,) each, rounded up
+    absolute: FloatArray | float = 0.0  # (C,)
 
-    def __post_init__(self) -> None:
-        if isinstance(self.executor, concurrent.futures.Executor):
-            object.__setattr__(self, "executor", Remote(self.executor))
+
+def enclose(shares: list[Share], groups: int, squares: list[float] | None = None) -> list[Enclosure]:
+    """Shares of one term -> one enclosure per group; parts and columns of a share are added exactly.
+
+    `squares` holds sum_c m_c^2 of every group, m_c the absolute weights of all points.
+    """
+    out = [Enclosure(0.0)] * groups
+    for share in shares:
+        absolute = np.broadcast_to(np.asarray(share.absolute), share.totals.shape[1:])
+        for g, columns in enumerate(np.split(np.arange(share.totals.shape[1]), groups)):
+            if share.masses is not None:
+                square = inflate(float(share.masses[0][columns] @ share.masses[1][columns]) * (1 + 1e-12))
+            else:
+                assert squares is not None
+                square = squares[g]
+            value = certified_sum(np.ascontiguousarray(share.totals[:, columns]))
+            spread = square * share.relative + float(absolute[columns].sum()) * (1 + columns.size * U)
+            found = Enclosure(value.mid, inflate(value.rad + spread))
+            out[g] = found if share is shares[0] else out[g] + found
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Charges:
+    """What the weights of a sum are charged for, part by part of the points."""
+
+    count: int  # points
+    parts: int
+    relative: float  # error of the weights, of merging and of embedding them
+    given: FloatArray  # (G, slots) absolute weights, rounded up
+    merged: FloatArray  # (G, slots) the same after equal points were merged
+    sizes: FloatArray  # (terms,) largest kernel values
 
     @staticmethod
-    def named(name: str | Sums) -> Sums:
-        """The engines behind a name: auto, pairs, series or reference; sums stay as they are."""
-        if isinstance(name, Sums):
-            return name
-        return Sums.reference() if name == "reference" else Sums(named_engines(name))
+    def of(terms: tuple[Term, ...], batch: Measure) -> tuple[Charges, FloatArray, FloatArray]:
+        """The charges, with distinct points and their weights (N, G, slots)."""
+        points, weights, merging = batch.distinct()
+        charges = Charges(
+            batch.count,
+            1,
+            batch.error + merging + (batch.slots + 8) * U,
+            np.array([masses(group) for group in batch.weights]),
+            np.array([masses(weights[:, g]) for g in range(batch.groups)]),
+            np.array([term.bounds(points, points)[0] for term in terms] if points.shape[0] else [0.0] * len(terms)),
+        )
+        return charges, points, weights
 
-    @staticmethod
-    def reference() -> Sums:
-        """From the definition alone: NumPy, no compiled code."""
-        return Sums((Constants(), Features(), Reference()), Serial())
+    def plus(self, other: Charges) -> Charges:
+        """Of the points of both; sums of absolute weights are rounded once more (see `_squares`)."""
+        return Charges(
+            self.count + other.count,
+            self.parts + other.parts,
+            max(self.relative, other.relative),
+            self.given + other.given,
+            self.merged + other.merged,
+            np.maximum(self.sizes, other.sizes),
+        )
 
+    def total(self, terms: tuple[Term, ...], shares: list[list[Share]]) -> list[Enclosure]:
+        """Terms added; weights that are off by a relative e move a square by (2 e + e^2) of its mass."""
+        groups = len(self.given)
+        totals, spread = [Enclosure(0.0)] * groups, 2 * self.relative + self.relative**2
+        for term, size, share in zip(terms, self.sizes.tolist(), shares, strict=True):
+            found = enclose(share, groups, self._squares(self.merged, term))
+            for g, (value, square) in enumerate(zip(found, self._squares(self.given, term), strict=True)):
+                error = value.rad + square * size * spread + self.count * max(1.0, size) * TINY
+                totals[g] = totals[g] + Enclosure(value.mid, inflate(error))
+        return totals
+
+    def _squares(self, masses: FloatArray, term: Term) -> list[float]:
+        """sum_p ( sum_i sum_a |v_ia| |E_ap| )^2 for every group, rounded up; an embedding may cancel, its roundings do not."""
+        columns = masses * (1 + 2 * (self.parts - 1) * U) @ np.abs(term.embedding)
+        return [inflate(float(row @ row) * (1 + 1e-12)) for row in columns]
+
+
+def masses(weights: FloatArray) -> FloatArray:
+    """sum_i |v_ia| for every slot, rounded up; weights (N, slots)."""
+    return np.array([upper_sum(np.abs(weights[:, slot])) for slot in range(weights.shape[1])])
+
+
+def embedded(term: Term, weights: FloatArray) -> FloatArray:
+    """Weights (N, G, slots) -> embedded columns (N, G p), group by group."""
+    return np.ascontiguousarray(term.columns(weights)).reshape(weights.shape[0], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Crossed:
+    """K(x, y) C: `values` (m, C), kernel values off by `error`, each entry the result of `roundings` additions."""
+
+    values: FloatArray
+    error: float
+    roundings: int
+
+
+class Sums(ABC):
+    """Kernel sums; every implementation encloses the same numbers."""
+
+    @abstractmethod
     def squares(self, terms: tuple[Term, ...], source: Source, progress: Progress | None = None) -> list[Enclosure]:
         """sum_{i,j,a,b} v_ia k((z_i, a), (z_j, b)) v_jb with its error for every weighting v of the source."""
-        check_elementary_functions()
-        account = Account(terms, source.groups, source.slots)
-        if _numbers(source.count, source.dimension, source.groups * source.slots) <= MOST_HELD:
-            return self._held(account, source, progress)
-        return self._streamed(account, source, progress)
 
-    def _held(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
-        points, weights = account.prepare(Measure.joined(source.batches()))
-        if not points.shape[0]:  # points without weight add exactly nothing
-            return [Enclosure(0.0)] * source.groups
-        count, executor = points.shape[0], self._executor()
-        surveys = []
-        for term in account.terms:
-            columns = embedded(term, weights)
-            surveys.append(Survey(count, points, columns, source.groups, columns.shape[1], executor, progress))
-        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
-        with _begun(account, engines, surveys) as partials:
-            while wanting := [
-                (part, survey) for part, survey in zip(partials, surveys, strict=True) if part.wants_more
-            ]:
-                for part, survey in wanting:
-                    assert survey.columns is not None
-                    part.add(points, survey.columns)
-                    part.end_pass()
-            return account.total(partials)
-
-    def _streamed(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
-        """All terms in as few readings as they want; every part is added to forks of its own, here or elsewhere."""
-        sample, executor, groups = source.sample(), self._executor(), source.groups
-        widths = [groups * term.embedding.shape[1] for term in account.terms]
-        surveys = [Survey(source.count, sample, None, groups, width, executor) for width in widths]
-        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
-        with _begun(account, engines, surveys) as partials:
-            first = True
-            while first or any(part.wants_more for part in partials):
-                order = Order.of(account.terms, engines, partials, widths)
-                add = partial(_added, order, partials)
-                for added in in_order(add, source.pieces(order), self.workers if order.travels else 1):
-                    account.take(added, first=first)
-                    order.take(added, partials)
-                    if progress is not None:
-                        progress(min(1.0, account.seen / max(source.count, 1)) if first else 1.0)
-                account.end_pass()
-                for k in order.wanting:
-                    partials[k].end_pass()
-                first = False
-            return account.total(partials)
-
-    def _choose(self, term: Term, survey: Survey) -> Engine:
-        best: Engine | None = None
-        least = np.inf
-        for engine in self._engines():
-            cost = engine.cost(term, survey)
-            if cost is not None and cost < least:
-                best, least = engine, cost
-        if best is None:
-            raise _nobody(term, self._engines())
-        return best
+    @abstractmethod
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> Crossed:
+        """K(x, y) C of one term."""
 
     def values(
         self, terms: tuple[Term, ...], x: FloatArray, y: FloatArray, weights: FloatArray
@@ -151,7 +184,7 @@ class Sums:
         mass = masses(weights)
         for term in terms:
             size, value_error = term.bounds(x, y)
-            part = self._cross(term, x, y, np.ascontiguousarray(term.columns(weights)))
+            part = self.cross(term, x, y, np.ascontiguousarray(term.columns(weights)))
             values = values + part.values @ term.embedding.T
             largest = float(np.abs(term.embedding).max())
             column_mass = float((mass @ np.abs(term.embedding)).sum()) * largest
@@ -161,89 +194,116 @@ class Sums:
             error += column_mass * (max(value_error, part.error) + size * roundings) + underflow
         return values, inflate(error * (1 + (len(terms) + 2) * U))
 
-    def _cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> Crossed:
-        for engine in self._engines():
-            found = engine.cross(term, x, y, columns, self._executor())
-            if found is not None:
-                return found
-        raise _nobody(term, self._engines())
-
     def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray:
         """phi(x) of a leaf, off by no more than `leaf.feature_error`."""
-        for engine in self._engines():
-            found = engine.features(leaf, x)
-            if found is not None:
-                return found
         return leaf.features(x)
 
-    def total_variations(self, source: Source) -> list[Enclosure]:
-        """sum_x |μ(x)| over distinct points and slots, for every weighting."""
-        return total_variation.total_variations(source)
+    def in_order(self, task: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+        """task(item) for every item, in their order; an implementation may work ahead."""
+        return map(task, items)
 
-    def row_norms(self, terms: tuple[Term, ...], measures: RowMeasures) -> FloatArray:
-        """Upper bounds of |D_i|, one small measure per row."""
-        check_elementary_functions()
-        return rowwise.row_norms(terms, measures, self._executor())
-
-    def row_products(self, function: rowwise.Valued, measures: RowMeasures) -> tuple[FloatArray, FloatArray]:
-        """<f, D_i> for every row, and bounds of the errors."""
-        return rowwise.row_products(function, measures, self)
-
-    def seconds(self, terms: tuple[Term, ...], count: int, points: FloatArray) -> float:
-        """About how long one core needs for the sum over `count` different points, of which these are some."""
-        total = 0.0
-        for term in terms:
-            survey = Survey(count, points, None, 1, term.embedding.shape[1], self._executor())
-            total += self._choose(term, survey).cost(term, survey) or 0.0
-        return SECONDS * total
+    def over_rows(self, task: Callable[[S], T], rows: Parted[S]) -> Iterator[T]:
+        """task(part) for every part of the rows, in their order; an implementation may work ahead, or in other processes."""
+        return self.in_order(task, rows.batches())
 
     def together(self, count: int, dimension: int, slots: int) -> int:
-        """How many weightings of so many points to sum at once."""
-        held = (MOST_HELD // max(count, 1) - dimension) // slots
-        return max(STREAMED_TOGETHER, STREAMED_COLUMNS // slots, held)
+        """How many weightings of so many points to sum at once: a few, all of which are held."""
+        del count, dimension, slots
+        return 4
 
-    def _engines(self) -> tuple[Engine, ...]:
-        return named_engines("auto") if self.engines is None else self.engines
+    def total_variations(self, source: Source) -> list[Enclosure]:
+        """sum_x |μ(x)| over distinct points and slots for every weighting: the dual norm of the largest deviation.
 
-    def _executor(self) -> Executor:
-        assert not isinstance(self.executor, concurrent.futures.Executor)  # wrapped when these sums were made
-        return Threads() if self.executor is None else self.executor
+        Equal points are merged before absolute values are taken; points that differ in any bit of a coordinate count as
+        different (except 0.0 and -0.0), which can only make the sum larger. Weights have the relative error of their batch,
+        and every merge adds its own, both relative to the absolute weights before merging: cancellation hides no error.
+        """
+        groups, slots = source.groups, source.slots
+        points, weights = np.zeros((0, source.dimension)), np.zeros((0, groups * slots))
+        mass, relative, merges = np.zeros(groups), 0.0, 0.0
+        for batch in source.batches():
+            check_finite(batch.points, batch.weights)
+            flat = batch.weights.transpose(1, 0, 2).reshape(-1, groups * slots)
+            mass = np.array([inflate(old + upper_sum(np.abs(g))) for old, g in zip(mass, batch.weights, strict=True)])
+            relative = max(relative, batch.error)
+            both = np.concatenate([points, batch.points + 0.0]), np.concatenate([weights, flat])
+            points, weights, error = merge_points(*both)
+            merges += error
+            if points.shape[0] > MOST_POINTS:
+                raise InvalidInput(
+                    f"More than {MOST_POINTS} distinct points: a table of values says nothing about such a log. Use a class "
+                    "that relates points to one another: a Ball of a kernel (categorical=False, --numeric)."
+                )
+        out = []
+        for mass_of, columns in zip(mass, np.split(weights, groups, axis=1), strict=True):
+            total = certified_sum(np.ascontiguousarray(np.abs(columns)))
+            # (1 + e)^merges of growth between merges is far below the factor 1.01
+            spread = 1.01 * (relative + merges) * mass_of + columns.size * TINY
+            out.append(Enclosure(total.mid, inflate(total.rad + spread)))
+        return out
 
-    @property
-    def workers(self) -> int:
-        """How many pieces of a sum may be worked on at a time in this process."""
-        return self._executor().workers
+    def row_norms(self, terms: tuple[Term, ...], given: RowMeasures) -> FloatArray:
+        """Upper bounds of |D_i|, D_i = sum over the points j of row i and the slots a of w_ja k((z_j, a), .), (count,).
+
+        With m_ip the absolute weights of embedded column p in row i and e the relative error of the weights, |D_i|^2 is off by
+        at most  sum_terms sum_p m_ip^2 ( value error + K_max ( roundings u + 2 e + e^2 ) ).
+        """
+        check_elementary_functions()
+        check_finite(given.points, given.weights)
+        order = np.argsort(given.rows, kind="stable")
+        measures = RowMeasures(given.points[order], given.weights[order], given.rows[order], given.count, given.error)
+        slots, longest = measures.weights.shape[1], measures.longest()
+        relative = given.error + (slots + 8) * U
+        mass = np.array([measures.per_row(np.abs(measures.weights[:, a])) for a in range(slots)]).T
+        mass = mass * (1 + 2 * longest * U)
+        total, spread = np.zeros(given.count), np.zeros(given.count)
+        for term in terms if len(order) else ():
+            total += measures.per_row(self._row_shares(term, measures))
+            size, error = term.bounds(measures.points, measures.points)
+            roundings = (2 * longest + term.embedding.shape[1] + len(terms) + 8) * U
+            squares = np.sum((mass @ np.abs(term.embedding)) ** 2, axis=1)
+            spread += squares * (error + size * (roundings + 2 * relative + relative**2))
+            spread += longest * max(1.0, size) * TINY
+        spread *= 1 + 4 * (slots + len(terms) + 16) * U
+        if np.any(total < -spread) or not np.all(np.isfinite(total + spread)):
+            worst = int(np.argmin(total + spread))
+            raise NumericalError(
+                f"The square of a norm came out as {total[worst]:.3g} at row {worst}, with an error bound of "
+                f"{spread[worst]:.3g}: the kernel is not positive semi-definite, or its numbers are too large for float64."
+            )
+        squares = np.where(mass.any(axis=1), (total + spread) * (1 + 8 * U), 0.0)
+        return np.asarray(np.nextafter(np.sqrt(squares) * (1 + 4 * U), np.inf) * (squares > 0))
+
+    def _row_shares(self, term: Term, measures: RowMeasures) -> FloatArray:
+        """sum_p u_jp sum_l k(z_j, z_l) u_lp over the points l of the same row, for every point j; points sorted by row."""
+        columns, cuts = np.ascontiguousarray(term.columns(measures.weights)), _cuts(measures.rows)
+
+        def chunk(k: int) -> FloatArray:
+            part = slice(cuts[k], cuts[k + 1])
+            points, rows, u = measures.points[part], measures.rows[part], columns[part]
+            values = np.where(rows[:, None] == rows, term.block(points, points), 0.0)
+            return np.asarray(np.sum(u * (values @ u), axis=1))
+
+        return np.concatenate(list(self.in_order(chunk, range(len(cuts) - 1))))
+
+    def row_products(self, function: Valued, measures: RowMeasures) -> tuple[FloatArray, FloatArray]:
+        """<f, D_i> = sum_j sum_a w_ja f(z_j, a) and a bound of its error, (count,) each."""
+        if not len(measures.rows):
+            return np.zeros(measures.count), np.zeros(measures.count)
+        values, error = function.values(measures.points, self)
+        off = measures.error * (1 + 4 * U) * np.abs(measures.weights) + TINY
+        each = (EnclosedArray(measures.weights, off) * EnclosedArray(values, error)).sum(axis=1)
+        error = gamma(measures.longest())
+        spread = measures.per_row(each.rad + error * np.abs(each.mid)) * (1 + 2 * error)
+        return measures.per_row(each.mid), spread
 
 
-def _added(order: Order, partials: list[Partial], piece: Measure | Added) -> Added:
-    """What a piece adds; one that comes from another process says so itself."""
-    return order.add(piece, partials) if isinstance(piece, Measure) else piece
-
-
-@contextmanager
-def _begun(account: Account, engines: list[Engine], surveys: list[Survey]) -> Iterator[list[Partial]]:
-    """A sum of every term; what lies outside memory is given back at the end."""
-    partials: list[Partial] = []
-    try:
-        for term, engine, survey in zip(account.terms, engines, surveys, strict=True):
-            partials.append(engine.begin(term, survey))
-        yield partials
-    finally:
-        for part in partials:
-            part.close()
-
-
-STANDARD = Sums()
-"""The library's own engines, all cores: what functions and bounds use unless they are given another."""
-
-
-def _numbers(count: int, dimension: int, columns: int) -> int:
-    return count * (dimension + columns)
-
-
-def _nobody(term: Term, engines: tuple[Engine, ...]) -> InvalidInput:
-    leaves = " * ".join(repr(leaf) for leaf, _ in term.factors) or "a constant"
-    known = ", ".join(engine.name for engine in engines) or "none"
-    return InvalidInput(
-        f"No engine of these sums ({known}) can do the term {leaves}. Add Reference() (bondic.core.sums.reference)."
-    )
+def _cuts(rows: IntArray) -> list[int]:
+    """Where chunks of whole rows begin, and the end."""
+    ends = np.append(np.flatnonzero(np.diff(rows)) + 1, len(rows))
+    cuts = [0]
+    while cuts[-1] < len(rows):
+        fitting = np.searchsorted(ends, cuts[-1] + _CHUNK, side="right") - 1
+        following = np.searchsorted(ends, cuts[-1], side="right")
+        cuts.append(int(ends[max(fitting, following)]))
+    return cuts

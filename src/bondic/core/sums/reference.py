@@ -1,43 +1,39 @@
-"""The reference engine: every pair, any kernel, plain formulas in NumPy blocks. All others are compared with it."""
+"""The reference sums: every pair, any kernel, plain formulas in NumPy blocks. All engines are compared with it."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from bondic.core.bounded import Enclosure, FloatArray, U
+from bondic.core.kernels.checks import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U
-from bondic.core.sums.engine import Crossed, Progress, Share, Survey
-from bondic.core.sums.executor import Executor
-from bondic.core.sums.spool import Direct
-
-FloatArray = npt.NDArray[np.float64]
+from bondic.core.sums.forms import Charges, Crossed, Progress, Share, Sums, embedded
+from bondic.core.sums.measure import Measure, Source
 
 ROWS, COLUMNS = 256, 2048
 
-COST = 200.0
-"""A pair here, in pairs of the compiled engine (benchmarks/pairs.py)."""
+
+class Reference(Sums):
+    """From the definition alone: all points are held, all pairs are visited."""
+
+    def squares(self, terms: tuple[Term, ...], source: Source, progress: Progress | None = None) -> list[Enclosure]:
+        check_elementary_functions()
+        charges, points, weights = Charges.of(terms, Measure.joined(source.batches()))
+        if not points.shape[0]:  # points without weight add exactly nothing
+            return [Enclosure(0.0)] * source.groups
+        return charges.total(terms, [[all_pairs(term, points, embedded(term, weights), progress)] for term in terms])
+
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> Crossed:
+        return crossed(term, x, y, columns)
 
 
-class Reference(Direct):
-    """u^T K u from its definition."""
+REFERENCE = Reference()
 
-    name = "reference"
 
-    def cost(self, term: Term, survey: Survey) -> float | None:
-        del term
-        return COST * (1.0 + survey.count) ** 2 * (1 + survey.width)
-
-    def own(
-        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
-    ) -> Share:
-        del executor
-        size, error = term.bounds(points, points)
-        return Share(block_sums(term, points, columns, progress), error + size * sum_error(points.shape[0]))
-
-    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor) -> Crossed:
-        del executor
-        return Crossed(cross_sums(term, x, y, columns), 0.0, COLUMNS + y.shape[0] // COLUMNS)
+def all_pairs(term: Term, points: FloatArray, columns: FloatArray, progress: Progress | None = None) -> Share:
+    """u^T K u; a block's double sum is off by its roundings, in any order of summation, block totals are summed exactly."""
+    size, error = term.bounds(points, points)
+    return Share(block_sums(term, points, columns, progress), error + size * sum_error(points.shape[0]))
 
 
 def sum_error(count: int) -> float:
@@ -64,11 +60,11 @@ def _block(term: Term, points: FloatArray, columns: FloatArray, rows: slice, oth
     return np.asarray(np.sum(columns[rows] * (values @ columns[others]), axis=0))
 
 
-def cross_sums(term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> FloatArray:
+def crossed(term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> Crossed:
     """K(x, y) C in blocks; blocks of y are added in sequence."""
     out = np.zeros((x.shape[0], columns.shape[1]))
     for top in range(0, x.shape[0], ROWS):
         for left in range(0, y.shape[0], COLUMNS):
             values = term.block(x[top : top + ROWS], y[left : left + COLUMNS])
             out[top : top + ROWS] += values @ columns[left : left + COLUMNS]
-    return out
+    return Crossed(out, 0.0, min(COLUMNS, y.shape[0]) + y.shape[0] // COLUMNS)

@@ -16,7 +16,8 @@ from bondic.core.classes.basis import positions
 from bondic.core.identity import values_at_rows
 from bondic.core.sequential.embedded import limits_at
 from bondic.core.sequential.table_plan import repeats
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.sequential.starts import Starts, known_starts
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.core.matrices import row_norms
+from bondic.core.bounded import row_norms
 from bondic.core.sequential.plan import FULL_BET, SMALL_BET
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook

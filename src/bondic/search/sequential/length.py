@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import curvature
+from bondic.core.bounded import row_norms
 from bondic.core.claims import End
 from bondic.core.classes.ellipsoids import Quadratic, supremum
-from bondic.core.matrices import row_norms
 from bondic.core.sequential.plan import FULL_BET
 from bondic.search.sequential.blocks import Budget, Draft, Proposer
 from bondic.search.sequential.outlook import Outlook

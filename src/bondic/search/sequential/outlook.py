@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import Between, row_norms
 from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, enclose, whole_ball
 from bondic.core.classes.landmarks import Embedding
-from bondic.core.matrices import row_norms
-from bondic.core.rounding import Between
 from bondic.core.sequential.plan import Block, columns
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.past import Past, Seen

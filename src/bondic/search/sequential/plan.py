@@ -20,8 +20,9 @@ from bondic.core.identity import values_at_starts
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.sequential.embedded import limits_from_class
 from bondic.core.sequential.plan import Block, Plan, StartBets
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.sequential.basis import (
     Embedder,

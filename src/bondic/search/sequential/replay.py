@@ -9,7 +9,8 @@ from itertools import pairwise
 from bondic.core.claims import End, ErrorBudget
 from bondic.core.classes.balls import Ball, Box
 from bondic.core.sequential.plan import Plan
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.blocks import block_ends, sub_blocks

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from bondic.core.betting import LARGEST_BET, loss
 from bondic.core.classes.balls import Box, Provenance
 from bondic.core.sequential.table_plan import TableBlock, TablePlan, expected, weights_of
-from bondic.core.sums.forms import STANDARD, Sums
+from bondic.core.sums.forms import Sums
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import block_ends
 from bondic.search.sequential.codes import Codes, make_codes

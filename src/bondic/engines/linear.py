@@ -7,11 +7,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import U, certified_sum
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import U, certified_sum
-from bondic.core.sums.engine import Arrays, Crossed, Engine, Partial, Share, Survey, Traveling
-from bondic.core.sums.executor import Executor
+from bondic.core.sums.forms import Crossed, Share
+from bondic.engines.engine import Arrays, Engine, Partial, Survey, Traveling
+from bondic.engines.threads import Executor
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from bondic.core.errors import NumericalError
-from bondic.core.rounding import (
+from bondic.core.bounded import (
+    EnclosedArray,
     Enclosure,
     U,
     certified_dot,
@@ -25,6 +25,7 @@ from bondic.core.rounding import (
     power_enclosure,
     upper_sum,
 )
+from bondic.core.errors import NumericalError
 
 mp.dps = 50
 
@@ -252,3 +253,63 @@ def test_single_precision_numbers_do_not_drag_the_arithmetic_down():
 def test_division_by_the_smallest_number_is_refused_in_words():
     with pytest.raises(NumericalError, match="told from zero"):
         Enclosure(1.0) / 5e-324
+
+
+# -------------------------------------------------------------------------------------------------- arrays
+
+
+def exactly(array, place):
+    """Exact members of an enclosed array: mid + place * rad, as fractions."""
+    return [
+        [Fraction(m) + place * Fraction(r) for m, r in zip(*rows, strict=True)]
+        for rows in zip(array.mid.tolist(), array.rad.tolist(), strict=True)
+    ]
+
+
+@many
+@given(
+    st.integers(1, 4),
+    st.integers(1, 9),
+    st.integers(0, 10_000),
+    st.sampled_from([1e-170, 1e-3, 1.0, 1e90]),
+    places,
+    places,
+)
+def test_arrays_contain_the_exact_results(rows, columns, seed, scale, s, t):
+    """Entry by entry: sums, differences, products, products of matrices and sums along an axis."""
+    rng = np.random.default_rng(seed)
+    mids = scale * rng.normal(size=(3, rows, columns)) * 10.0 ** rng.integers(-9, 9, size=(3, rows, columns))
+    x, y, z = (EnclosedArray(mid, np.abs(mid) * rng.choice([0.0, 1e-9, 0.5])) for mid in mids)
+    a, b, c = exactly(x, s), exactly(y, t), exactly(z, s)
+    every = [(i, j) for i in range(rows) for j in range(columns)]
+    transposed = EnclosedArray(z.mid.T, z.rad.T)
+    cases = (
+        (x + y, {(i, j): a[i][j] + b[i][j] for i, j in every}),
+        (2.0 - x, {(i, j): 2 - a[i][j] for i, j in every}),
+        (x * y, {(i, j): a[i][j] * b[i][j] for i, j in every}),
+        (
+            x @ transposed,
+            {(i, k): sum(a[i][j] * c[k][j] for j in range(columns)) for i in range(rows) for k in range(rows)},
+        ),
+        (
+            x.mid @ transposed,
+            {
+                (i, k): sum(Fraction(x.mid[i, j]) * c[k][j] for j in range(columns))
+                for i in range(rows)
+                for k in range(rows)
+            },
+        ),
+        (x.sum(axis=1), {(i,): sum(a[i]) for i in range(rows)}),
+    )
+    for found, truth in cases:
+        for place, exact in truth.items():
+            assert abs(Fraction(found.mid[place]) - exact) <= Fraction(found.rad[place])
+            assert Fraction(found.lower[place]) <= exact <= Fraction(found.upper[place])
+
+
+def test_errors_of_arrays_are_of_use_and_overflow_is_refused():
+    x = EnclosedArray(np.ones((2, 1000)), 1e-12)
+    assert np.all((x @ np.ones((1000, 1))).rad <= 1.3e-9)
+    assert np.all(x.sum(axis=1).rad <= 1.3e-9)
+    with pytest.raises(NumericalError), np.errstate(over="ignore"):
+        EnclosedArray(np.array([1e300])) * 1e300

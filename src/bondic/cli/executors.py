@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
-from bondic.executors.threads import Serial, Threads
+from bondic.engines.threads import Serial, Threads
 
 FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"
 _PATIENCE = 20.0

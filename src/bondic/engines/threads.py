@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,22 @@ _AHEAD = 4
 def cores() -> int:
     """Cores this process may use."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1))
+
+
+class Executor(Protocol):
+    """Runs tasks that do not depend on one another; the number of workers leaves no trace in the results."""
+
+    @property
+    def workers(self) -> int:
+        """How many tasks may run at a time: a hint for cutting work into tasks."""
+
+    def run(
+        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
+    ) -> list[T]:
+        """[task(place) for place in places]; `done(place)` is called here, in any order, as they are finished.
+
+        Whatever `done` or a task raises ends the run: tasks that have not begun are dropped.
+        """
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from bondic._version import __version__
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
-from bondic.executors.threads import Threads
+from bondic.engines.threads import Threads
 from bondic.policies.adapters.imported import LoadedFiles
 
 T = TypeVar("T")

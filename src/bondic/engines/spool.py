@@ -2,7 +2,7 @@
 
     u^T K u = sum_a u_a^T K u_a + 2 sum_{a<b} u_a^T K u_b.
 
-Pairs (a, b) are numbered row by row, and added in this order whoever has computed them (`sums.elsewhere`): the bits are the
+Pairs (a, b) are numbered row by row, and added in this order wherever they were computed: the bits are the
 same with any number of workers.
 """
 
@@ -13,16 +13,20 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, U, certified_dot, certified_sum
+from bondic.core.errors import ExecutorError
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import TINY, U, certified_dot, certified_sum
-from bondic.core.sums.engine import Collected, Engine, Partial, Progress, Share, Survey
-from bondic.core.sums.executor import Executor
-from bondic.executors.remote import Remote
+from bondic.core.sums.forms import Crossed, Progress, Share
+from bondic.core.sums.reference import all_pairs, crossed
+from bondic.engines.engine import Collected, Engine, Partial, Survey
+from bondic.engines.remote import Remote, open_job, pack_job
+from bondic.engines.threads import Executor, Serial
 
 FloatArray = npt.NDArray[np.float64]
 PointBlock = tuple[FloatArray, FloatArray]
@@ -99,9 +103,7 @@ def sum_blocks(
     places = -(-rows // engine.block)
     found: list[PairSum] = []
     if isinstance(executor, Remote) and engine.known_elsewhere and places > 1:
-        from bondic.core.sums.elsewhere import pairs_from_others
-
-        pairs = pairs_from_others(engine, term, [block(index) for index in range(places)], executor)
+        pairs = _remote_pairs(engine, term, [block(index) for index in range(places)], executor)
     else:
         pairs = _pairs(engine, term, places, block, executor)
     for pair in pairs:
@@ -125,6 +127,37 @@ def _pairs(
         x = block(a)
         for b in range(a, places):
             yield sum_pair(engine, term, x, None if a == b else block(b), executor)
+
+
+def _remote_pairs(engine: Direct, term: Term, blocks: list[PointBlock], executor: Remote) -> Iterator[PairSum]:
+    """All pairs of blocks, row by row, from other processes; a job holds all points, so that every worker can do any pair."""
+    points, columns = (np.concatenate([one[k] for one in blocks]) for k in (0, 1))
+    places = len(blocks)
+    job = pack_job(engine, engine.block, term, points, columns)
+    return executor.parts(sum_pair_at, job, range(places * (places + 1) // 2))
+
+
+def sum_pair_at(job: bytes, place: int) -> PairSum:
+    """In another process: the pair of blocks of this number."""
+    engine, size, term, points, columns = _received(job)
+    a, b = _place(place, -(-len(points) // size))
+    x, y = ((points[k * size : (k + 1) * size], columns[k * size : (k + 1) * size]) for k in (a, b))
+    return sum_pair(engine, term, x, None if a == b else y, Serial())
+
+
+def _place(number: int, places: int) -> tuple[int, int]:
+    """The pair (a, b), a <= b, of this number."""
+    for a in range(places):
+        if number < places - a:
+            return a, a + number
+        number -= places - a
+    raise ExecutorError(f"There is no pair of blocks that far ({places} blocks).")
+
+
+@lru_cache(maxsize=1)
+def _received(job: bytes) -> tuple[Direct, int, Term, FloatArray, FloatArray]:
+    engine, size, term, points, columns = open_job(job)
+    return engine, size, term.interned(), points, columns
 
 
 class Spooled(Partial):
@@ -178,3 +211,24 @@ class Spooled(Partial):
 
     def close(self) -> None:
         self._file.close()
+
+
+class NumpyPairs(Direct):
+    """All pairs with the formulas of the reference; any kernel."""
+
+    name = "reference"
+    COST = 200.0  # of a pair, in pairs of the compiled engine (benchmarks/pairs.py)
+
+    def cost(self, term: Term, survey: Survey) -> float | None:
+        del term
+        return self.COST * (1.0 + survey.count) ** 2 * (1 + survey.width)
+
+    def own(
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+    ) -> Share:
+        del executor
+        return all_pairs(term, points, columns, progress)
+
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor) -> Crossed:
+        del executor
+        return crossed(term, x, y, columns)

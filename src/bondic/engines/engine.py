@@ -1,7 +1,6 @@
 """What an engine is: it says what a term would cost, adds points batch by batch, and names the accuracy of its totals.
 
-`Sums` (module forms) picks engines, feeds them and turns what they return into enclosures; `reference` is the engine that
-is the definition.
+`EngineSums` (module sums) picks engines, feeds them and turns what they return into enclosures.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import TINY, FloatArray, U
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
-from bondic.core.rounding import TINY, Enclosure, U, certified_sum, inflate
-from bondic.core.sums.executor import Executor
+from bondic.core.sums.forms import Crossed, Progress, Share
+from bondic.engines.threads import Executor
 
-FloatArray = npt.NDArray[np.float64]
 Arrays = dict[str, npt.NDArray[Any]]
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,48 +40,13 @@ class Survey:
         return self.columns is not None
 
 
-@dataclass(frozen=True, eq=False)
-class Share:
-    """A share of u_c^T K u_c for every column c: the sum of totals[:, c], off by at most
-
-        relative * left_c * right_c + absolute_c,
-
-    left and right the absolute weights of the points that meet (None: of all points). Columns are taken as exact.
-    """
-
-    totals: FloatArray  # (parts, C)
-    relative: float
-    masses: tuple[FloatArray, FloatArray] | None = None  # (C,) each, rounded up
-    absolute: FloatArray | float = 0.0  # (C,)
-
-    def scaled(self, factor: float) -> Share:
-        """The share of factor * K."""
-        if factor == 1.0:
-            return self
-        totals, raised = factor * self.totals, factor * (1 + 4 * U)
-        lost = U * np.abs(totals).sum(axis=0) * (1 + 2 * len(totals) * U) + len(totals) * TINY
-        return Share(totals, self.relative * raised, self.masses, self.absolute * raised + lost)
-
-
-def enclose(shares: list[Share], groups: int, squares: list[float] | None = None) -> list[Enclosure]:
-    """Shares of one term -> one enclosure per group; parts and columns of a share are added exactly.
-
-    `squares` holds sum_c m_c^2 of every group, m_c the absolute weights of all points.
-    """
-    out = [Enclosure(0.0)] * groups
-    for share in shares:
-        absolute = np.broadcast_to(np.asarray(share.absolute), share.totals.shape[1:])
-        for g, columns in enumerate(np.split(np.arange(share.totals.shape[1]), groups)):
-            if share.masses is not None:
-                square = inflate(float(share.masses[0][columns] @ share.masses[1][columns]) * (1 + 1e-12))
-            else:
-                assert squares is not None
-                square = squares[g]
-            value = certified_sum(np.ascontiguousarray(share.totals[:, columns]))
-            spread = square * share.relative + float(absolute[columns].sum()) * (1 + columns.size * U)
-            found = Enclosure(value.mid, inflate(value.rad + spread))
-            out[g] = found if share is shares[0] else out[g] + found
-    return out
+def scaled(share: Share, factor: float) -> Share:
+    """The share of factor * K."""
+    if factor == 1.0:
+        return share
+    totals, raised = factor * share.totals, factor * (1 + 4 * U)
+    lost = U * np.abs(totals).sum(axis=0) * (1 + 2 * len(totals) * U) + len(totals) * TINY
+    return Share(totals, share.relative * raised, share.masses, share.absolute * raised + lost)
 
 
 class Partial(ABC):
@@ -159,15 +122,6 @@ class Collected(Partial):
         if len(self._parts) == 1:
             return self._finish(*self._parts[0])
         return self._finish(*(np.concatenate([part[k] for part in self._parts]) for k in (0, 1)))
-
-
-@dataclass(frozen=True, eq=False)
-class Crossed:
-    """K(x, y) C: `values` (m, C), kernel values off by `error`, each entry the result of `roundings` additions."""
-
-    values: FloatArray
-    error: float
-    roundings: int
 
 
 class Engine(ABC):

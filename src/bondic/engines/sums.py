@@ -1,0 +1,219 @@
+"""Kernel sums by the cheapest engine: what the product uses in place of the reference (`bondic.core.sums`).
+
+Every engine encloses the same numbers. Which one is taken depends on the points and weights alone, never on how they are
+stored, so a log gives the same bits whether it is held in memory or read in batches, with any number of threads and processes.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bondic.core.bounded import Enclosure, FloatArray
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.base import FeatureLeaf
+from bondic.core.kernels.checks import check_elementary_functions
+from bondic.core.kernels.normal_form import Term
+from bondic.core.sums.forms import Crossed, Progress, Sums, embedded
+from bondic.core.sums.measure import Measure, Source
+from bondic.core.sums.reference import REFERENCE
+from bondic.engines.account import Account, Added, Order
+from bondic.engines.blocks import over_blocks
+from bondic.engines.engine import Engine, Partial, Survey
+from bondic.engines.remote import Remote
+from bondic.engines.standard import named_engines
+from bondic.engines.threads import Executor, Serial, Threads, in_order
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+MOST_HELD = 2**24
+"""Numbers of points and weights that are held at once; a sum over more of them reads its batches one after the other."""
+SECONDS = 1e-10
+"""What a unit of cost takes on one core, about: engines measure theirs in it."""
+STREAMED_TOGETHER, STREAMED_COLUMNS = 4, 32
+"""Weightings of a long log that are summed in one reading: so many, or more where they have few columns in all."""
+
+
+@dataclass(frozen=True, eq=False)
+class EngineSums(Sums):
+    """Kernel sums by the cheapest of some engines.
+
+    Parameters
+    ----------
+    engines : tuple of Engine, optional
+        Where they come from; by default all that the library has.
+    executor : Executor, optional
+        What works on pieces of sums: threads on all cores by default. A `concurrent.futures.Executor` may work in other
+        processes: it is used for blocks of a log that is read from files, and for pairs of blocks.
+    """
+
+    engines: tuple[Engine, ...] | None = None
+    executor: Executor | concurrent.futures.Executor | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.executor, concurrent.futures.Executor):
+            object.__setattr__(self, "executor", Remote(self.executor))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process sums work alone."""
+        return type(self), (self.engines, Serial())
+
+    @staticmethod
+    def named(name: str | Sums) -> Sums:
+        """The sums behind a name (`EngineName`); sums stay as they are."""
+        if isinstance(name, Sums):
+            return name
+        return REFERENCE if name == "reference" else EngineSums(named_engines(name))
+
+    @property
+    def remote(self) -> bool:
+        """Whether blocks of a log may be worked on in other processes."""
+        return isinstance(self.executor, Remote)
+
+    def squares(self, terms: tuple[Term, ...], source: Source, progress: Progress | None = None) -> list[Enclosure]:
+        """sum_{i,j,a,b} v_ia k((z_i, a), (z_j, b)) v_jb with its error for every weighting v of the source."""
+        check_elementary_functions()
+        account = Account(terms)
+        if _numbers(source.count, source.dimension, source.groups * source.slots) <= MOST_HELD:
+            return self._held(account, source, progress)
+        return self._streamed(account, source, progress)
+
+    def _held(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
+        added, points, weights = Added.of(account.terms, Measure.joined(source.batches()))
+        account.take(added, first=True)
+        if not points.shape[0]:  # points without weight add exactly nothing
+            return [Enclosure(0.0)] * source.groups
+        count, executor = points.shape[0], self._executor()
+        surveys = []
+        for term in account.terms:
+            columns = embedded(term, weights)
+            surveys.append(Survey(count, points, columns, source.groups, columns.shape[1], executor, progress))
+        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
+        with _begun(account, engines, surveys) as partials:
+            while wanting := [
+                (part, survey) for part, survey in zip(partials, surveys, strict=True) if part.wants_more
+            ]:
+                for part, survey in wanting:
+                    assert survey.columns is not None
+                    part.add(points, survey.columns)
+                    part.end_pass()
+            return account.total(partials)
+
+    def _streamed(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
+        """All terms in as few readings as they want; every part is added to forks of its own, here or elsewhere."""
+        sample, executor, groups = source.sample(), self._executor(), source.groups
+        widths = [groups * term.embedding.shape[1] for term in account.terms]
+        surveys = [Survey(source.count, sample, None, groups, width, executor) for width in widths]
+        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
+        with _begun(account, engines, surveys) as partials:
+            first = True
+            while first or any(part.wants_more for part in partials):
+                order = Order.of(account.terms, engines, partials, widths)
+                for added in self._added(source, order, partials):
+                    account.take(added, first=first)
+                    order.take(added, partials)
+                    if progress is not None:
+                        progress(min(1.0, account.count / max(source.count, 1)) if first else 1.0)
+                account.end_pass()
+                for k in order.wanting:
+                    partials[k].end_pass()
+                first = False
+            return account.total(partials)
+
+    def _added(self, source: Source, order: Order, partials: list[Partial]) -> Iterator[Added]:
+        """What every batch of one pass adds; batches that other processes make are added up there, where that is possible."""
+        if self.remote and order.travels:
+            return source.each(order.add_elsewhere)
+        add = partial(order.add, partials=partials)
+        return in_order(add, source.batches(), self._executor().workers if order.travels else 1)
+
+    def _choose(self, term: Term, survey: Survey) -> Engine:
+        best: Engine | None = None
+        least = np.inf
+        for engine in self._engines():
+            cost = engine.cost(term, survey)
+            if cost is not None and cost < least:
+                best, least = engine, cost
+        if best is None:
+            raise _no_engine_error(term, self._engines())
+        return best
+
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> Crossed:
+        for engine in self._engines():
+            found = engine.cross(term, x, y, columns, self._executor())
+            if found is not None:
+                return found
+        raise _no_engine_error(term, self._engines())
+
+    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray:
+        """phi(x) of a leaf, off by no more than `leaf.feature_error`."""
+        for engine in self._engines():
+            found = engine.features(leaf, x)
+            if found is not None:
+                return found
+        return leaf.features(x)
+
+    def seconds(self, terms: tuple[Term, ...], count: int, points: FloatArray) -> float:
+        """About how long one core needs for the sum over `count` different points, of which these are some."""
+        total = 0.0
+        for term in terms:
+            survey = Survey(count, points, None, 1, term.embedding.shape[1], self._executor())
+            total += self._choose(term, survey).cost(term, survey) or 0.0
+        return SECONDS * total
+
+    def together(self, count: int, dimension: int, slots: int) -> int:
+        """How many weightings of so many points to sum at once."""
+        held = (MOST_HELD // max(count, 1) - dimension) // slots
+        return max(STREAMED_TOGETHER, STREAMED_COLUMNS // slots, held)
+
+    def _engines(self) -> tuple[Engine, ...]:
+        return named_engines("auto") if self.engines is None else self.engines
+
+    def _executor(self) -> Executor:
+        assert not isinstance(self.executor, concurrent.futures.Executor)  # wrapped when these sums were made
+        return Threads() if self.executor is None else self.executor
+
+    def in_order(self, task: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+        return in_order(task, items, self._executor().workers)
+
+    def over_rows(self, task: Callable[[S], T], rows: Any) -> Iterator[T]:
+        """In other processes, where the executor has some and the rows are read from files."""
+        if isinstance(self.executor, Remote) and rows.kept is None:
+            return over_blocks(self.executor, task, rows)
+        return self.in_order(task, rows.batches())
+
+
+@contextmanager
+def _begun(account: Account, engines: list[Engine], surveys: list[Survey]) -> Iterator[list[Partial]]:
+    """A sum of every term; what lies outside memory is given back at the end."""
+    partials: list[Partial] = []
+    try:
+        for term, engine, survey in zip(account.terms, engines, surveys, strict=True):
+            partials.append(engine.begin(term, survey))
+        yield partials
+    finally:
+        for part in partials:
+            part.close()
+
+
+STANDARD = EngineSums()
+"""The library's own engines, all cores: what the product uses unless it is given another."""
+
+
+def _numbers(count: int, dimension: int, columns: int) -> int:
+    return count * (dimension + columns)
+
+
+def _no_engine_error(term: Term, engines: tuple[Engine, ...]) -> InvalidInput:
+    leaves = " * ".join(repr(leaf) for leaf, _ in term.factors) or "a constant"
+    known = ", ".join(engine.name for engine in engines) or "none"
+    return InvalidInput(
+        f"No engine of these sums ({known}) can do the term {leaves}. Add NumpyPairs() (bondic.engines.spool)."
+    )
