@@ -179,7 +179,8 @@ class _Pass:
         n, total = len(self._question), self._total
         if total is None or total.rows != n:  # a support function that stops on its way, or looks at no row
             raise NumericalError(
-                f"Fewer than {n} rows were added up: the support function of Q must read its source to the end the first time."
+                f"{0 if total is None else total.rows} of {n} rows were added up: the support function of Q must read its source "
+                "to the end the first time."
             )
         more = 1 + 2 * (n + 8.0) * U  # a sum of n squares, in whatever order
         out = []
