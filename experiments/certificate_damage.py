@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.certificate.certificate import Certificate, compute_digest
+from bondic.core.certificate import Certificate, compute_digest
 
 Rng = np.random.Generator
 Path_ = tuple[Any, ...]

@@ -22,7 +22,7 @@ from experiments.coverage_saturating import (
 import bondic as b
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
-from bondic.core.noise.facts import NoiseFacts
+from bondic.core.dual.noise import NoiseBound, NoiseFacts
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -247,7 +247,7 @@ def continuous_question(rng: Generator) -> Question:
 
 @b.register("noise", "half-radius")
 @dataclass(frozen=True)
-class HalfRadius(b.Uniform):
+class HalfRadius(NoiseBound):
     """The control: "half" with eps cut to its half. Not a bound, though it says so."""
 
     @property

@@ -16,11 +16,12 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.noise import NoiseBound
 from bondic.core.kernels.base import Kernel
-from bondic.core.noise.bound import NoiseBound
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
+from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.rollout import Rollout
 from bondic_lab.worlds.tabular import TabularMDP
 
@@ -179,7 +180,7 @@ def horizon_trial(rng: Generator) -> list[Check]:
     residuals = tabular_residuals(WAITING, log, problem)
     jumps = b.ExplicitFeatures(is_start, 1.0, "start state") * b.ActionEmbedding([[1.0], [0.0]])
     # about half of the episodes that still wait jump at each time: 60 jumps, mean square width 16/2 + 9/4 + 4/8 + 1/16
-    planned = b.FixedLambda.planned(EPISODES, probability=ALPHA, sup_diag=1.0, mean_square_width=10.8)
+    planned = FixedLambda.planned(EPISODES, probability=ALPHA, sup_diag=1.0, mean_square_width=10.8)
     gauges: dict[str, NoiseBound] = {"fixed lambda": planned, **PINELIS}
     return noise_checks(problem, jumps, residuals, gauges, sharp="fixed lambda")
 

@@ -7,17 +7,17 @@ bound, if it ever does before row LONGEST; the exact probability of that is comp
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
 
 import bondic as b
-from bondic.core.bounded import Enclosure
+from bondic.core.dual.noise import NoiseFacts
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.noise.facts import noise_facts
 from bondic.core.starts import SampledStart
 from bondic.core.terms import Terms
+from bondic_lab.noise.fixed_lambda import FixedLambda
 
 PLANNED, LONGEST = 100, 1000
 STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (
@@ -34,13 +34,14 @@ STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (
 @cache
 def bounds() -> dict[str, FloatArray]:
     """Bounds of |S_n| for n = 1, 2, ..., LONGEST, from the library."""
-    fixed = b.FixedLambda.planned(PLANNED, probability=ALPHA, sup_diag=1.0, mean_square_width=4.0)
+    fixed = FixedLambda.planned(PLANNED, probability=ALPHA, sup_diag=1.0, mean_square_width=4.0)
     half, layout, terms = b.Pinelis("half"), Layout(1, False, 0, 1), Terms(0.0, (0.0, 2.0), False)
-    one = noise_facts(b.Constant(1.0), layout, terms, list, count=1)
+    one = NoiseFacts(b.Constant(1.0), layout, terms, list, 1, 1)
     names = ("fixed lambda", "half", "start of any size", "start of fixed size")
     out = {name: np.zeros(LONGEST) for name in names}
     for n in range(1, LONGEST + 1):
-        facts = replace(one, count=n, fixed_count=n, read_charge=partial(Enclosure, 4.0 * n))
+        rows = [(np.zeros((n, 1)), np.zeros(n, dtype=np.int64), None)]
+        facts = replace(one, count=n, fixed_count=n, rows=lambda rows=rows: rows)
         weights = np.full(n, 1.0 / n)
         out["fixed lambda"][n - 1] = n * fixed.epsilon(facts, ALPHA).upper
         out["half"][n - 1] = n * half.epsilon(facts, ALPHA).upper

@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bondic_lab.noise.plug_in import PlugIn
+
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
@@ -97,10 +99,10 @@ def good_certificates() -> list[Good]:
     fixed = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5))
     features = bondic.Choices(pairs=8)
     made = [
-        (question, log, policy, bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.01), choices=features)),
-        (question, log, policy, bondic.Dual(instruments=fixed, ball=bondic.Ball(value, 9.0, center), gauge=bondic.PlugIn(0.01))),
+        (question, log, policy, bondic.Dual(radius="paper", gauge=PlugIn(0.01), choices=features)),
+        (question, log, policy, bondic.Dual(instruments=fixed, ball=bondic.Ball(value, 9.0, center), gauge=PlugIn(0.01))),
         (timed, log, policy, bondic.Dual(radius="paper", gauge="half", choices=features)),
-        (*_continuous(), bondic.Dual(radius="paper", side="lower", gauge=bondic.PlugIn(0.02))),
+        (*_continuous(), bondic.Dual(radius="paper", side="lower", gauge=PlugIn(0.02))),
     ]  # fmt: skip
     found = []
     for problem, rows, asked, method in made:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from bondic_lab.noise.self_normalized import SelfNormalized
+
 if not __package__:  # run as a script: this folder must not be searched, or numba takes coverage.py for a library
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
@@ -57,7 +59,7 @@ def table(sizes: list[int], seed: int) -> Iterator[str]:
     for name, make in PROBLEMS.items():
         for rows in sizes:
             setup = make(rows, np.random.default_rng(seed))
-            gauges = (*NAMES, *(b.SelfNormalized(share * rows) for share in SHARES))
+            gauges = (*NAMES, *(SelfNormalized(share * rows) for share in SHARES))
             found = [f"{length(setup, gauge):.3g}" for gauge in gauges]
             yield f"| {name} | {rows} | " + " | ".join(found) + " |"
 

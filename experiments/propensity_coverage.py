@@ -28,8 +28,8 @@ from experiments.coverage import as_record, write_atomically
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed, tally
 
 import bondic
-from bondic import Propensities
 from bondic.core.propensities.betting import BettingProcess, Strategy, lower_end, plug_in_rates
+from bondic.methods.propensities import Propensities
 
 BETS = Strategy().bets
 ROWS = 400

@@ -38,7 +38,7 @@ from experiments.defaults_problems_bandits import (
 )
 
 import bondic
-from bondic import Propensities
+from bondic.methods.propensities import Propensities
 from bondic_lab.baselines.intervals import bernstein_lower
 from bondic_lab.baselines.registry import make_baseline
 

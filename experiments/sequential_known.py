@@ -16,8 +16,7 @@ from experiments.coverage_saturating import transitions_of
 
 import bondic as b
 from bondic.core.claims import Side
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.value_class import constant_function
+from bondic.core.classes.balls import Ball, constant_function
 from bondic.core.columns import Batch
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of

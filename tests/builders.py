@@ -9,7 +9,9 @@ import numpy as np
 
 import bondic
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.weighing import weights_at_rows as all_weights
 from bondic.core.functions import ExpansionFunction, TermExpansion
+from bondic.core.sums.reference import REFERENCE
 from bondic.engines.sums import STANDARD
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -307,3 +309,9 @@ class Here(Executor):
         except Exception as problem:
             future.set_exception(pickle.loads(pickle.dumps(problem)))
         return future
+
+
+def weights_at_rows(rows, omega):
+    """ω at the rows as floats, and a bound of their error."""
+    (found,) = all_weights(rows, [omega], REFERENCE)
+    return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bondic.core.betting import loss
 from bondic.core.bounded import Enclosure
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.ends import EndWeights, StartMean
@@ -18,7 +19,6 @@ from bondic.core.cells.forecasts import Forecasts, LabelTally, tally_by_label
 from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, VectorEvent
 from bondic.core.cells.system import System
 from bondic.core.cells.tally import CellRows, CellShape, Tally, tally
-from bondic.core.noise.betting import loss
 from bondic.plan.cells import CellModel, reference_of
 
 KINDS = ("true", "seen", "noisy", "random", "none", "far")

@@ -16,12 +16,12 @@ import pytest
 
 import bondic
 from bondic.core.bounded import Enclosure
-from bondic.core.certificate.certificate import Certificate
-from bondic.core.certificate.proof import Claims, Proof
+from bondic.core.certificate import Certificate
 from bondic.core.claims import Claim, ErrorBudget, Part, conclude
 from bondic.core.codec import Encoder, decode, same
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import last_digit
+from bondic.core.proof import Claims, Proof
 from bondic.core.registry import lookup, registered
 from bondic.core.terms import range_of
 from bondic.engines.sums import STANDARD, EngineSums

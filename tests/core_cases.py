@@ -12,8 +12,8 @@ from mpmath import mpf
 import bondic
 import naive
 from bondic.core.bounded import Enclosure
+from bondic.core.dual.noise import NoiseBound, NoiseFacts
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.noise.facts import noise_facts
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Rows, Terms, make_rows
 
@@ -142,12 +142,12 @@ def plain_facts(n, width=1.0, *, dropped=0, **more):
     """What is known about n rows with W = constants and value range [0, width]; `more` replaces single facts."""
     layout, terms = Layout(1, False, 0, 1), Terms(0.0, (0.0, width), False)
     rows = [(np.zeros((n, 1)), np.zeros(n, dtype=np.int64), None)]
-    facts = noise_facts(bondic.Constant(1.0), layout, terms, lambda: rows, count=n, fixed_count=n + dropped)
+    facts = NoiseFacts(bondic.Constant(1.0), layout, terms, lambda: rows, n, n + dropped)
     return replace(facts, **more)
 
 
 @dataclass(frozen=True)
-class Given(bondic.Uniform):
+class Given(NoiseBound):
     """eps as it is given."""
 
     eps: Enclosure

@@ -14,8 +14,8 @@ import numpy as np
 
 import bondic
 from bondic.core.claims import ErrorBudget, ends_of
+from bondic.core.classes.balls import constant_function
 from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.value_class import constant_function
 from bondic.core.sequential import bound as sequential
 from bondic.core.sequential import localize
 from bondic.core.sequential.embedded import limits_from_class

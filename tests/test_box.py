@@ -15,9 +15,7 @@ from scipy import sparse
 
 import bondic as b
 from bondic.core.bounded import Enclosure
-from bondic.core.classes.box import Box
-from bondic.core.classes.instruments import Instruments
-from bondic.core.classes.value_class import constant_function, constant_value
+from bondic.core.classes.balls import Box, Instruments, constant_function, constant_value
 from bondic.core.dual.bound import dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError

@@ -7,6 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss
 from bondic.core.bounded import Enclosure, as_enclosure
 from bondic.core.cells import ends, localize
 from bondic.core.cells import system as system_module
@@ -18,7 +19,6 @@ from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, V
 from bondic.core.cells.system import Energy, Feasible, Form, System
 from bondic.core.cells.tally import CellRows, CellShape, tally
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.noise.betting import loss
 from naive_cells import (
     NaiveEvents,
     NaiveForecasts,

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import LARGEST_BET, loss, tail_term
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.ends import EndWeights, end_terms
 from bondic.core.cells.localize import CellTails, Events, VectorEvent, locate
-from bondic.core.noise.betting import LARGEST_BET, loss, tail_term
 from cells_cases import World, foresee, random_log, starts_of
 
 REPEATS = 8000

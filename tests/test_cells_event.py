@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss
 from bondic.core.bounded import Enclosure
 from bondic.core.cells import ends, localize
 from bondic.core.cells.ends import EndTerms, EndWeights, end_terms
@@ -18,7 +19,6 @@ from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.localize import CellTails, Events, VectorEvent, locate
 from bondic.core.cells.tally import Entries
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import loss
 from cells_cases import (
     KINDS,
     TrueRows,

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss, tail_term
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import CellBound, EndWeights, end_terms
 from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent, locate
 from bondic.core.cells.system import Energy, Form
-from bondic.core.noise.betting import loss, tail_term
 from cells_cases import (
     TrueRows,
     World,

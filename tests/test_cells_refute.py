@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss
 from bondic.core.cells.ends import CellBound, ruled_out
 from bondic.core.cells.localize import CellTails, Events, VectorEvent
 from bondic.core.cells.tally import CellShape, tally
-from bondic.core.noise.betting import loss
 from cells_cases import (
     KINDS,
     World,

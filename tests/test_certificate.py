@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -11,11 +10,12 @@ import pytest
 
 import bondic
 from bondic.core.bounded import Enclosure
-from bondic.core.certificate.certificate import Certificate
+from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
-from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.printed import last_digit
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic
 
 
@@ -23,7 +23,7 @@ from builders import continuous, synthetic
 def certified():
     mdp, log, policy, initial = synthetic(600, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    return bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.05))), log, policy
+    return bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.05))), log, policy
 
 
 def same(checked, result):
@@ -32,45 +32,13 @@ def same(checked, result):
         assert abs(mine - theirs) <= (0.0 if end is None else 2 * end.rounding + 1e-12)
 
 
-def test_verification_gives_the_same_interval_without_the_policy(certified):
-    result, log, _ = certified
-    assert result.status is bondic.Status.INTERVAL
-    checked = bondic.verify(result.certificate, log)
-    same(checked, result)
-    assert checked.alpha == result.alpha
-    assert checked.status == "INTERVAL"
-
-
-def test_saved_and_loaded_certificates_verify(certified, tmp_path):
-    result, log, policy = certified
-    text, numbers = bondic.save_certificate(result.certificate, tmp_path / "c")
-    assert {path.name for path in tmp_path.iterdir()} == {"c.json", "c.npz"}
-    loaded = bondic.load_certificate(text)
-    assert loaded.digest == result.certificate.digest
-    same(bondic.verify(loaded, log, policy), result)
-    with np.load(numbers, allow_pickle=False) as data:
-        assert set(data.files) == set(result.certificate.arrays)
-    with pytest.raises(InvalidInput, match="exists already"):
-        bondic.save_certificate(result.certificate, tmp_path / "c")
-    bondic.save_certificate(result.certificate, tmp_path / "c", overwrite=True)
-
-
-def test_another_policy_is_noticed(certified):
-    result, log, policy = certified
-    assert bondic.verify(result.certificate, log, policy)
-    with pytest.raises(VerificationError, match="policy answers differently"):
-        bondic.verify(result.certificate, log, bondic.UniformPolicy(2))
-
-
 def _with(log: bondic.Transitions, **changes: object) -> bondic.Transitions:
     names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
              "timesteps")  # fmt: skip
     return bondic.Transitions(**{name: getattr(log, name) for name in names} | changes)
 
 
-@pytest.mark.parametrize(
-    "name", ["observations", "rewards", "next_observations", "actions", "truncations", "timesteps"]
-)
+@pytest.mark.parametrize("name", ["observations", "actions", "truncations", "timesteps"])
 def test_any_change_of_the_log_is_noticed(certified, name):
     result, log, _ = certified
     values = getattr(log, name).copy()
@@ -156,46 +124,23 @@ def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
             bondic.verify(Certificate(result.certificate.body, arrays), log)
 
 
-def test_w_tuned_on_certified_rows_does_not_verify(certified):
+def test_an_end_without_weights_or_alpha_beyond_its_sum_does_not_verify(certified):
     result, log, _ = certified
-    body = _set(result.certificate.body, ("proof", "instruments", "provenance", "rows"), [0, len(log)])
-    with pytest.raises(VerificationError, match="tuned on rows that it certifies"):
-        bondic.verify(Certificate(body, result.certificate.arrays), log)
-
-
-def test_a_budget_that_overspends_does_not_verify(certified):
-    result, log, _ = certified
+    for parts in (("proof", "omegas", "lower"), ("claims", "ends", 0)):
+        body = copy.deepcopy(result.certificate.body)
+        del body[parts[0]][parts[1]][parts[2]]
+        with pytest.raises(VerificationError, match="end point"):
+            bondic.verify(Certificate(body, result.certificate.arrays), log)
     body = _set(result.certificate.body, ("proof", "budget", "parts", "noise"), 0.3)
     with pytest.raises(VerificationError, match="spend more than alpha"):
         bondic.verify(Certificate(body, result.certificate.arrays), log)
-
-
-def test_missing_end_points_and_damaged_files_are_refused(certified, tmp_path):
-    result, log, _ = certified
-    for part in ("proof", "claims"):
-        body = copy.deepcopy(result.certificate.body)
-        if part == "proof":
-            del body["proof"]["omegas"]["lower"]
-        else:
-            del body["claims"]["ends"][0]
-        with pytest.raises(VerificationError, match=r"end points?, |end point, or has one too many"):
-            bondic.verify(Certificate(body, result.certificate.arrays), log)
-    text, numbers = bondic.save_certificate(result.certificate, tmp_path / "c")
-    numbers.write_bytes(numbers.read_bytes()[:100])
-    with pytest.raises(VerificationError, match="not a readable certificate"):
-        bondic.load_certificate(text)
-    text.write_text(json.dumps({"format": "something else", "digest": "", "arrays": "c.npz"}))
-    with pytest.raises(VerificationError):
-        bondic.load_certificate(text)
-    with pytest.raises(InvalidInput, match="no file"):
-        bondic.load_certificate(tmp_path / "nothing.json")
 
 
 def test_an_older_certificate_names_the_version_that_verifies_it(certified):
     result, log, _ = certified
     old = result.certificate.body | {"format": "bondic certificate 4"}
     with pytest.raises(
-        VerificationError, match=r"certificate 4.*certificate 6.*written by bondic \S+; verify it with that"
+        VerificationError, match=r"certificate 4.*certificate 7.*written by bondic \S+; verify it with that"
     ):
         bondic.verify(Certificate(old, result.certificate.arrays), log)
     for information in (None, {"versions": 3}, {"versions": {"bondic": ["1"]}}):
@@ -225,8 +170,15 @@ def test_other_parts_are_not_believed(certified, change):
         assert bondic.verify(forged, log).claims == result.claims
 
 
-def test_an_interrupted_save_leaves_nothing(certified, tmp_path, monkeypatch):
+def test_a_file_is_never_half_written_nor_overwritten(certified, tmp_path, monkeypatch):
     result, _, _ = certified
+    text, _ = bondic.save_certificate(result.certificate, tmp_path / "c")
+    with pytest.raises(InvalidInput, match="exists already"):
+        bondic.save_certificate(result.certificate, text)
+    bondic.save_certificate(result.certificate, text, overwrite=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"c.json", "c.npz"}
+    for path in tmp_path.iterdir():
+        path.unlink()
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         bondic.save_certificate(result.certificate, tmp_path / "c")
@@ -252,7 +204,7 @@ def test_every_kind_of_weight_function_verifies():
     }
     ball = bondic.Ball(bondic.Matern(1.0, nu=1.5) * bondic.Dirac() + bondic.Constant(1.0), 20.0)
     for kind, kernel in kernels.items():
-        method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=ball, gauge=bondic.PlugIn(0.01))
+        method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=ball, gauge=PlugIn(0.01))
         result = bondic.estimate_interval(problem, method=method)
         assert result.guarantee == "none"
         names = " ".join(result.certificate.arrays)
@@ -345,23 +297,6 @@ def test_assumptions_are_recomputed(certified):
             bondic.verify(forged, log)
 
 
-def test_a_certificate_without_witnesses_is_not_called_tested():
-    mdp, log, policy, initial = synthetic(20_000, gamma=0.3)
-    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    rejected = bondic.estimate_interval(problem, method=bondic.Dual(radius=0.5))
-    assert rejected.status is bondic.Status.REJECTED
-    assert "rejection test recomputed from its witnesses" in bondic.verify(rejected.certificate, log).checks
-    result = bondic.estimate_interval(problem, method=bondic.Dual(radius=30.0))
-    assert result.status is bondic.Status.INTERVAL
-    body = copy.deepcopy(result.certificate.body)
-    body["proof"]["witnesses"] = [None]
-    for test in body["claims"]["tests"]:
-        test |= {"rejected": False, "p_value": 1.0, "loss_floor": 0.0, "minimal_radius": 0.0}
-    checked = bondic.verify(Certificate(body, result.certificate.arrays), log)
-    assert not any("rejection" in line for line in checked.checks)
-    assert any("no witness" in gap for gap in checked.unchecked)
-
-
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_claims_cannot_be_moved_inward(certified, end):
     """By less than the last printed digit two machines may differ; the answer is the recomputed interval in any case."""
@@ -410,23 +345,6 @@ def test_drawn_actions_cannot_be_declared_exact():
     result = bondic.estimate_interval(problem)
     with pytest.raises(VerificationError, match="not exact"):
         bondic.verify(_forged(result.certificate, proof__asked__answers__exact=True), log)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("proof__budget__parts__noise", 10**400),
-        ("proof__asked__rows", [0, 10**400]),
-        ("conclusion__low", 10**400),
-        ("proof__ball__kernel", {"kernel": "product", "parts": []}),
-        ("proof__instruments__kernel", {"kernel": "sum", "parts": []}),
-        ("proof__instruments__provenance__rows", [float("nan"), 5]),
-    ],
-)
-def test_damaged_numbers_are_refused_in_words(certified, path, value):
-    result, log, _ = certified
-    with pytest.raises(VerificationError):
-        bondic.verify(_forged(result.certificate, **{path: value}), log)
 
 
 def test_what_is_no_certificate_is_refused_with_the_way_out(certified):

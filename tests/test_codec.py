@@ -18,19 +18,20 @@ from mpmath import mpf
 
 import bondic
 from bondic.core.bounded import Enclosure, U
-from bondic.core.classes.box import Box
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.balls import Box, ValueClass
 from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
+from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from bondic.core.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.noise.bound import NoiseBound, Uniform
-from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.registry import from_outside, lookup, names, register, registered
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms
+from bondic.core.verify import read_proof
 from bondic.engines.sums import STANDARD
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.plug_in import PlugIn
 from conformance_kernels import Example, LeafCase
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
@@ -113,10 +114,6 @@ FUNCTIONS = {
 }
 GAUGES = {
     "pinelis": st.builds(bondic.Pinelis, st.sampled_from(["half", "range", "paper"])),
-    "fixed-lambda": st.builds(FixedLambda, sizes),
-    "plug-in": st.builds(bondic.PlugIn, sizes),
-    "finite-class": st.builds(bondic.FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
-    "self-normalized": st.builds(bondic.SelfNormalized, st.floats(1e-3, 1e6)),
 }
 provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
 CLASSES = {
@@ -196,32 +193,24 @@ class Everything:
 
 WRONG = [
     ("number", "x", "number: a number is needed, not 'x'"),
-    ("number", True, "number: a number is needed, not True"),
     ("number", math.nan, "number: a number is needed, not nan"),
     ("number", math.inf, "number: a finite number is needed"),
-    ("number", 10**400, "number: a finite number is needed"),
-    ("number", None, "number: a number is needed"),
     ("count", 2.0, "count: a whole number is needed, not 2.0"),
-    ("count", True, "count: a whole number"),
     ("flag", 1, "flag: true or false is needed, not 1"),
     ("text", 5, "text: text is needed, not 5"),
     ("maybe", "x", "maybe: a number is needed"),
     ("word", "c", "word: one of 'a', 'b' is needed, not 'c'"),
-    ("word", ["a"], "word: one of"),
     ("color", "red as a rose", "color: a Color is needed"),
     ("pair", [1], "pair: a list of 2 is needed"),
-    ("pair", [1, 2.0, 3.0], "pair: a list of 2 is needed"),
     ("pair", [1.0, 2.0], r"pair\.0: a whole number is needed"),
     ("pair", {"0": 1}, "pair: a list is needed"),
     ("many", ["x", 1], r"many\.1: text is needed"),
-    ("named", [1.0], "named: a list of named values"),
     ("named", {"one": "1"}, r"named\.one: a number is needed"),
     ("open_end", math.nan, "open_end: a number is needed"),
     ("vector", [1.0, 2.0], "vector: an array is needed"),
     ("vector", {"array": "nothing"}, "vector: the name of an array"),
     ("vector", {"array": ["it.vector"]}, "vector: the name of an array"),
     ("vector", {"array": "it.rows"}, "vector: numbers of type float64 are needed, not 'int64'"),
-    ("rows", {"array": "it.vector"}, "rows: numbers of type int64"),
     ("kernel", None, "kernel: a list of named values"),
     ("kernel", {"value": 1.0, "on": "time"}, "kernel: there is no kernel None; known are action-embedding, constant"),
     ("kernel", {"kernel": "magic"}, "kernel: there is no kernel 'magic'; known are action-embedding, constant"),
@@ -338,9 +327,7 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
         log, bondic.UniformPolicy(2), bondic.InitialStates.exact(log.observations[:1]), gamma=0.5, reward_range=(0, 1)
     )
     kernel = Cauchy(1.0) * bondic.Dirac() + bondic.Constant(1.0)
-    method = bondic.Dual(
-        instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=bondic.PlugIn(1e-3)
-    )
+    method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=PlugIn(1e-3))
     result = bondic.estimate_interval(problem, method=method)
     assert result.status is bondic.Status.INTERVAL
     bondic.save_certificate(result.certificate, tmp_path / "c")
@@ -353,7 +340,7 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     with pytest.raises(
         InvalidInput, match="level must be"
     ):  # a certificate names no noise bound that Dual would refuse
-        replace(result.certificate.proof(problem.layout), noise=Doubled(flaw="level"))
+        replace(read_proof(result.certificate, problem.layout), noise=Doubled(flaw="level"))
 
 
 @pytest.mark.parametrize(
@@ -431,7 +418,7 @@ def test_a_leaf_may_bring_its_own_points():
 
 @register("noise", "test-doubled")
 @dataclass(frozen=True)
-class Doubled(Uniform):
+class Doubled(NoiseBound):
     """Twice another bound: valid, and wide."""
 
     inner: NoiseBound = field(default_factory=bondic.Pinelis)
@@ -579,7 +566,6 @@ def test_the_first_difference_is_named():
         ({**second, "b": Several(share=0.5, gauge="range")}, "here.b.gauge"),
         ({**second, "a": (np.array([1.0, 1e300]), 2.0)}, "here.a.0"),
         ({**second, "a": (np.array([1.0]), 2.0)}, "here.a.0"),
-        ({**second, "a": (np.array([1.0, math.inf]), 2)}, "here.a.1"),
         ({"a": second["a"]}, "here"),
     ):
         assert first_difference(first, other, "here", 1e-6) == place

@@ -9,15 +9,13 @@ from mpmath import mp, mpf
 from scipy.stats import binom
 
 import bondic
-import core_cases
 import naive
 from bondic.core.bounded import U
 from bondic.core.claims import ErrorBudget, check_alpha
+from bondic.core.dual.noise import NoiseFacts
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.noise.facts import diagonal, noise_facts
 from bondic.core.starts import SampledStart
 from bondic.core.terms import discounted_steps, row_widths, value_range
-from bondic.methods.setting import _mean_square_width
 from bondic.rows import Terms
 from core_cases import inside, make_case, plain_facts
 
@@ -85,25 +83,8 @@ def test_times_far_before_the_horizon_share_a_width_that_still_bounds_theirs(rew
     assert [row_widths(terms, np.array([time]), 1)[0] for time in times] == widths.tolist()
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.9999, 1.0])
-@pytest.mark.parametrize("may_terminate", [True, False])
-@pytest.mark.parametrize("horizon", [None, 1, 7, 999, 1000, 3500])
-def test_the_mean_square_width_of_a_horizon_is_the_mean_over_its_times(horizon, gamma, may_terminate):
-    if horizon is None and gamma == 1.0:
-        return
-    terms = Terms(gamma, (-1.0, 2.0), may_terminate, horizon)
-    slow, steps = [], 0.0
-    for k in range(horizon or 0):
-        steps += gamma**k
-        slow.append((2 * steps - -1 * steps) ** 2)
-    expected = math.fsum(slow) / len(slow) if horizon else (3 / (1 - gamma)) ** 2
-    # every time counts up to 1000 of them; a longer horizon is averaged at 1000 times evenly spread
-    assert _mean_square_width(terms) == pytest.approx(expected, rel=1e-10 if (horizon or 1) <= 1000 else 1e-3)
-
-
 def test_a_horizon_may_be_far_longer_than_any_log():
     terms = Terms(0.9, (0.0, 1.0), True, 10**15)
-    assert _mean_square_width(terms) == pytest.approx(100.0, rel=1e-6)
     times = np.arange(3000)
     widths = row_widths(terms, times, times.size)
     assert np.unique(widths) == pytest.approx([10.0], rel=1e-12)
@@ -147,10 +128,8 @@ def test_widths_bound_the_residuals_of_the_true_function():
 
 def facts_of(case, kernel):
     problem = case.problem
-    return noise_facts(
-        kernel, problem.layout, problem.terms, problem.logged_rows,
-        count=len(problem), fixed_count=len(problem.rows), time_counts=problem.time_counts,
-    )  # fmt: skip
+    rows, counts = problem.logged_rows, (len(problem), len(problem.rows))
+    return NoiseFacts(kernel, problem.layout, problem.terms, rows, *counts, problem.time_counts)
 
 
 CASES = {
@@ -211,74 +190,18 @@ def test_p_value_of_pinelis(case, constant, observed):
     assert mpf(ours) <= exact * (1 + mpf(10) ** -8)
 
 
-@pytest.mark.parametrize("rate", [1e-3, 0.4, 30.0])
-def test_fixed_lambda(case, rate):
-    """Widths per row, the diagonal per row, any lambda."""
-    kernel, twin = core_cases.kernels(case, 0.8, 0.5)
+def test_noise_facts_round_up(case):
+    """K_max, widths and the paper's bound of |q*| are upper bounds."""
+    kernel = 0.7 * bondic.Gaussian(1.0) + bondic.Constant(0.1)
     facts = facts_of(case, kernel)
+    assert mpf(facts.sup_diag) * (1 + 64 * mpf(U)) >= mpf(0.7) + mpf(0.1)
     times = case.times or [0] * len(case.logged)
     widths = [naive.range_width(*case.reward_range, case.gamma, case.may_terminate, case.horizon, t) for t in times]
-    diagonals = [twin(p, p) for p in case.logged]
-    (rows,) = case.problem.logged_rows()
-    for ours, exact in zip(row_widths(case.problem.terms, rows[2], len(times)), widths, strict=True):
-        assert mpf(float(ours)) >= exact
-    assert mpf(facts.total_width) >= sum(widths)
-    for ours, exact in zip(diagonal(kernel, case.problem.layout, rows), diagonals, strict=True):
-        assert exact <= mpf(float(ours)) <= exact + mpf(10) ** -13
-    scaled = rate / max(map(abs, case.reward_range))
-    exact = naive.eps_fixed_lambda(scaled, 0.05, widths, diagonals)
-    upper_and_close(bondic.FixedLambda(scaled).epsilon(facts, 0.05), exact, 1e-12)
-    observed = float(exact)
-    total = sum((b * b * k for b, k in zip(widths, diagonals, strict=True)), mpf(0))
-    level = 2 * mp.exp(-(mpf(scaled) * len(widths) * mpf(observed) - mpf(scaled) ** 2 * total / 8))
-    ours = mpf(bondic.FixedLambda(scaled).p_value(facts, observed))
-    assert min(mpf(1), level) <= ours
-    assert ours <= level * (1 + mpf(10) ** -6)
-
-
-def test_fixed_lambda_at_its_best_is_the_default_gauge():
-    case = make_case(may_terminate=False)
-    facts = facts_of(case, bondic.Gaussian(1.0))
-    gauge = bondic.FixedLambda.planned(
-        facts.count, probability=0.1, sup_diag=1.0, mean_square_width=facts.largest_width**2
-    )
-    exact = naive.best_lambda(0.1, facts.count, facts.largest_width)
-    assert gauge.rate == pytest.approx(float(exact), rel=1e-13)
-    half = bondic.Pinelis().epsilon(facts, 0.1)
-    assert gauge.epsilon(facts, 0.1).mid == pytest.approx(half.mid, rel=1e-12)
-    assert bondic.FixedLambda.planned(5, probability=0.1, sup_diag=1.0, mean_square_width=0.0).rate == 1.0
-    for bad in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(InvalidInput):
-            bondic.FixedLambda(bad)
-    with pytest.raises(InvalidInput):
-        bondic.FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
-
-
-def test_plug_in():
-    facts = facts_of(make_case(), bondic.Gaussian(1.0))
-    gauge = bondic.PlugIn(0.7)
-    upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
-    assert 0 < bondic.PlugIn(0.0).p_value(facts, 0.1) < 1e-300
-    with pytest.raises(InvalidInput):
-        bondic.PlugIn(-1.0)
-    with pytest.raises(InvalidInput):
+    assert sum(widths) <= mpf(facts.total_width) <= sum(widths) * (1 + mpf(10) ** -12)
+    steps = naive.geometric_sum(case.gamma, case.horizon) if case.horizon else 1 / (1 - mpf(case.gamma))
+    assert mpf(facts.largest_value.upper) >= max(map(abs, case.reward_range)) * steps
+    with pytest.raises(InvalidInput, match="half, range, paper"):
         bondic.Pinelis("quarter")
-
-
-def test_noise_facts_round_up():
-    """K_max, the diagonal and the steps are upper bounds; the diagonal sees embeddings and masks."""
-    case = make_case(seed=5)
-    similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.7 * bondic.Gaussian(1.0) * bondic.ActionEmbedding(similar) + bondic.Constant(0.1)
-    facts = facts_of(case, kernel)
-    (rows,) = case.problem.logged_rows()
-    for ours, slot in zip(diagonal(kernel, case.problem.layout, rows), case.problem.whole().slots, strict=True):
-        exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
-        assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
-    assert mpf(facts.sup_diag) * (1 + 64 * mpf(U)) >= mpf(0.7) * 4 + mpf(0.1)
-    assert facts.count == facts.fixed_count == len(case.problem)
-    assert mpf(facts.steps) >= 1 / (1 - mpf(case.gamma))
-    assert facts.largest_reward == 2.0
 
 
 # ------------------------------------------------------------------------------------------------- initial terms

@@ -13,14 +13,15 @@ import naive
 from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import ErrorBudget
 from bondic.core.codec import same
-from bondic.core.dual.bound import dual_bound
-from bondic.core.dual.rejection import evaluate_witness
+from bondic.core.dual.bound import dual_bound, evaluate_witness
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.functions import FeatureFunction, term_feature_bounds
-from bondic.core.identity.residual import FunctionValues, initial_value
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.engines import moments
 from bondic_lab.bounds.primal import sum_of_values
+from bondic_lab.identity.formulas import WholeValues, initial_value
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.plug_in import PlugIn
 from builders import setting_of
 from core_cases import make_case, plain_facts
 from forms import evaluate, quadratic_form
@@ -69,7 +70,7 @@ def test_a_certificate_with_a_foreign_omega_does_not_verify(rng):
         instruments=bondic.Instruments(kernel),
         ball=bondic.Ball(kernel, 9.0),
         candidates=(own,),
-        gauge=bondic.PlugIn(1e-4),
+        gauge=PlugIn(1e-4),
     )
     result = bondic.estimate_interval(problem, method=method)
     certificate = result.certificate
@@ -126,7 +127,7 @@ def test_normalisation_of_initial_weights_is_paid_for():
     states = bondic.InitialStates.exact(np.arange(count, dtype=float)[:, None], weights)
     case = make_case(starts=3)
     problem = replace(case.problem, initial_states=states)
-    values = FunctionValues(np.zeros(len(problem)), np.zeros(len(problem)), np.ones(count), 0.0)
+    values = WholeValues(np.zeros(len(problem)), np.zeros(len(problem)), 0.0, np.ones(count))
     start = initial_value(problem, values)
     assert start.lower <= 1.0 <= start.upper
     assert abs(start.mid - 1.0) <= start.rad
@@ -246,14 +247,14 @@ def test_error_of_product_features_does_not_cancel():
 def test_sum_of_values_pays_for_its_additions():
     big, small = np.array([2.0**60]), np.array([100.0])
     none = np.zeros(0)
-    total = sum_of_values(FunctionValues(big, none, none, 0.0), FunctionValues(small, none, none, 0.0))
+    total = sum_of_values(WholeValues(big, none, 0.0, none), WholeValues(small, none, 0.0, none))
     assert abs(Fraction(float(total.logged[0])) - (Fraction(2) ** 60 + 100)) <= Fraction(total.error)
 
 
 # ------------------------------------------------------------------------------------------------------ p-values
 
 
-@pytest.mark.parametrize("gauge", [bondic.Pinelis(), bondic.FixedLambda(5.0), bondic.PlugIn(1.0)])
+@pytest.mark.parametrize("gauge", [bondic.Pinelis(), FixedLambda(5.0), PlugIn(1.0)])
 @pytest.mark.parametrize("observed", [50.0, 1e10, 1e160, 1e200])
 def test_p_values_are_never_zero_and_never_overflow(gauge, observed):
     assert 0 < gauge.p_value(plain_facts(100), observed) < 1e-300

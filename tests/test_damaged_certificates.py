@@ -15,13 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bondic_lab.noise.plug_in import PlugIn
+
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import damaged_certificates
 from experiments.certificate_damage import as_archive, as_member, as_text
 
 import bondic
-from bondic.core.certificate.certificate import Certificate, compute_digest
+from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.errors import InvalidInput, VerificationError
 from builders import synthetic
 
@@ -30,7 +32,7 @@ from builders import synthetic
 def certified():
     mdp, log, policy, initial = synthetic(200, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    method = bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.05), choices=bondic.Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.05), choices=bondic.Choices(pairs=8))
     return bondic.estimate_interval(problem, method=method).certificate, log
 
 
@@ -190,6 +192,9 @@ def several(kind, *parts):
         ("proof.ball.radius", "9", "ball.radius"),
         ("conclusion.low", False, "conclusion.low"),
         ("proof.budget.alpha", 0.5, "alpha is 0.5"),
+        ("proof.budget.parts.noise", 10**400, "digits"),
+        ("proof.ball.kernel", several("product"), "ball.kernel"),
+        ("proof.instruments.provenance.rows", [float("nan"), 5], "provenance.rows"),
         ("conclusion.high", float("inf"), "conclusion.high"),
         ("proof.asked.terms.horizon", 10**30, "horizon"),
         ("proof.asked.terms.may_terminate", 1, "may_terminate"),
@@ -251,10 +256,10 @@ def test_kernels_do_not_explode():
 
 def test_some_hundred_damaged_files():
     """The experiment in small: nothing but words, whatever was damaged."""
-    tally = damaged_certificates.run(300, seed=20260101, jobs=1)
+    tally = damaged_certificates.run(150, seed=20260101, jobs=1)
     assert tally.sound, tally.bad
-    assert tally.counts["refused"] > 200
-    assert tally.counts["accepted, same claims"] > 5  # otherwise everything is refused, and nothing was tested
+    assert tally.counts["refused"] > 100
+    assert tally.counts["accepted, same claims"] > 2  # otherwise everything is refused, and nothing was tested
     assert tally.peak < 2**30
 
 
@@ -265,7 +270,7 @@ def test_the_experiment_sees_a_changed_claim(certified, tmp_path):
     other = bondic.estimate_interval(
         bondic.make_problem(log, bondic.UniformPolicy(2), bondic.InitialStates.exact([[0.0]]), gamma=0.3,
                             reward_range=(-2.0, 3.0)),
-        method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.05)),
+        method=bondic.Dual(radius="paper", gauge=PlugIn(0.05)),
     ).certificate  # fmt: skip
     path, _ = bondic.save_certificate(other, tmp_path / "c")
     assert damaged_certificates.judge(good, path)[0] == "changed claims"

@@ -10,12 +10,11 @@ import pytest
 import bondic as b
 import bondic_lab
 from bondic.core.claims import Status, conclude
-from bondic.core.classes.box import Box
-from bondic.core.classes.value_class import constant_value
-from bondic.core.dual.robustness import robustness
+from bondic.core.classes.balls import Box, constant_value
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.methods.setting import make_setting
+from bondic.robustness import robustness
 from bondic.tuning.radius import weakness
 from bondic.tuning.sequential_class import kind_of_states
 from bondic.tuning.states import SeenStates, kind_of_pilot, state_kind

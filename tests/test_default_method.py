@@ -8,7 +8,7 @@ import pytest
 import bondic as b
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
-from bondic.core.classes.value_class import constant_function
+from bondic.core.classes.balls import constant_function
 from bondic.core.dual.proof import DualProof
 from bondic.core.errors import InvalidInput
 from bondic.summary import summarize

@@ -10,7 +10,6 @@ import pytest
 
 import bondic
 from bondic.core.bounded import U
-from bondic.core.certificate.io import save_certificate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import Crossed, Share
@@ -23,6 +22,7 @@ from bondic.engines.series import Series
 from bondic.engines.spool import NumpyPairs
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads, in_order
+from bondic.saving import save_certificate
 from builders import synthetic
 from conformance import EngineCase
 
@@ -171,8 +171,8 @@ def test_executors_keep_the_order_and_obey_an_interrupt(executor):
 _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
-from bondic.core.certificate.io import load_certificate
-from bondic.core.sums.reference import REFERENCE
+from bondic.core.files import load_certificate
+from bondic.core.sums.forms import Sums
 from bondic.rows.asked import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=REFERENCE)

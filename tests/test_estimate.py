@@ -9,9 +9,11 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.core.identity.residual import function_values
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
+from bondic_lab.identity.formulas import function_values
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import plain_facts
@@ -265,22 +267,22 @@ def test_plug_in_promises_nothing(table, plain):
     assert found.length < plain.length
     assert "no finite-sample guarantee" in found.choices["noise"]
     assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
-    own = table.run(gauge=b.PlugIn(0.04))
-    assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(plain_facts(600), 0.1).mid, rel=1e-9)
+    own = table.run(gauge=PlugIn(0.04))
+    assert own.rejection.epsilon == pytest.approx(PlugIn(0.04).epsilon(plain_facts(600), 0.1).mid, rel=1e-9)
 
 
 def test_planned_rows_hold_at_stopping_times(table, plain):
     """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
     right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
     for found in (right, wrong):
-        assert isinstance(found.proof.noise, b.FixedLambda)
+        assert isinstance(found.proof.noise, FixedLambda)
         assert "is a stopping time" in found.choices["noise"]
         assert found.low <= table.mdp.value <= found.high
     assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
     assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon
     rate = math.sqrt(8 * math.log(20) / (600 * plain.value_range.width**2))
     assert right.proof.noise.rate == pytest.approx(rate, rel=1e-9)
-    own = table.run(gauge=b.FixedLambda(rate))
+    own = table.run(gauge=FixedLambda(rate))
     assert (own.low, own.high) == pytest.approx((right.low, right.high), rel=1e-9)
 
 
@@ -361,7 +363,7 @@ def test_finite_horizon(horizon, gamma):
     assert f"{problem.dropped} rows beyond it were dropped" in next(
         a.text for a in found.assumptions if a.name == "process"
     )
-    assert isinstance(found.proof.noise, b.FixedLambda)  # one width per time
+    assert isinstance(found.proof.noise, FixedLambda)  # one width per time
     # nothing follows the last step, so a kernel that does not know the horizon gives the same interval
     unmasked = checked(problem, log, b.Dual(instruments=instruments, ball=b.Ball(kernel, ball.radius)))
     assert (unmasked.low, unmasked.high) == pytest.approx((found.low, found.high), abs=1e-9)
@@ -546,7 +548,7 @@ def test_known_rewards_need_no_log():
 
 def test_a_radius_of_zero_is_rejected_or_exact(table):
     """Q = {0}: rewards contradict it."""
-    found = table.run(ball=b.Ball(builders.table_kernel(), 0.0), gauge=b.PlugIn(1e-4))
+    found = table.run(ball=b.Ball(builders.table_kernel(), 0.0), gauge=PlugIn(1e-4))
     assert found.status is b.Status.REJECTED
     assert found.rejection.minimal_radius > 0
     assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))

@@ -13,7 +13,7 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic import InvalidInput, ValidityWarning
+from bondic.core.errors import InvalidInput, ValidityWarning
 from bondic.data.hygiene.copies import repeated_block
 from bondic.data.hygiene.findings import ACCEPTABLE, Finding, judge
 

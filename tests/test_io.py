@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bondic import InitialStates, InvalidInput, Transitions, ValidityWarning
-from bondic.core.errors import one_line, shown
+from bondic.core.errors import InvalidInput, ValidityWarning, one_line, shown
+from bondic.data.initial import InitialStates
 from bondic.data.io.read import read_log
+from bondic.data.transitions import Transitions
 from fuzz_corpus import CORPUS, GOOD, damaged
 
 EPISODES, STEPS = 6, 5

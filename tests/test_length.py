@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.certificate.certificate import certify
+from bondic.core.certificate import certify
 from bondic.core.errors import VerificationError
 from bondic.engines.sums import STANDARD
 from bondic.rows.asked import rebuild

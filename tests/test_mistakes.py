@@ -13,8 +13,12 @@ from sklearn.tree import DecisionTreeRegressor
 
 import bondic
 import bondic_lab
-from bondic import InitialStates, InvalidInput, Sequential, Transitions, UniformPolicy
-from bondic import evaluate_policy as evaluate
+from bondic.core.errors import InvalidInput
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.estimate import evaluate_policy as evaluate
+from bondic.methods.sequential import Sequential
+from bondic.policies.standard import UniformPolicy
 
 N = 300
 RNG = np.random.default_rng(0)

@@ -14,15 +14,15 @@ from scipy.stats import binom
 import bondic as b
 import builders
 from bondic.core.dual.bound import dual_bound
-from bondic.core.identity.measure import discrepancy
-from bondic.core.identity.residual import bellman_residual, function_values
-from bondic.core.identity.value import doubly_robust_value
+from bondic.core.identity import bellman_residual
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.bounds.primal import primal_point
+from bondic_lab.identity.formulas import discrepancy, doubly_robust_value, function_values
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.methods.oracle import oracle_interval
+from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import Given
@@ -288,7 +288,7 @@ def test_unseen_starts_need_q(rng):
     highs = []
     for radius in (10.0, 1e3, 1e5):
         world = World(problem, kernel, builders.table_function(mdp.q_star, problem.layout), 0.0, instruments=kernel)
-        setting = builders.setting_of(problem, b.Ball(kernel, radius), kernel, b.PlugIn(1e-6))
+        setting = builders.setting_of(problem, b.Ball(kernel, radius), kernel, PlugIn(1e-6))
         best = spectral.propose(world.spectrum, sign=1.0, radius=radius, kappa=setting.epsilon().upper)
         for w in (best.weights, np.zeros_like(best.weights), *rng.standard_normal((3, best.weights.size))):
             omega = world.model.function(w) if w.any() else None
@@ -298,7 +298,7 @@ def test_unseen_starts_need_q(rng):
         highs.append(best.objective)
         assert best.objective >= radius * unseen
     assert highs[2] - highs[1] == pytest.approx((1e5 - 1e3) * unseen, rel=1e-3)
-    method = b.Dual(instruments=b.Instruments(kernel), ball=b.Ball(kernel, 1e5), gauge=b.PlugIn(1e-6))
+    method = b.Dual(instruments=b.Instruments(kernel), ball=b.Ball(kernel, 1e5), gauge=PlugIn(1e-6))
     result = b.estimate_interval(problem, method=method)
     assert result.status is b.Status.TRIVIAL
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)

@@ -19,6 +19,8 @@ from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import LONGEST_BLOCK, block_length
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.self_normalized import SelfNormalized
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
 BATCHES = (50, 128, 333, 5000)
@@ -68,7 +70,7 @@ CASES = [
     for horizon in (None, 12)
     if not (name == "table" and continuous)
 ]
-GAUGES = ("half", b.FixedLambda(0.05), "paper", "self-normalized")
+GAUGES = ("half", FixedLambda(0.05), "paper", "self-normalized")
 
 
 def questions(name, continuous, horizon):
@@ -119,7 +121,7 @@ def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper"), b.SelfNormalized(9.0)], ids=repr
+    "gauge", [b.Pinelis("half"), FixedLambda(0.05), b.Pinelis("paper"), SelfNormalized(9.0)], ids=repr
 )
 @pytest.mark.parametrize("horizon", [None, 12])
 @pytest.mark.parametrize("name", KERNELS)
@@ -130,7 +132,7 @@ def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
         for stretch in (problem, problem.select(37), problem[200:391]):
             setting = Setting(stretch, b.Ball(kernel, 2.0), b.Instruments(kernel), gauge, 0.1, None, 2, STANDARD)
             eps = setting.epsilon()
-            found.append((len(stretch), eps.mid, eps.rad, setting.facts().total_width))
+            found.append((len(stretch), eps.mid, eps.rad, setting.facts.total_width))
     assert found == found[:3] * (1 + len(BATCHES))
 
 

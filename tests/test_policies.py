@@ -9,23 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bondic import (
-    CallablePolicy,
-    CallableSampler,
+from bondic.core.errors import InvalidInput, PolicyError
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import CallablePolicy, CallableSampler, RowProbabilities
+from bondic.policies.standard import (
     DeterministicPolicy,
     GaussianPolicy,
-    InitialStates,
-    InvalidInput,
     MixturePolicy,
-    PolicyError,
-    RowProbabilities,
     SoftmaxPolicy,
     TablePolicy,
-    Transitions,
     UniformPolicy,
-    make_problem,
 )
-from bondic.policies.answers import StoredAnswers
+from bondic.rows.problem import make_problem
 
 ACTIONS = 3
 

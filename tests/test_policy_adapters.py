@@ -11,8 +11,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bondic import InvalidInput, PolicyError, load_policy
+from bondic.core.errors import InvalidInput, PolicyError
 from bondic.policies import protocol
+from bondic.policies.adapters.load import load_policy
 
 STATES = np.random.default_rng(5).normal(size=(7, 3))
 

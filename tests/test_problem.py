@@ -8,29 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import builders
-from bondic import (
-    Ball,
-    CallablePolicy,
-    Constant,
-    Dirac,
-    Dual,
-    Gaussian,
-    GaussianPolicy,
-    InitialStates,
-    Instruments,
-    InvalidInput,
-    MixturePolicy,
-    RowProbabilities,
-    RowRange,
-    Transitions,
-    UniformPolicy,
-    estimate_interval,
-    make_problem,
-    verify,
-)
-from bondic.core.columns import Cloud
+from bondic.core.classes.balls import Ball, Instruments
+from bondic.core.columns import Cloud, RowRange
+from bondic.core.errors import InvalidInput
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.estimate import estimate_interval
+from bondic.methods.dual import Dual
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import CallablePolicy, RowProbabilities
+from bondic.policies.standard import GaussianPolicy, MixturePolicy, UniformPolicy
 from bondic.rows import Rows, Terms, make_rows
+from bondic.rows.problem import make_problem
+from bondic.verification import verify
 
 START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0.25])
 STATEMENTS = {"gamma": 0.9, "reward_range": (-1.0, 1.0), "accept": None}  # rows are draws of no world: not inspected

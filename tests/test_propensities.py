@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bondic
-from bondic import Propensities
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import weight_sum
 from bondic.core.propensities.ratios import Stated
+from bondic.methods.propensities import Propensities
 from bondic.plan.controls import linear_control, shared_ridge
 from bondic.rows.decisions import ask_target, logged_ratios, read_decisions
 from conformance_proofs import Answer, ProofCase

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import Propensities
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import LinearControl
 from bondic.methods import with_propensities
+from bondic.methods.propensities import Propensities
 from bondic.plan.controls import linear_control
 from bondic.rendering import three
 from bondic.rows.decisions import read_decisions

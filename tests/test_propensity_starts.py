@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import Dual, InitialStates, LoggedTarget, Propensities, Table
+from bondic import Table
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import MeansProcess, Strategy, means_end
 from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import BalancedRates, Strata
+from bondic.data.initial import InitialStates
+from bondic.methods.dual import Dual
+from bondic.methods.propensities import Propensities
+from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.decisions import read_decisions
 from propensity_cases import (
     BEHAVIOR,

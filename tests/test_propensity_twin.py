@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic import Propensities
+from bondic.methods.propensities import Propensities
 from propensity_cases import LARGEST, STATES, TARGET, decisions, interval, slow_rates
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.betting import loss, tail_term
 from bondic.core.bounded import Enclosure, certified_dot, upper_sum
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import loss, tail_term
 from bondic.core.question import Question
 from bondic.core.terms import range_of
 

@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.dual.bound import Setting, dual_bound
-from bondic.core.dual.part_sums import weights_at_rows
-from bondic.core.dual.rejection import evaluate_witness
-from bondic.core.identity.measure import discrepancy
-from bondic.core.identity.residual import bellman_residual, function_values, initial_value, residual_error
-from bondic.core.identity.value import doubly_robust_value
+from bondic.core.dual.bound import Setting, dual_bound, evaluate_witness
+from bondic.core.identity import bellman_residual, residual_error
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.answers import StoredAnswers
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
+from bondic_lab.identity.formulas import discrepancy, doubly_robust_value, function_values, initial_value
 from bondic_lab.identity.loss import residual_loss, slot_weights
+from bondic_lab.noise.plug_in import PlugIn
+from builders import weights_at_rows
 
 FOLDER = Path(__file__).parent / "reference"
 NAMES = ["continuous-1", "continuous-2", "discrete-1", "discrete-2"]
@@ -176,7 +175,7 @@ def test_proposals_certified(reference, level):
     optimum = reference.expected["optimal"][level]
     eps, radius = optimum["epsilon"], reference.data["radius"]
     n, delta = len(reference.problem), reference.data["delta"]
-    gauge = bondic.PlugIn(eps**2 * n / (2 * np.log(2 / delta)))
+    gauge = PlugIn(eps**2 * n / (2 * np.log(2 / delta)))
     setting = reference.setting(gauge)
     assert setting.epsilon().mid == pytest.approx(eps, rel=1e-12)
     if optimum["rejected"]:

@@ -9,21 +9,22 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.certificate.certificate import Certificate, certify
+from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import conclude
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import range_of
+from bondic.core.verify import read_proof
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum, spool
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.rows.asked import rebuild
+from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
 from builders import twice
@@ -178,7 +179,7 @@ def reclaimed(certificate, log, policy, change):
     """A forger's work: change the statements, then claim whatever follows from them."""
     draft = forged(certificate, change)
     rows = rebuild(draft.asked, log, policy, None)
-    proof = draft.proof(rows.layout)
+    proof = read_proof(draft, rows.layout)
     claims = proof.claims(rows, STANDARD)
     result = conclude(range_of(rows.terms), claims.ends, claims.rejected, proof.side)
     return certify(proof, claims, result, proof.assumptions(rows, rejected=result.status.name == "REJECTED"))

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bondic
-from bondic.core.certificate.certificate import Certificate, certify
+from bondic.core.betting import curvature, loss
+from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import ErrorBudget, conclude
+from bondic.core.classes.balls import Provenance
 from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.provenance import Provenance
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
-from bondic.core.noise.betting import curvature, loss
 from bondic.core.sequential import bound as sequential
 from bondic.core.sequential.embedded import check_limits, embed
 from bondic.core.sequential.localize import Localizer

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bondic.core.betting import clipped_deviation, curvature, loss
 from bondic.core.bounded import Between, maximum_on_ball
-from bondic.core.noise.betting import curvature, loss
-from bondic.core.noise.deviations import clipped_deviation
 
 CASES = 20_000
 

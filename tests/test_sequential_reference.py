@@ -15,12 +15,11 @@ import pytest
 from mpmath import mp
 
 import bondic
+from bondic.core.betting import clipped_deviation, loss, tail_term, vector_term
 from bondic.core.bounded import Between, Enclosure, upper_sum
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Coordinates, Embedding
-from bondic.core.noise.betting import loss, tail_term, vector_term
-from bondic.core.noise.deviations import clipped_deviation
 from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.localize import Localizer

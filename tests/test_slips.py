@@ -15,8 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-from bondic import InvalidInput, ValidityWarning
+from bondic import ValidityWarning
 from bondic.cli.options import spelled_pairs
+from bondic.core.errors import InvalidInput
 from bondic.summary import summarize
 from test_mistakes import TABLE as EPISODES
 from test_tool import run

@@ -11,15 +11,14 @@ import bondic as b
 import builders
 import naive
 from bondic.core.columns import Cloud, RowRange
-from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.functions import ExpansionFunction, FeatureFunction
-from bondic.core.identity.residual import bellman_residual, function_values
 from bondic.core.kernels.normal_form import Layout
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import SearchModel, build_model
+from bondic_lab.identity.formulas import function_values
 from bondic_lab.search.conic import solve_dual
-from builders import everything
+from builders import everything, weights_at_rows
 
 AGREEMENT = 1e-6
 """Spectral against conic optimum, relative to max( r |psi_0|, |optimum| )."""
@@ -29,7 +28,7 @@ CONIC_ACCURACY = 1e-8
 REGIMES = ("ordinary", "zero", "balanced", "rejected", "tiny", "huge", "degenerate", "wide")
 
 
-# ------------------------------------------------------------------------------------------- 200 random problems
+# ------------------------------------------------------------------------------------------- 80 random problems
 
 
 def kernels(continuous, *, features, rng):
@@ -123,10 +122,10 @@ def conic_optimum(model, sign, radius, kappa):
     return found.point * unit, found.value * scale
 
 
-@pytest.mark.parametrize("chunk", range(20))
+@pytest.mark.parametrize("chunk", range(4))
 def test_spectral_agrees_with_conic(chunk):
-    """200 random problems, both signs: same verdict, same optimum, a true lower bound beside it."""
-    for seed in range(10 * chunk, 10 * chunk + 10):
+    """80 random problems, both signs: same verdict, same optimum, a true lower bound beside it."""
+    for seed in range(20 * chunk, 20 * chunk + 20):
         regime, model, radius, kappa = random_case(seed)
         spectrum = spectral.Spectrum.of(model)
         rng = np.random.default_rng(seed)
@@ -158,7 +157,7 @@ def test_spectral_agrees_with_conic(chunk):
 def test_the_random_problems_reach_every_case():
     """The comparison would be empty if, say, w = 0 always won."""
     seen = {}
-    for seed in range(200):
+    for seed in range(80):
         regime, model, radius, kappa = random_case(seed)
         spectrum = spectral.Spectrum.of(model)
         found = spectral.propose(spectrum, sign=1.0, radius=radius, kappa=kappa)
@@ -200,8 +199,8 @@ def test_one_decomposition_serves_all(rng):
     for model in models:
         here = shared.starting_from(model.start)
         for sign in (1.0, -1.0):
-            for radius in (3.0, 10.0, 50.0):
-                for kappa in (0.2 * size, 0.6 * size, 2.0 * size):
+            for radius in (3.0, 50.0):
+                for kappa in (0.2 * size, 0.6 * size):
                     own = spectral.propose(spectral.Spectrum.of(model), sign=sign, radius=radius, kappa=kappa)
                     found = spectral.propose(here, sign=sign, radius=radius, kappa=kappa)
                     assert found.status == own.status
@@ -212,35 +211,7 @@ def test_one_decomposition_serves_all(rng):
                         found.weights, own.weights, rtol=0, atol=1e-6 * (1 + np.abs(own.weights).max())
                     )
                     objectives.append(found.objective)
-    assert len(set(np.round(objectives, 6))) > 30
-
-
-def test_another_gradient_shares_the_decomposition(rng):
-    model = shared_cases(rng)[2]
-    other = replace(model, gradient=model.gradient[::-1].copy())
-    moved = spectral.Spectrum.of(model).with_gradient(other.gradient)
-    kappa, radius = 0.95 * float(np.linalg.norm(other.gradient)), 50.0
-    found = spectral.propose(moved, sign=1.0, radius=radius, kappa=kappa)
-    own = spectral.propose(spectral.Spectrum.of(other), sign=1.0, radius=radius, kappa=kappa)
-    assert found.status == "optimal"
-    assert found.objective == pytest.approx(own.objective, rel=1e-10)
-    assert found.objective != pytest.approx(
-        spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=radius, kappa=kappa).objective, rel=1e-3
-    )
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e12])
-@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
-def test_units_change_nothing(rng, scale, unit):
-    """Rewards, radius and kappa in other units, and W in other units: w and the optimum follow exactly."""
-    model = shared_cases(rng)[0]
-    kappa = 0.4 * float(np.linalg.norm(model.gradient))
-    plain = spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=20.0, kappa=kappa)
-    other = replace(model, gradient=model.gradient * scale * unit, balance=model.balance * unit)
-    found = spectral.propose(spectral.Spectrum.of(other), sign=1.0, radius=20.0 * scale, kappa=kappa * scale * unit)
-    assert found.status == plain.status == "optimal"
-    assert found.objective == pytest.approx(plain.objective * scale, rel=1e-9)
-    np.testing.assert_allclose(found.weights * unit, plain.weights, rtol=0, atol=1e-6 * np.abs(plain.weights).max())
+    assert len(set(np.round(objectives, 6))) > 10
 
 
 # --------------------------------------------------------------------------------------------- corner problems
@@ -291,36 +262,6 @@ def test_no_noise_at_all():
     assert found.objective == pytest.approx(1.5 + math.sqrt(2.75), rel=1e-6)
     assert found.primal == pytest.approx(found.objective, rel=1e-6)
     assert found.primal <= found.objective
-
-
-@pytest.mark.parametrize("seed", [0, 6, 8, 9, 15, 24, 32])
-def test_a_search_that_stops_anywhere_brackets_the_optimum(seed):
-    """At any ridge: the w there is no better than the optimum, the q there is feasible, hence no better either."""
-    _, model, radius, kappa = random_case(seed)
-    spectrum = spectral.Spectrum.of(model)
-    scale = radius * float(np.linalg.norm(model.start))
-    gaps = []
-    for sign in (1.0, -1.0):
-        best = spectral.propose(spectrum, sign=sign, radius=radius, kappa=kappa).objective
-        path = spectral._Path(spectrum, sign, radius, kappa)
-        inner = spectral.loss_floor(spectrum, radius, sign)[1]
-        for log_ridge in np.linspace(-25, 5, 61):
-            v, multiplier, theta, along = path.at(log_ridge)
-            assert path.objective(v, multiplier) >= best - 1e-9 * scale
-            primal = path.primal(theta, along, inner)
-            assert primal <= best + 1e-9 * scale
-            gaps.append((best - primal) / scale)
-    assert max(gaps) > 1e-3  # most of them are far from the optimum
-
-
-def test_gap_shows_a_bad_tolerance(rng):
-    """A caller that asks for the impossible is told so, with the same w."""
-    model = shared_cases(rng)[0]
-    spectrum, kappa = spectral.Spectrum.of(model), 0.4 * float(np.linalg.norm(model.gradient))
-    good = spectral.propose(spectrum, sign=1.0, radius=20.0, kappa=kappa)
-    strict = spectral.propose(spectrum, sign=1.0, radius=20.0, kappa=kappa, tolerance=-1.0)
-    assert (good.status, strict.status) == ("optimal", "stalled")
-    np.testing.assert_array_equal(good.weights, strict.weights)
 
 
 # ----------------------------------------------------------------------------------- smallest loss and radius
@@ -455,16 +396,7 @@ def test_functions_of_coordinates(name, rank, rng):
 # -------------------------------------------------------------------------------------- matrices of the search
 
 
-PAIRS = [
-    ("gaussian", "gaussian"),
-    ("waves", "gaussian"),
-    ("waves", "embedded"),
-    ("embedded", "waves"),
-    ("wave product", "embedded"),
-    ("embedded", "wave product"),
-    ("point", "point"),
-    ("time", "time"),
-]
+PAIRS = [("waves", "gaussian"), ("embedded", "wave product"), ("point", "point"), ("time", "time")]
 
 
 @pytest.mark.parametrize(("w_name", "q_name"), PAIRS)
@@ -533,22 +465,3 @@ def test_blocks_of_rows_add_up(rng, monkeypatch):
     for name in ("balance", "gradient", "start"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=0, atol=1e-12)
     assert shares == [min(40, 7 * (k + 1)) / 40 for k in range(6)]
-
-
-def test_landmarks_are_distinct_and_span_the_points(rng):
-    problem = builders.noise_problem(rng, 30)
-    twice = np.concatenate([problem.whole().logged, problem.whole().logged])
-    basis = make_basis(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), problem.layout, twice, rank=500)
-    assert [part.size for part in basis.parts][1] == 1
-    assert basis.parts[0].size <= 30
-    assert len(np.unique(basis.parts[0].landmarks, axis=0)) == basis.parts[0].size
-    residual = bellman_residual(problem.whole(), function_values(problem.whole(), None))
-    np.testing.assert_array_equal(residual, -problem.whole().rewards)
-
-
-def test_random_subset_of_many_candidates_comes_from_the_seed(rng):
-    layout = Layout(2, False, 0, 1)
-    points = rng.standard_normal((3000, 2))
-    first, again, other = (make_basis(b.Gaussian(0.5), layout, points, rank=10, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.parts[0].landmarks, again.parts[0].landmarks)
-    assert not np.array_equal(first.parts[0].landmarks, other.parts[0].landmarks)

@@ -8,7 +8,7 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.core.classes.value_class import constant_function
+from bondic.core.classes.balls import constant_function
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.terms import value_range
 from bondic.search.basis import make_basis
@@ -17,6 +17,7 @@ from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, paper_ball
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
 from bondic.tuning.scales import measure_scales, pilot_points
+from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import part, tabular, world_problem
 
@@ -207,8 +208,8 @@ def test_a_pilot_of_a_log_that_may_stop_any_time():
     with pytest.raises(InvalidInput, match="within its pilot of 100 rows"):
         b.estimate_interval(problem_of(rollout(6, 90)), method=method)
     with pytest.raises(InvalidInput, match="pilot= as a whole number"):
-        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, choices=QUICK, gauge=b.FixedLambda(0.1)))
-    own = b.Dual(radius=5.0, choices=QUICK, gauge=b.FixedLambda(0.1), pilot=50)
+        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1)))
+    own = b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1), pilot=50)
     assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
 
 
@@ -356,7 +357,7 @@ def test_w_does_not_know_how_long_a_stopped_log_became():
         problem = b.make_problem(
             part(log, slice(rows)), policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range
         )
-        result = b.estimate_interval(problem, method=b.Dual(gauge=b.FixedLambda(0.05), pilot=1000, radius=5.0))
+        result = b.estimate_interval(problem, method=b.Dual(gauge=FixedLambda(0.05), pilot=1000, radius=5.0))
         picked.add(result.choices["W picked"] + repr(result.proof.instruments.kernel))
     assert len(picked) == 1
 

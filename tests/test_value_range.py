@@ -10,8 +10,8 @@ from mpmath import mpf
 
 import bondic
 import naive
+from bondic.core.dual.noise import NoiseFacts
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.facts import noise_facts
 from bondic.core.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
 from bondic.rows import Terms
 from bondic_lab.noise.v_statistic import VStatistic
@@ -115,7 +115,7 @@ def test_the_constant_of_the_paper_takes_the_smaller_size():
 
     def variance(**more):
         p = lake_problem(**more)
-        facts = noise_facts(kernel, p.layout, p.terms, p.logged_rows, count=len(p), time_counts=p.time_counts)
+        facts = NoiseFacts(kernel, p.layout, p.terms, p.logged_rows, len(p), len(p.rows), p.time_counts)
         assert VStatistic("paper").largest(facts) == bondic.Pinelis("paper").proxy(facts)
         return bondic.Pinelis("paper").proxy(facts)
 

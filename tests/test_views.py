@@ -17,11 +17,11 @@ import bondic
 import bondic_lab
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part
-from bondic.core.dual.robustness import Robustness
 from bondic.core.printed import bound_text, interval_text
 from bondic.rendering import sentence, three
 from bondic.report.comparison import bar
 from bondic.report.page import report_page
+from bondic.robustness import Robustness
 from bondic.summary import summarize
 from builders import synthetic, tabular
 

@@ -10,7 +10,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 import bondic
 import bondic_lab
-from bondic import InitialStates, InvalidInput, PolicyError, Sequential, Transitions, read_log, verify
+from bondic.core.errors import InvalidInput, PolicyError
+from bondic.data.initial import InitialStates
+from bondic.data.io.read import read_log
+from bondic.data.transitions import Transitions
+from bondic.methods.sequential import Sequential
+from bondic.verification import verify
 from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE
 
 START = InitialStates.exact([[0.0]])

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import bondic
-from bondic import InvalidInput, Status
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput
 from bondic.data.io.words import reading_words
 from bondic.folders import WRITTEN
 from test_tool import run

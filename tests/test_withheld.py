@@ -10,6 +10,7 @@ import pytest
 import bondic
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.report.page import report_page
+from bondic_lab.noise.plug_in import PlugIn
 from test_report import FEW, ask, world
 
 assert world  # the fixture: log, policy, problem and result of a small question
@@ -53,7 +54,7 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
 
 @pytest.mark.parametrize("case", ["exact starts", "starts of the log", "continuous", "streamed", "table"])
 def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
-    options = {"gauge": bondic.PlugIn(0.02)}
+    options = {"gauge": PlugIn(0.02)}
     if case == "continuous":
         log, policy, problem, result = ask("continuous", rows=200, **options)
     elif case == "table":
@@ -97,7 +98,7 @@ def test_another_policy_does_not_verify_without_rows(world):
 
 def test_landmarks_that_are_rows_are_refused():
     instruments = bondic.Instruments(0.2 * bondic.Constant(1.0) + 0.8 * bondic.Gaussian(0.5) * bondic.Dirac())
-    _, _, problem, result = ask(rows=200, instruments=instruments, gauge=bondic.PlugIn(0.02))
+    _, _, problem, result = ask(rows=200, instruments=instruments, gauge=PlugIn(0.02))
     with pytest.raises(InvalidInput, match=r"landmark points, and \d+ of them are states of fewer than 5 rows"):
         result.without_rows(problem)
 
@@ -110,7 +111,7 @@ def test_pilot_rows_are_rows_too():
     kernel = bondic.Gaussian(0.5, on="state") * bondic.Dirac(on="action")
     center = bondic.KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
     options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "choices": FEW}
-    result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02), **options))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=PlugIn(0.02), **options))
     assert result.rows[0] > 100
     with pytest.raises(InvalidInput, match="3 of them are states of fewer than 5 rows"):
         result.without_rows(problem)

@@ -16,19 +16,19 @@ from typing import Any, Literal, NamedTuple
 from bondic._version import __version__
 from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import CellsProof
-from bondic.core.certificate.certificate import Certificate, certify
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.withhold import withhold_rows
+from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.core.dual.robustness import Robustness
 from bondic.core.errors import InvalidInput, Listing, NoInterval
 from bondic.core.printed import interval_text
+from bondic.core.proof import Claims, Proof
 from bondic.core.terms import ValueRange, range_of
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.engines.sums import STANDARD
 from bondic.rendering import three
+from bondic.robustness import Robustness
 from bondic.rows import Rows
+from bondic.withhold import withhold_rows
 
 StepKind = Literal["overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range", "method"]
 KnownBy = Literal["counted", "extrapolated", "yours"]

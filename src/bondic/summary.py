@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bondic.core.assumptions import VALUE_RANGE
 from bondic.core.cells.proof import CellsProof
-from bondic.core.certificate.assumptions import VALUE_RANGE
 from bondic.core.claims import Claim, Guarantee, Status
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text, ends_text, interval_text, number

@@ -6,11 +6,15 @@ import os
 from importlib import import_module
 from typing import Any
 
-from bondic.core.certificate.certificate import Certificate, UserFunctions
-from bondic.core.certificate.io import load_certificate
+from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput
+from bondic.core.files import load_certificate
 from bondic.core.sums.forms import Sums
-from bondic.core.verify import Verification, as_verification_error
+from bondic.core.verify import (
+    UserFunctions,
+    Verification,
+    as_verification_error,
+)
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import STANDARD
 from bondic.rows.asked import Replay, verify_certificate

@@ -19,6 +19,10 @@ _HOMES = {
     "Frontier": "bondic_lab.methods.frontier",
     "ConicSearch": "bondic_lab.search.conic",
     "NeuralSearch": "bondic_lab.search.neural",
+    "FixedLambda": "bondic_lab.noise.fixed_lambda",
+    "FiniteClass": "bondic_lab.noise.finite_class",
+    "SelfNormalized": "bondic_lab.noise.self_normalized",
+    "PlugIn": "bondic_lab.noise.plug_in",
     "VStatistic": "bondic_lab.noise.v_statistic",
 }
 

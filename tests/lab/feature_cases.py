@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bondic.core.betting import loss
 from bondic.core.bounded import Enclosure
-from bondic.core.noise.betting import loss
 from bondic_lab.features.ends import FeatureBound, FeatureStarts, FeatureTail
 from bondic_lab.features.sets import FeatureEvent
 from bondic_lab.features.sums import EllipsoidShape, FeatureRows, Range, tally_features

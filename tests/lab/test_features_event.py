@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from feature_cases import good_reference, random_case, shapes_of
 
-from bondic.core.noise.betting import loss
+from bondic.core.betting import loss
 from bondic_lab.features import sets
 
 LEAST_LOG = 1e-3

@@ -15,6 +15,7 @@ from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.core.functions import FeatureFunction, KernelFunction
 from bondic.engines.sums import STANDARD
 from bondic.search import spectral
+from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.search import neural, row_batches
 from bondic_lab.search.neural import NeuralSearch, best_multiple
 from bondic_lab.search.row_batches import Centers, RowSums
@@ -36,7 +37,7 @@ def setting_of(problem, value_kernel, weight_kernel, *, radius=8.0, variance=1e-
     """A setting with a small eps, so that omega = 0 is far from optimal."""
     start = None if problem.answers.exact else 0.02
     ball = b.Ball(value_kernel, radius, misspecification=misspecification)
-    return Setting(problem, ball, b.Instruments(weight_kernel), b.PlugIn(variance), 0.1, start, 2, STANDARD)
+    return Setting(problem, ball, b.Instruments(weight_kernel), PlugIn(variance), 0.1, start, 2, STANDARD)
 
 
 def synthetic_setting(weight_kernel=GAUSSIAN, rows=120, **more):
@@ -358,7 +359,7 @@ def test_a_class_that_the_log_contradicts_is_rejected_not_feared():
     """F is unbounded below: the search must stay finite, the result must say rejected."""
     setting = synthetic_setting()
     method = b.Dual(
-        instruments=setting.instruments, ball=setting.ball.with_radius(1e-3), gauge=b.PlugIn(1e-4),
+        instruments=setting.instruments, ball=setting.ball.with_radius(1e-3), gauge=PlugIn(1e-4),
         solver=NeuralSearch(steps=10),
     )  # fmt: skip
     result = b.estimate_interval(setting.problem, method=method)

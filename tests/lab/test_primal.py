@@ -13,6 +13,7 @@ from bondic.core.dual.bound import dual_bound
 from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.search import spectral
 from bondic_lab.bounds.primal import primal_point
+from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.search import conic
 from bondic_lab.search.conic import ConicSearch, solve_primal
 
@@ -30,10 +31,10 @@ def make_setting(rng, *, continuous=False, features=False, radius=4.0, share=0.5
     if features:
         weight = 0.5 * b.Constant(1.0) + 0.5 * (b.RandomFeatures.gaussian(5, 2, 1.0, seed=1) * b.Dirac())
     ball = b.Ball(value + b.Constant(1.0), radius)
-    setting = builders.setting_of(problem, ball, weight, b.PlugIn(1.0))
+    setting = builders.setting_of(problem, ball, weight, PlugIn(1.0))
     loss = primal_point(setting, None).loss.mid
     wanted = (share * loss) ** 2 * len(problem) / (2 * math.log(20))
-    return replace(setting, gauge=b.PlugIn(wanted))
+    return replace(setting, gauge=PlugIn(wanted))
 
 
 def best_shift(setting, model, sign, *, inside=1.0):
@@ -125,7 +126,7 @@ def test_a_primal_point_is_what_it_says(rng):
     center = b.KernelFunction(kernel, problem.layout, problem.whole().logged[:2], rng.standard_normal((2, 3)))
     shift = b.KernelFunction(kernel, problem.layout, problem.whole().logged[5:8], rng.standard_normal((3, 3)))
     weight = b.Gaussian(0.9) * b.Dirac()
-    setting = builders.setting_of(problem, b.Ball(kernel, 4.0, center), weight, b.PlugIn(1.0))
+    setting = builders.setting_of(problem, b.Ball(kernel, 4.0, center), weight, PlugIn(1.0))
     q = primal_point(setting, shift)
 
     def value(points, slots):

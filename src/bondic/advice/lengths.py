@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from bondic.core.claims import Side, check_alpha, ends_of
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_at_all_times, range_of
 from bondic.methods import with_propensities

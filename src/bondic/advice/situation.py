@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.claims import Status
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.columns import Batch, RowRange
 from bondic.methods.setting import NOTHING
 from bondic.policies.logged_target import LoggedTarget

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
-from bondic.core.certificate.io import write_atomically
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
 from bondic.estimate import estimate_interval
@@ -26,6 +25,7 @@ from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.saving import write_atomically
 
 
 def command(log: str, **options: Any) -> int:

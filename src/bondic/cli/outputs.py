@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.core.certificate.certificate import Certificate
+from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import Doubt, printable
 

@@ -15,10 +15,9 @@ import numpy as np
 from bondic.cli.policy import choose_policy
 from bondic.cli.reading import SAMPLE, read_initial, read_rows
 from bondic.cli.work import reads_in_parts, sums_of
-from bondic.core.certificate.certificate import Certificate
-from bondic.core.certificate.io import load_certificate
-from bondic.core.certificate.limits import MOST_ARRAY_BYTES, clean_text
-from bondic.core.errors import InvalidInput, VerificationError, one_line
+from bondic.core.certificate import Certificate
+from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
+from bondic.core.files import MOST_ARRAY_BYTES, load_certificate
 from bondic.core.printed import interval_text
 from bondic.core.verify import Replayed, Verification
 from bondic.data.initial import InitialStates

@@ -186,9 +186,12 @@ class Claim:
 
     def gain(self, over: Claim | ValueRange) -> float:
         """How much further in this end lies than the same end of a range, or than another claim."""
-        if isinstance(over, Claim):
-            return self.sign * (over.bound - self.bound)
-        return over.high - self.bound if self.end == "upper" else self.bound - over.low
+        return self.sign * (over.at(self.end) - self.bound)
+
+    def at(self, end: End) -> float:
+        """The number that `gain` compares with: the end point, which is on the same side."""
+        assert end == self.end
+        return self.bound
 
     def steps(self) -> dict[str, float]:
         """What leads from the value to the end point, part by part; the rounding last."""

@@ -12,9 +12,10 @@ import reprlib
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,13 +108,12 @@ class Decoder:
         if annotation in _WORDS:
             return _plain(annotation, data, place)
         if origin is Annotated:
-            return _extended(data, place) if _INFINITE in arguments else self.decode(arguments[1], data, place)
+            return _number(data, place) if _INFINITE in arguments else self.decode(arguments[1], data, place)
         if origin in (types.UnionType, typing.Union):
             return self._optional(arguments, data, place)
         if origin is typing.Literal:
             known = any(word == data and type(word) is type(data) for word in arguments)
-            _need(known, place, f"one of {', '.join(map(repr, arguments))} is needed", data)
-            return data
+            return _need(known, place, f"one of {', '.join(map(repr, arguments))} is needed", data)
         if origin is tuple:
             return self._tuple(arguments, data, place)
         if origin is dict:
@@ -125,10 +125,8 @@ class Decoder:
         if origin is npt.NDArray:  # NumPy 2.5 and later: a name of its own, not what it stands for
             return self._array(types.GenericAlias(np.dtype, (arguments[0],)), data, place)
         if isinstance(annotation, type) and issubclass(annotation, Enum):
-            _need(
-                type(data) is str and data in annotation.__members__, place, f"a {annotation.__name__} is needed", data
-            )
-            return annotation[data]
+            known = type(data) is str and data in annotation.__members__
+            return annotation[_need(known, place, f"a {annotation.__name__} is needed", data)]
         if isinstance(annotation, type) and (kind_of(annotation) or dataclasses.is_dataclass(annotation)):
             return self._object(annotation, data, place)
         raise InvalidInput(
@@ -140,53 +138,43 @@ class Decoder:
         if data is None and type(None) in arguments:
             return None
         others = [argument for argument in arguments if argument is not type(None)]
-        exact = [argument for argument in others if argument is type(data)]  # 5 is a whole number before it is a number
-        for argument in (exact or others)[:-1]:
-            try:
+        others = [
+            argument for argument in others if argument is type(data)
+        ] or others  # 5 is whole before it is a number
+        for argument in others[:-1]:
+            with suppress(VerificationError):
                 return self.decode(argument, data, place)
-            except VerificationError:
-                continue
-        return self.decode((exact or others)[-1], data, place)
+        return self.decode(others[-1], data, place)
 
     def _tuple(self, arguments: tuple[Any, ...], data: Any, place: str) -> tuple[Any, ...]:
         _need(type(data) is list, place, "a list is needed", data)
         if arguments[-1] is Ellipsis:
             arguments = arguments[:1] * len(data)
         _need(len(data) == len(arguments), place, f"a list of {len(arguments)} is needed", data)
-        return tuple(
-            self.decode(kind, item, f"{place}.{k}") for k, (kind, item) in enumerate(zip(arguments, data, strict=True))
-        )
+        return tuple(self.decode(kind, data[k], f"{place}.{k}") for k, kind in enumerate(arguments))
 
     def _array(self, dtype: Any, data: Any, place: str) -> npt.NDArray[Any]:
         _need(type(data) is dict and set(data) == {"array"}, place, "an array is needed", data)
-        name = data["array"]
-        _need(
-            type(name) is str and name in self.arrays,
-            place,
-            "the name of an array that the certificate holds is needed (is one missing?)",
-            name,
-        )
+        name, wanted = data["array"], typing.get_args(dtype)
+        known = type(name) is str and name in self.arrays
+        _need(known, place, "the name of an array that the certificate holds is needed (is one missing?)", name)
         array = self.arrays[name]
-        wanted = typing.get_args(dtype)
-        if wanted and wanted[0] is not Any and array.dtype != np.dtype(wanted[0]):
-            _refuse(place, f"numbers of type {np.dtype(wanted[0])} are needed", str(array.dtype))
+        if wanted and wanted[0] is not Any:
+            kind = np.dtype(wanted[0])
+            _need(array.dtype == kind, place, f"numbers of type {kind} are needed", str(array.dtype))
         return array
 
     def _object(self, annotation: type, data: Any, place: str) -> Any:
-        _need(type(data) is dict, place, "a list of named values is needed", data)
+        data = dict(_need(type(data) is dict, place, "a list of named values is needed", data))
         cls, kind = annotation, kind_of(annotation)
         if kind is not None:
-            data = dict(data)
             cls = lookup(kind, data.pop(kind, None), place)
             _need(issubclass(cls, annotation), place, f"a {annotation.__name__} is needed", cls.__name__)
-        hints, needed = field_types(cls), data_fields(cls)
-        known = {field.name for field in needed}
-        for name in (*(known - set(data)), *(set(data) - known)):
+        hints, known = field_types(cls), {field.name: field for field in data_fields(cls)}
+        for name in known.keys() ^ data.keys():
             problem = "is missing" if name in known else "does not belong here"
             raise VerificationError(f"{place}.{one_line(name)} {problem}.")
-        values = {
-            field.name: self.decode(hints[field.name], data[field.name], f"{place}.{field.name}") for field in needed
-        }
+        values = {name: self.decode(hints[name], data[name], f"{place}.{name}") for name in known}
         values |= {field.name: self._supply(field, values, place) for field in _supplied_fields(cls)}
         try:
             return cls(**values)
@@ -214,29 +202,26 @@ _WORDS = {
 
 def _plain(annotation: Any, data: Any, place: str) -> Any:
     if annotation is float:
-        number = _extended(data, place)
+        number = _number(data, place)
         _need(math.isfinite(number), place, "a finite number is needed", data)
         return number
-    _need(type(data) is annotation, place, _WORDS[annotation], data)
-    return data
+    return _need(type(data) is annotation, place, _WORDS[annotation], data)
 
 
-def _extended(data: Any, place: str) -> float:
-    """A float that is a number."""
+def _number(data: Any, place: str) -> float:
+    """A float that is a number, or infinite."""
     _need(type(data) in (int, float) and abs(data) <= math.inf, place, _WORDS[float], data)
     try:
         return float(data)
     except OverflowError:
-        _refuse(place, "a finite number is needed", data)
+        return float(_need(False, place, "a finite number is needed", data))
 
 
-def _need(condition: bool, place: str, wanted: str, data: Any) -> None:
+def _need(condition: bool, place: str, wanted: str, data: Any) -> Any:
+    """The data, where they are what is wanted."""
     if not condition:
-        _refuse(place, wanted, data)
-
-
-def _refuse(place: str, wanted: str, data: Any) -> NoReturn:
-    raise VerificationError(f"{one_line(place, 200)}: {wanted}, not {one_line(reprlib.repr(data), 100)}.")
+        raise VerificationError(f"{one_line(place, 200)}: {wanted}, not {one_line(reprlib.repr(data), 100)}.")
+    return data
 
 
 # --- fields ---------------------------------------------------------------------------------------------
@@ -263,64 +248,55 @@ def _supplied_fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two values are the same data: field by field and number by number, supplied fields by identity."""
-    if first is second:
-        return True
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
-    if isinstance(first, bool | int | float | str | np.generic):
-        return bool(first == second)
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, tuple | list):
-        return len(first) == len(second) and all(map(same, first, second))
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
-    if dataclasses.is_dataclass(first):
-        return all(same(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(first))
-    return bool(first == second)
+    """Whether two values are the same data, field by field and number by number; functions of the user by identity."""
+    return not first_difference(first, second, "value")
 
 
-def first_difference(first: Any, second: Any, place: str, tolerance: float, *, entrywise: bool = False) -> str:
-    """Where two values of one type first differ; "": nowhere by more than a share of the largest number of an array.
+def first_difference(first: Any, second: Any, place: str, tolerance: float = 0.0, *, entrywise: bool = False) -> str:
+    """Where two values first differ; "": nowhere by more than a share of the largest number of an array.
 
     `entrywise`: of each number. Columns of one array may have units that are worlds apart.
     """
-    if isinstance(first, np.ndarray | np.generic | float) and isinstance(second, np.ndarray | np.generic | float):
-        one, other = np.asarray(first), np.asarray(second)
-        if one.shape != other.shape:
-            return place
-        if not np.issubdtype(one.dtype, np.floating):
-            return "" if np.array_equal(one, other) else place
-        with np.errstate(invalid="ignore"):  # infinities are equal or not
-            size = np.abs(other) if entrywise else np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
-            near = (one == other) | (np.abs(one - other) <= tolerance * size)
-        return "" if np.all(near) else place
+    if first is second:
+        return ""
+    if isinstance(first, _NUMBERS) and isinstance(second, _NUMBERS):
+        return "" if _near(np.asarray(first), np.asarray(second), tolerance, entrywise=entrywise) else place
     if type(first) is not type(second):
         return place
-    if dataclasses.is_dataclass(first):
-        names = [field.name for field in data_fields(type(first))]
-        pairs: list[tuple[Any, Any, Any]] = [(name, getattr(first, name), getattr(second, name)) for name in names]
-    elif isinstance(first, tuple | list | dict):
-        if len(first) != len(second) or (isinstance(first, dict) and first.keys() != second.keys()):
-            return place
-        keys = first if isinstance(first, dict) else range(len(first))
-        pairs = [(key, first[key], second[key]) for key in keys]
-    else:
+    one, other = _children(first), _children(second)
+    if one is None or other is None:
         return "" if first == second else place
-    return next(
-        filter(None, (first_difference(a, b, _at(place, key), tolerance, entrywise=entrywise) for key, a, b in pairs)),
-        "",
-    )
+    if one.keys() != other.keys():
+        return place
+    found = (first_difference(one[k], other[k], _at(place, k), tolerance, entrywise=entrywise) for k in one)
+    return next(filter(None, found), "")
+
+
+_NUMBERS = (bool, int, float, np.generic, np.ndarray)
+
+
+def _near(one: npt.NDArray[Any], other: npt.NDArray[Any], tolerance: float, *, entrywise: bool) -> bool:
+    if one.shape != other.shape or not (np.issubdtype(one.dtype, np.floating) and tolerance):
+        return np.array_equal(one, other)
+    with np.errstate(invalid="ignore"):  # infinities are equal or not
+        size = np.abs(other) if entrywise else np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
+        return bool(np.all((one == other) | (np.abs(one - other) <= tolerance * size)))
+
+
+def _children(value: Any) -> dict[Any, Any] | None:
+    """The parts of a value by name or number; None for one that has none."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return dict(enumerate(value))
+    return value if isinstance(value, dict) else None
 
 
 def instances(value: Any, kind: type) -> Iterator[Any]:
     """Everything of this type that stands somewhere in the fields of a value."""
     if isinstance(value, kind):
         yield value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = tuple(getattr(value, field.name) for field in dataclasses.fields(value))
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ():
+    for item in (_children(value) or {}).values():
         yield from instances(item, kind)
 
 

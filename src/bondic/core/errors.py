@@ -117,3 +117,14 @@ def did_you_mean(word: Any, known: Iterable[Any]) -> str:
     words = {str(name).lower(): str(name) for name in known}
     close = get_close_matches(str(word).lower(), words, n=1, cutoff=0.6)
     return f" Did you mean `{one_line(words[close[0]])}`?" if close else ""
+
+
+def clean_text(text: Any, longest: int = 4000) -> str:
+    """Longer foreign text, such as a note of a certificate: escape codes could rewrite the screen, and the interval on it."""
+    return one_line(text, longest)
+
+
+def refuse(condition: bool, message: Any) -> None:
+    """VerificationError where the condition holds; foreign text may be part of the message."""
+    if condition:
+        raise VerificationError(clean_text(message, 600))

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import TINY, Enclosure, FloatArray, U, certified_dot, inflate
-from bondic.core.codec import supplied
+from bondic.core.codec import same, supplied
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel, fingerprint
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.registry import kind, register
 from bondic.core.sums.forms import Sums
@@ -65,6 +66,11 @@ class Function(ABC):
     @property
     @abstractmethod
     def is_zero(self) -> bool: ...
+
+    @property
+    def constant(self) -> float | None:
+        """The value of a function that is constant by construction; None for any other."""
+        return None
 
     def landmarks(self) -> tuple[FloatArray, ...]:
         """The points that it is written with."""
@@ -150,6 +156,10 @@ class FeatureFunction(Function):
     @property
     def is_zero(self) -> bool:
         return not np.any(self.coordinates)
+
+    @property
+    def constant(self) -> float | None:
+        return float(self.coordinates[0]) if same(self.kernel, Constant(1.0)) else None
 
     def norm(self, sums: Sums = REFERENCE) -> Enclosure:
         del sums

@@ -93,5 +93,5 @@ def kind_of(cls: type) -> str | None:
 
 
 def from_outside(value: object) -> bool:
-    """Whether an object's class is not one of the library's own."""
-    return not type(value).__module__.startswith("bondic.")
+    """Whether an object's class is not one of the packages of this distribution."""
+    return not type(value).__module__.startswith(("bondic.", "bondic_lab."))

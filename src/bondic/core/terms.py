@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +135,9 @@ class ValueRange:
     def largest(self) -> float:
         """max |v|."""
         return max(abs(self.low), abs(self.high))
+
+    def at(self, end: Literal["lower", "upper"]) -> float:
+        return self.high if end == "upper" else self.low
 
     def hull(self, other: ValueRange) -> ValueRange:
         return ValueRange(min(self.low, other.low), max(self.high, other.high))

@@ -8,24 +8,38 @@ block, and then nothing of the stored plan is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.certificate import Certificate, UserFunctions, check_certificate, compute_digest
-from bondic.core.certificate.limits import DAMAGED, check_workload, clean_text
-from bondic.core.certificate.proof import Proof, check_same_plan
-from bondic.core.certificate.review import Review, check_origin, check_rows, describe_start
+from bondic.core.cells import proof as cells
+from bondic.core.certificate import DAMAGED, Certificate, check_certificate, compute_digest
 from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
+from bondic.core.classes import balls
+from bondic.core.codec import decode
 from bondic.core.columns import Columns
-from bondic.core.errors import BondicError, VerificationError
+from bondic.core.dual import proof as dual
+from bondic.core.errors import BondicError, VerificationError, clean_text, refuse
+from bondic.core.kernels import features, leaves, series
+from bondic.core.kernels.normal_form import Layout
 from bondic.core.printed import interval_text, last_digit
+from bondic.core.proof import Asked, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
+from bondic.core.propensities import control
+from bondic.core.propensities import proof as propensities
+from bondic.core.sequential import plan
+from bondic.core.sequential import proof as sequential
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_of
+
+KNOWN = (
+    dual, sequential, propensities, cells, plan, control, balls, features, leaves, series,
+)  # fmt: skip
+"""What a certificate can name is registered by these modules: proofs, and what they are written with."""
+UserFunctions = Mapping[str, Callable[..., Any]]
 
 _ONE_SUM = 1e-12
 """A few parts are added up: what another order of summation may change, relative to them."""
@@ -70,22 +84,24 @@ def as_verification_error() -> Iterator[None]:
             yield
     except VerificationError as problem:
         raise VerificationError(clean_text(problem)) from problem
-    except BondicError as problem:
-        raise VerificationError(clean_text(f"The certificate cannot be evaluated: {problem}")) from problem
-    except DAMAGED as problem:
-        raise VerificationError(
-            clean_text(f"The certificate is damaged ({type(problem).__name__}: {problem}).")
-        ) from problem
+    except (BondicError, *DAMAGED) as problem:
+        words = "cannot be evaluated" if isinstance(problem, BondicError) else f"is damaged ({type(problem).__name__})"
+        raise VerificationError(clean_text(f"The certificate {words}: {problem}")) from problem
 
 
 def opened(certificate: Certificate) -> Asked:
     """What was asked, once format and digest are right."""
     check_certificate(certificate)
-    _require(
-        compute_digest(certificate.body, certificate.arrays) == certificate.digest,
-        "The digest does not match: the certificate was changed after it was made.",
-    )
+    same = compute_digest(certificate.body, certificate.arrays) == certificate.digest
+    refuse(not same, "The digest does not match: the certificate was changed after it was made.")
     return certificate.asked
+
+
+def read_proof(certificate: Certificate, layout: Layout, functions: UserFunctions | None = None) -> Proof:
+    """The proof itself, for points of this layout; `functions` are feature functions of the user, by their labels."""
+    supplies = {"layout": layout, "functions": functions or {}}
+    found: Proof = decode(Proof, certificate.body["proof"], certificate.arrays, "proof", **supplies)
+    return found
 
 
 def verify_columns(
@@ -105,20 +121,22 @@ def verify_columns(
     read or asked here. The log has `log_rows` rows in all.
     """
     opened(certificate).check(columns)
-    stored = certificate.proof(columns.layout, functions)
+    stored = read_proof(certificate, columns.layout, functions)
+    limits = range_of(columns.terms)
+    _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
-    _require(spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
-    check_workload(stored.work(columns), 1 + max(columns.next_draws, 1), log_rows, columns.layout.slots)
+    refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    _check_workload(stored.work(columns), columns, log_rows)
     again = None if replay is None else replay(stored)
     proof = stored if again is None else again.proof
     check_same_plan(stored, proof)
-    claims, limits = proof.claims(columns, sums), range_of(columns.terms)
+    claims = proof.claims(columns, sums)
     result = conclude(limits, claims.ends, claims.rejected, stored.side)
-    _compare(certificate, result, limits, stored.side)
+    _compare(certificate.conclusion, result)
     reviews = proof.reviews(columns, claims, sums)
     rejected = result.status is Status.REJECTED
-    _require(
-        certificate.assumptions == stored.assumptions(columns, rejected=rejected),
+    refuse(
+        certificate.assumptions != stored.assumptions(columns, rejected=rejected),
         "The assumptions in the certificate are not those of its proof and rows.",
     )
     found = Review.all_of(
@@ -154,9 +172,19 @@ def verify_columns(
     )
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise VerificationError(message)
+_FREE_PAIRS, _PAIRS_PER_PAIR = 4e9, 1000.0
+"""Some seconds of work for anybody; beyond, a multiple of what the pairs of the log's own rows cost."""
+
+
+def _check_workload(pairs: float, columns: Columns, log_rows: int) -> None:
+    """The certificate must not decide how long its sums take: `pairs` is what they would run over."""
+    own = float((1 + max(columns.next_draws, 1)) * log_rows)
+    allowed = _FREE_PAIRS + _PAIRS_PER_PAIR * own * own * max(columns.layout.slots, 1)
+    refuse(
+        pairs > allowed,
+        f"Evaluating this certificate would take about {pairs:.2g} pairs of points, and {allowed:.2g} are allowed for a log of "
+        f"{log_rows} rows: it holds too many centers, starts or terms of kernels.",
+    )
 
 
 # --- when the plan was made -----------------------------------------------------------------------------
@@ -190,30 +218,34 @@ def _as_known(items: tuple[Assumption, ...], planned: tuple[str, ...], made: tup
 # --- what was claimed against what comes out ------------------------------------------------------------
 
 
-def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, side: Side) -> None:
-    """The claimed interval follows from the claimed end points, and agrees with mine in the digits that are printed, or holds it.
-
-    Engines and machines round differently, so no other digits are compared: the answer is my own interval. A claim may say less
-    than I find (TRIVIAL for INTERVAL), never more.
-    """
+def _check_stated(certificate: Certificate, limits: ValueRange, side: Side) -> None:
+    """The claimed interval follows from the claimed end points."""
     stated, claimed = certificate.conclusion, certificate.claims
     follows = conclude(limits, claimed.ends, claimed.rejected, side)
     for name in ("low", "high"):
         expected, other = getattr(follows, name), getattr(stated, name)
-        _require(
-            math.isclose(other, expected, rel_tol=_ONE_SUM, abs_tol=_ONE_SUM * limits.width),
+        refuse(
+            not math.isclose(other, expected, rel_tol=_ONE_SUM, abs_tol=_ONE_SUM * limits.width),
             f"The interval's {name} end is {expected!r} by the end points, {other!r} in the certificate.",
         )
-    _require(
-        stated.status is follows.status,
+    refuse(
+        stated.status is not follows.status,
         f"The status is {follows.status.name} by the end points, {stated.status.name} in the certificate.",
     )
+
+
+def _compare(stated: Conclusion, mine: Conclusion) -> None:
+    """The claimed interval agrees with mine in the digits that are printed, or holds it.
+
+    Engines and machines round differently, so no other digits are compared: the answer is my own interval. A claim may say less
+    than I find (TRIVIAL for INTERVAL), never more.
+    """
     room = _BORDER * last_digit(mine.low, mine.high)
     inside = stated.low > mine.low + room or stated.high < mine.high - room
     inside &= interval_text(stated.low, stated.high) != interval_text(mine.low, mine.high)
     weaker = stated.status is Status.TRIVIAL and mine.status is Status.INTERVAL
-    _require(
-        not inside and (stated.status is mine.status or weaker),
+    refuse(
+        inside or not (stated.status is mine.status or weaker),
         f"The interval is {_words(mine)} when recomputed, {_words(stated)} in the certificate.",
     )
 

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from bondic.core.cells.allowance import Allowance
-from bondic.core.certificate.withhold import FEWEST_ROWS as FEWEST_SHARED
 from bondic.core.claims import Side
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
+from bondic.core.classes.balls import Ball, Box
+from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.bound import NoiseBound
 from bondic.core.sums.forms import Sums
 from bondic.engines.standard import EngineName
 from bondic.methods import with_propensities
@@ -42,6 +40,7 @@ from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
 from bondic.tuning.states import WAY_OUT, unstated
+from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
 
 _OnCells = TypeVar("_OnCells", Table, Groups)
 FEWEST_ROWS = 200

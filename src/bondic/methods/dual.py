@@ -6,22 +6,16 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof, check_same_plan
 from bondic.core.claims import End, Side, Status, ends_of
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
-from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.balls import Ball, Box, Instruments
 from bondic.core.codec import check_outside
-from bondic.core.dual.bound import ALLOWANCE, START, Setting
+from bondic.core.dual.bound import ALLOWANCE, START, Setting, combine_witnesses, witness_candidates
+from bondic.core.dual.noise import NoiseBound, check_noise_bound
 from bondic.core.dual.proof import DualProof
-from bondic.core.dual.rejection import combine_witnesses, witness_candidates
-from bondic.core.dual.robustness import robustness
 from bondic.core.dual.weighing import Candidate, Weighing
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, refuse
 from bondic.core.functions import Function
-from bondic.core.noise.bound import NoiseBound
-from bondic.core.noise.outside import check_noise_bound
+from bondic.core.proof import Claims, Proof, check_same_plan
 from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, discounted_steps
@@ -31,6 +25,7 @@ from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
 from bondic.result import Result
+from bondic.robustness import robustness
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
@@ -62,9 +57,9 @@ class Dual:
     ball : Ball or Box, default None
         Q, the functions that q* is assumed to be among. None: a box where states are names, else the ball of `radius`.
     gauge : str or NoiseBound, default "half"
-        The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), "finite" (a union bound over
-        the features of W), "self-normalized" (depends on the mean square of ω; for features and tables), "plug-in" (no
-        guarantee), or an object.
+        The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), or an object. The laboratory adds
+        "fixed-lambda" (what "half" means with a horizon or planned_rows), "finite" (a union bound over the features of W),
+        "self-normalized" (depends on the mean square of ω; for features and tables) and "plug-in" (no guarantee).
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
     radius : float or "paper", default None

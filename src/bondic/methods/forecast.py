@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.balls import Ball, ValueClass
 from bondic.core.errors import InvalidInput
 from bondic.engines.threads import cores
 from bondic.rendering import three

@@ -8,10 +8,9 @@ from typing import Any
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import SINGLE, TEST, CellsProof
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Proof
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, refuse
+from bondic.core.proof import Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from bondic.core.cells.proof import CellsProof
-from bondic.core.certificate.certificate import Certificate, UserFunctions
-from bondic.core.certificate.proof import Proof
+from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.errors import InvalidInput, NoInterval, ValidityWarning
+from bondic.core.proof import Proof
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import make_terms, range_of
+from bondic.core.verify import UserFunctions, read_proof
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
@@ -433,7 +434,7 @@ class SequentialMonitor:
         monitor.reading = saved.reading
         if saved.certificate is not None:
             told = saved.certificate.body["information"]["choices"]
-            monitor._go_on(saved.certificate.proof(rows.layout, functions), told)
+            monitor._go_on(read_proof(saved.certificate, rows.layout, functions), told)
         monitor._rows = monitor._without_bets(monitor._rows)
         return monitor
 

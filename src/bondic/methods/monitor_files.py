@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate.certificate import Certificate, compute_digest
-from bondic.core.certificate.io import load_certificate, save_certificate, write_atomically
+from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.errors import InvalidInput, one_line
+from bondic.core.files import load_certificate
 from bondic.data.io.npz import load_arrays
 from bondic.folders import working_folder
 from bondic.methods.monitor_history import UpdateRecord
+from bondic.saving import save_certificate, write_atomically
 
 Arrays = dict[str, npt.NDArray[Any]]
 

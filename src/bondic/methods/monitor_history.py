@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bondic.core.certificate.assumptions import range_assumption
+from bondic.core.assumptions import range_assumption
 from bondic.core.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
 from bondic.core.terms import in_full, range_of
 from bondic.result import Result, versions

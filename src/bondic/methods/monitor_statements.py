@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.certificate import known
-from bondic.core.certificate.certificate import UserFunctions
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.balls import Ball, ValueClass
 from bondic.core.codec import Encoder, decode
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.terms import make_terms
+from bondic.core.verify import KNOWN, UserFunctions
 from bondic.data.initial import InitialStates
 from bondic.methods.monitor_files import Arrays, Saved
 from bondic.methods.propensities import Propensities
@@ -102,7 +100,7 @@ def read_method(
     saved: Saved, rows: GrowingRows, functions: UserFunctions | None
 ) -> tuple[Sequential, Propensities | None, float]:
     """The method with its options, what was stated about propensities, and alpha."""
-    assert known.HOMES  # what the library itself writes can be read
+    assert KNOWN  # what the library itself writes can be read
     try:
         data, choices = saved.statements, dict(saved.statements["choices"])
         if isinstance(choices["categorical"], list):

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import loss
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.proof import SINGLE, CellsProof
 from bondic.core.cells.rows import Cells
 from bondic.core.cells.tally import Tally
-from bondic.core.certificate.limits import refuse
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import loss
+from bondic.core.errors import InvalidInput, refuse
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.starts import StartBets, sampled_start
 from bondic.core.terms import ValueRange

@@ -20,7 +20,7 @@ from bondic.core.cells.proof import SINGLE, CellPlan
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Provenance
 from bondic.core.sequential.proof import VECTOR
 from bondic.core.terms import range_of
 from bondic.methods.on_cells import (

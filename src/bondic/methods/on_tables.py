@@ -19,7 +19,7 @@ from bondic.core.cells.rows import TableCells, within_quotas
 from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Provenance
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
 from bondic.core.terms import range_of

@@ -10,11 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Proof
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.classes.provenance import Provenance
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.classes.balls import Provenance
+from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.proof import Proof
 from bondic.core.propensities.betting import Strategy, moderate
 from bondic.core.propensities.bound import one_start, refuse_other_starts
 from bondic.core.propensities.control import Control

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.certificate.certificate import Certificate, UserFunctions
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Proof
+from bondic.core.certificate import Certificate
 from bondic.core.codec import Decoder, field_types
 from bondic.core.columns import RowRange
+from bondic.core.errors import refuse
+from bondic.core.proof import Proof
 from bondic.core.sums.forms import Sums
-from bondic.core.verify import Replayed
+from bondic.core.verify import Replayed, UserFunctions
 from bondic.data.initial import InitialStates
 from bondic.methods.described import OUTSIDE
 from bondic.methods.dual import Dual

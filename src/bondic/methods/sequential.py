@@ -7,17 +7,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Proof
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
-from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.balls import Ball, Box, Instruments
 from bondic.core.codec import check_outside
 from bondic.core.dual.bound import VALUE
+from bondic.core.dual.noise import Pinelis
 from bondic.core.dual.proof import DualProof
-from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.core.noise.pinelis import Pinelis
+from bondic.core.errors import InvalidInput, TunedOnCertifiedRows, refuse
+from bondic.core.proof import Proof
 from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import INITIAL, VECTOR, SequentialProof, claims_of

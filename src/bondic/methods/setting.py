@@ -7,35 +7,24 @@ through initial states read off them, or through a Q that was chosen with them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
-from bondic.core.classes.instruments import Instruments
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.balls import Ball, Box, Instruments, ValueClass
 from bondic.core.columns import Batch, Cloud
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.noise import ConstantName, NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.core.functions import FeatureMap
-from bondic.core.identity.residual import bellman_residual, values_at_rows
-from bondic.core.noise.bound import NoiseBound
-from bondic.core.noise.finite_class import FiniteClass
-from bondic.core.noise.fixed_lambda import FixedLambda
-from bondic.core.noise.pinelis import Pinelis
-from bondic.core.noise.plug_in import PlugIn
-from bondic.core.noise.self_normalized import SelfNormalized
 from bondic.core.starts import INITIAL_SHARE, sampled_start
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import largest_width, range_at_all_times, range_of
+from bondic.core.terms import range_at_all_times
 from bondic.data.initial import InitialStates
-from bondic.engines.sums import STANDARD, EngineSums
-from bondic.rows import Rows, Terms
-from bondic.search.basis import make_basis
-from bondic.search.model import build_model
+from bondic.engines.sums import EngineSums
+from bondic.extensions import GaugeQuestion, added_gauges
+from bondic.rows import Rows
 from bondic.search.table import table_kernel
 from bondic.tuning.defaults import (
     PAPER,
@@ -60,8 +49,6 @@ _NOMINAL = 4
 """Certified rows per row of the pilot, for the choice of W when their number is a stopping time."""
 
 _STAND_IN_STARTS = 200
-_PLUG_IN_ROWS = 20_000
-_MOST_TIMES = 1000
 
 
 class Options(Protocol):
@@ -179,7 +166,8 @@ def make_setting(
         )
     ball = _choose_class(method, certified, pilot, kind, notes)
     budget = ErrorBudget.split(alpha, _shares(sampled_start(certified, sides) is not None))
-    gauge = _choose_noise_bound(method, certified, instruments, ball, budget["noise"], notes)
+    gauge = _choose_noise_bound(method, certified, instruments, ball, budget["noise"])
+    notes["noise"] = gauge.describe()
     initial = budget.get("initial")
     sums = EngineSums.named(method.engine)
     return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, sums), budget, notes
@@ -187,7 +175,7 @@ def make_setting(
 
 def _any_time(gauge: str | NoiseBound) -> bool:
     """Whether it was given for a number of rows that may be a stopping time."""
-    return isinstance(gauge, NoiseBound) and gauge.any_time
+    return not isinstance(gauge, str) and gauge.any_time
 
 
 def _shares(sampled: bool) -> dict[str, float]:
@@ -205,8 +193,6 @@ def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: di
     if method.ball is not None and method.instruments is not None:
         return StateKind(False, (), "")
     choice = check_categorical(method.choices.categorical, problem.layout.observation_dim)
-    if choice is None and method.gauge == "plug-in":
-        choice = False  # its constant is fitted in a kernel space
     seen = pilot if pilot is not None else problem.first_block()
     kind = state_kind(seen_states(seen), problem.layout, choice)
     stated = method.ball is not None or method.radius is not None
@@ -288,76 +274,23 @@ def _box(problem: Rows) -> Box:
 
 
 def _choose_noise_bound(
-    method: Options,
-    problem: Rows,
-    instruments: Instruments,
-    ball: ValueClass,
-    probability: float,
-    notes: dict[str, str],
+    method: Options, problem: Rows, instruments: Instruments, ball: ValueClass, probability: float
 ) -> NoiseBound:
-    """Pinelis for a fixed number of rows; fixed lambda when ranges differ by time or n is a stopping time."""
-    if isinstance(method.gauge, NoiseBound):
-        notes["noise"] = method.gauge.describe()
+    """The one that was passed; else by name. "half" means fixed lambda when ranges differ by time or n is a stopping time."""
+    if not isinstance(method.gauge, str):
         return method.gauge
-    kernel, rows = instruments.kernel, len(problem.rows) if method.planned_rows is None else method.planned_rows
-    square = _mean_square_width(problem.terms)
-    widths = {"probability": probability, "mean_square_width": square}
-    if method.gauge == "plug-in":
-        gauge: NoiseBound = PlugIn(_plug_in_constant(method, problem, instruments, ball))
-    elif method.gauge == "finite":
-        if not FeatureMap.exists(kernel, problem.layout):
+    name, planned = method.gauge, method.planned_rows
+    if name == "half" and (planned is not None or problem.terms.horizon is not None):
+        name = "fixed-lambda"
+    if name in get_args(ConstantName):
+        if planned is not None:
             raise InvalidInput(
-                f"gauge='finite' is a union bound over the features of W, and {kernel!r} has no finite list of them: take "
-                "states for numbers (categorical=False, --numeric), pass a bandwidth (Choices(weight_bandwidth=1.0), "
-                "--with weight_bandwidth=1) or instruments= of random or explicit features, or use another gauge."
+                "planned_rows works with gauge='half' and gauge='finite', whose lambda is fixed beforehand, and with "
+                "gauge='self-normalized', whose rho is."
             )
-        gauge = FiniteClass.planned(kernel, problem.layout, rows, **widths)
-    elif method.gauge == "self-normalized":
-        largest = largest_width(problem.terms)
-        gauge = SelfNormalized.planned(rows, sup_diag=kernel.sup_diag, mean_square_width=square, largest_width=largest)
-    elif method.gauge == "half" and (method.planned_rows is not None or problem.terms.horizon is not None):
-        gauge = FixedLambda.planned(rows, sup_diag=kernel.sup_diag, **widths)
-    elif method.planned_rows is not None:
-        raise InvalidInput(
-            "planned_rows works with gauge='half' and gauge='finite', whose lambda is fixed beforehand, and with "
-            "gauge='self-normalized', whose rho is."
-        )
-    elif method.gauge in ("half", "range", "paper"):
-        gauge = Pinelis(method.gauge)  # type: ignore[arg-type]
-    else:
-        raise InvalidInput(
-            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'finite', 'self-normalized', 'plug-in' or pass a "
-            "noise bound."
-        )
-    notes["noise"] = gauge.describe()
-    return gauge
-
-
-def _mean_square_width(terms: Terms) -> float:
-    """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda.
-
-    Any lambda fixed beforehand is valid: over a long horizon the average is taken at evenly spaced times.
-    """
-    horizon = 1 if terms.horizon is None else terms.horizon
-    count = min(horizon, _MOST_TIMES)
-    middles = [(2 * k + 1) * horizon // (2 * count) for k in range(count)]  # of `count` equal stretches
-    return float(np.mean(np.square([range_of(terms, time).width for time in middles])))
-
-
-def _plug_in_constant(method: Options, problem: Rows, instruments: Instruments, ball: ValueClass) -> float:
-    """K_max times the mean squared residual of a fitted q: an estimate, hence no guarantee."""
-    some = problem.some_points(_PLUG_IN_ROWS)
-    if not isinstance(ball, Ball):
-        raise InvalidInput("gauge='plug-in' needs a Q that is a ball of a kernel space: pass ball= or radius=.")
-    values = make_basis(ball.kernel, problem.layout, some, rank=min(method.rank, 300), tolerance=1e-9)
-    weights = make_basis(instruments.kernel, problem.layout, some, rank=300, tolerance=1e-9)
-    model = build_model(problem, weights, values, ball.center)
-    u, sigma, right = np.linalg.svd(model.balance, full_matrices=False)
-    ridge = 1e-6 * float(sigma.max(initial=1e-300)) ** 2
-    theta = u @ (-sigma * (right @ model.gradient) / (sigma**2 + ridge))
-    shift, total = values.function(theta), 0.0
-    for part in problem.batches():
-        fitted = values_at_rows(part, shift, STANDARD)
-        residual = bellman_residual(part, values_at_rows(part, ball.center, STANDARD))
-        total += float(np.sum((residual + fitted.logged - part.gamma * fitted.next) ** 2))
-    return float(instruments.kernel.sup_diag * total / len(problem))
+        return Pinelis(name)  # type: ignore[arg-type]
+    if name not in added_gauges():
+        known = ", ".join(map(repr, (*get_args(ConstantName), *added_gauges())))
+        raise InvalidInput(f"gauge={method.gauge!r}; choose {known} or pass a noise bound.")
+    rows = len(problem.rows) if planned is None else planned
+    return added_gauges()[name](GaugeQuestion(problem, instruments, ball, probability, rows, method.rank))

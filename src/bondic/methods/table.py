@@ -13,12 +13,10 @@ import numpy.typing as npt
 from bondic.core.cells.allowance import NOTHING_ALLOWED
 from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import TableCells
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Proof
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.dual.bound import VALUE
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, refuse
+from bondic.core.proof import Asked, Proof
 from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums

@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import curvature
 from bondic.core.cells.forecasts import EarlierRows
 from bondic.core.cells.localize import Located
 from bondic.core.cells.tally import Entries
-from bondic.core.noise.betting import curvature
 from bondic.plan.cells import FULL_BET
 
 FloatArray = npt.NDArray[np.float64]

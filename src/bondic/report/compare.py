@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from bondic.core.certificate.io import write_atomically
 from bondic.core.claims import ErrorBudget, check_alpha
 from bondic.core.errors import BondicError, InvalidInput, kind_of
 from bondic.estimate import Method, estimate_interval, named_method
@@ -21,6 +20,7 @@ from bondic.report.exports import frame
 from bondic.report.plots import comparison_figure
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.saving import write_atomically
 
 _WIDTH = 120
 

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 from bondic.advice.levers import with_next_steps
-from bondic.core.certificate.io import save_certificate, write_atomically
 from bondic.core.errors import InvalidInput
 from bondic.folders import result_folder, write_texts
 from bondic.report.exports import as_json, result_dict
 from bondic.report.page import report_page
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.saving import save_certificate, write_atomically
 
 
 def write_report(result: Result, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:

@@ -14,18 +14,24 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import U
-from bondic.core.certificate.asked import Answers, Asked, StoredStart
-from bondic.core.certificate.certificate import Certificate, UserFunctions
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Proof
-from bondic.core.certificate.review import Review, describe_start
+from bondic.core.certificate import Certificate
 from bondic.core.columns import RowRange
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.proof import Answers, Asked, Proof, Review, StoredStart, describe_start
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
-from bondic.core.verify import Replayed, Verification, as_verification_error, opened, verify_columns
+from bondic.core.verify import (
+    Replayed,
+    UserFunctions,
+    Verification,
+    as_verification_error,
+    opened,
+    read_proof,
+    verify_columns,
+)
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
+from bondic.extensions import register_named
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import check_probabilities
@@ -212,9 +218,10 @@ def verify_certificate(
     """The columns of the question from log and policy, which are compared with the certificate; the core does the rest."""
     with as_verification_error():
         asked = opened(certificate)
+        register_named(certificate)
         refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
         rows = rebuild(asked, log, policy, initial)
-        stored = certificate.proof(rows.layout, functions)
+        stored = read_proof(certificate, rows.layout, functions)
         question = rows if policy is None else replace(rows, policy=policy)
         again = None if replay is None else partial(replay, certificate, rows=question, functions=functions, sums=sums)
         return verify_columns(

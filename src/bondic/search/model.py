@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bondic.core.columns import Batch, Cloud
 from bondic.core.functions import Function
-from bondic.core.identity.residual import bellman_residual, values_at_rows, values_at_starts
+from bondic.core.identity import bellman_residual, values_at_rows, values_at_starts
 from bondic.data.spread import spread_rows
 from bondic.engines.sums import STANDARD
 from bondic.engines.threads import cores, in_order

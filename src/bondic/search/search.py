@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.ball import Ball
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
@@ -130,7 +129,7 @@ class KernelSearch:
 def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> KernelSearch:
     """The matrices of (11) for a ball."""
     problem, ball = rows_of(setting.problem), setting.ball
-    if not isinstance(ball, Ball):
+    if ball.kernel is None:
         raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
     everything = problem.some_points(_LANDMARK_ROWS)
     values = capped_basis(ball.kernel, problem, everything, rank=rank, cap=_CAP)
@@ -140,11 +139,11 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     level = setting.epsilon().upper
     looked = {"radius": ball.radius, "kappa": level}
     sampled = sampled_model(problem, weights, values, ball.center, progress=report, **looked)
-    model, facts = sampled.model, setting.facts()
+    model, facts = sampled.model, setting.facts
     penalty = setting.gauge.penalty(facts)
     if penalty is not None:
         moments = second_moments(sampled.batches(), weights) * (len(problem) / sampled.rows)
-        model = whiten(model, moments, penalty, facts.charge.mid)
+        model = whiten(model, moments, *penalty)
     costs = setting.gauge.costs(facts, setting.noise_probability)
     return KernelSearch(model, costs, level, sampled.words(len(problem)))
 

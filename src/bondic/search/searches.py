@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
+from bondic.core.classes.balls import Ball
 from bondic.core.dual.bound import Setting
 from bondic.core.kernels.leaves import Dirac
 from bondic.search.search import Search, kernel_search
@@ -23,7 +22,7 @@ def make_search(setting: Setting, rank: int, report: Callable[[float], None] | N
 
     For a box with other instruments a ball around it stands in: |μ|_1 <= sqrt(N) |μ|_2 over N points.
     """
-    if not isinstance(setting.ball, Box):
+    if setting.ball.kernel is not None:
         return kernel_search(setting, rank, report)
     if table_share(setting.instruments.kernel) is not None:
         return table_search(setting)

@@ -17,7 +17,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import splu
 
-from bondic.core.classes.box import Box
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import ExpansionFunction, Function, TermExpansion
@@ -207,8 +206,9 @@ def _solve(system: csc_array, right: FloatArray, *, dense: int) -> FloatArray:
 def table_search(setting: Setting) -> TableSearch:
     """The search for a box and instruments made by `table_kernel`."""
     share = table_share(setting.instruments.kernel)
-    if share is None or not isinstance(setting.ball, Box):
+    if share is None or setting.ball.kernel is not None:
         raise InvalidInput("This search is for a box with tables as instruments.")
     model = table_model(rows_of(setting.problem), setting.ball.center, _MOST_PAIRS)
-    penalty = setting.gauge.penalty(setting.facts())
-    return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout, penalty)
+    penalty = setting.gauge.penalty(setting.facts)
+    tau = None if penalty is None else penalty[0]
+    return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout, tau)

@@ -15,7 +15,7 @@ from scipy.sparse import coo_array, csr_array
 
 from bondic.core.columns import Batch
 from bondic.core.functions import Function
-from bondic.core.identity.residual import bellman_residual, values_at_rows, values_at_starts
+from bondic.core.identity import bellman_residual, values_at_rows, values_at_starts
 from bondic.core.terms import row_widths
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows

@@ -15,12 +15,13 @@ import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
 from bondic.core.columns import Batch
-from bondic.core.noise.coordinates import embedded
+from bondic.core.kernels.normal_form import Term
 from bondic.core.terms import row_widths
 from bondic.search.basis import Basis
 from bondic.search.model import SearchModel
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _BLOCK = 4096
 
@@ -40,6 +41,21 @@ def second_moments(batches: Iterable[Batch], weights: Basis) -> FloatArray:
                 values *= widths[some][mine, None]
                 total[np.ix_(places, places)] += values.T @ values
     return total
+
+
+def embedded(parts: list[tuple[Term, FloatArray]], slot: int) -> tuple[IntArray, FloatArray]:
+    """Coordinates psi_t x E_t of points that share an action, all terms side by side; (places, values) of those that are not 0.
+
+    `parts` holds the terms with their psi_t (n, m_t); places are those of all m_t p_t coordinates, row-major, term by term.
+    """
+    places, values, top = [], [], 0
+    for term, psi in parts:
+        row = term.embedding[slot]
+        used = np.flatnonzero(row)
+        places.append(top + (np.arange(psi.shape[1])[:, None] * row.size + used).ravel())
+        values.append((psi[:, :, None] * row[used]).reshape(psi.shape[0], -1))
+        top += psi.shape[1] * row.size
+    return np.concatenate(places), np.hstack(values)
 
 
 def whiten(model: SearchModel, moments: FloatArray, penalty: float, charge: float) -> SearchModel:

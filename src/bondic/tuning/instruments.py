@@ -10,9 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.box import Box
-from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.balls import Ball, Box, Instruments
 from bondic.core.kernels.base import Kernel
 from bondic.core.terms import largest_width
 from bondic.rows import Rows

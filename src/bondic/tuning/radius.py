@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.value_class import constant_function, constant_value
+from bondic.core.classes.balls import constant_function, constant_value
 from bondic.core.columns import Cloud
 from bondic.core.functions import Function
-from bondic.core.identity.residual import bellman_residual, values_at_rows
+from bondic.core.identity import bellman_residual, values_at_rows
 from bondic.core.kernels.base import Kernel
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows

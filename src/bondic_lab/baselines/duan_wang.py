@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.assumptions import start_assumption
 from bondic.core.claims import ErrorBudget
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import Kernel

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.assumptions import start_assumption
 from bondic.core.claims import ErrorBudget
 from bondic.core.columns import Cloud
 from bondic.core.errors import InvalidInput

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bondic._version import __version__
+from bondic.core.assumptions import range_assumption
 from bondic.core.bounded import Enclosure
-from bondic.core.certificate.assumptions import range_assumption
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
 from bondic.core.errors import NumericalError
 from bondic.core.starts import INITIAL_SHARE, sampled_start

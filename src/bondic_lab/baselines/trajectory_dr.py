@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.assumptions import start_assumption
 from bondic.core.claims import ErrorBudget
 from bondic.core.kernels.base import Kernel
 from bondic.rows import Rows

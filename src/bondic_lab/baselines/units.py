@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate.assumptions import start_assumption
+from bondic.core.assumptions import start_assumption
 from bondic.core.claims import Assumption, ErrorBudget
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import Kernel

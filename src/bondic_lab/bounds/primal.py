@@ -13,14 +13,9 @@ import numpy as np
 from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.dual.bound import Setting
 from bondic.core.functions import Function
-from bondic.core.identity.residual import (
-    FunctionValues,
-    bellman_residual,
-    function_values,
-    initial_value,
-    residual_error,
-)
+from bondic.core.identity import bellman_residual, residual_error
 from bondic.rows.rows import rows_of
+from bondic_lab.identity.formulas import WholeValues, function_values, initial_value
 from bondic_lab.identity.loss import residual_loss
 
 
@@ -37,10 +32,10 @@ class PrimalPoint:
         return self.distance.upper <= radius and self.loss.upper <= epsilon
 
 
-def sum_of_values(first: FunctionValues, second: FunctionValues) -> FunctionValues:
+def sum_of_values(first: WholeValues, second: WholeValues) -> WholeValues:
     logged, following, initial = first.logged + second.logged, first.next + second.next, first.initial + second.initial
     size = max(float(np.abs(values).max(initial=0.0)) for values in (logged, following, initial))
-    return FunctionValues(logged, following, initial, inflate(first.error + second.error + 2 * U * size))
+    return WholeValues(logged, following, inflate(first.error + second.error + 2 * U * size), initial)
 
 
 def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:

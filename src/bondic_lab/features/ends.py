@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import curvature, tail_term
 from bondic.core.bounded import Enclosure, U, certified_dot, inflate, norm
 from bondic.core.cells.ends import EndTerms
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import curvature, tail_term
 from bondic_lab.features.sets import FeatureEllipsoid, FeatureEvent, FeatureGround, FeatureQuadratic, FeatureSet
 from bondic_lab.features.sums import FeatureTally
 

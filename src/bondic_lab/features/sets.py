@@ -25,9 +25,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import curvature, vector_term
 from bondic.core.bounded import U, inflate, largest_eigenvalue, maximum_on_ball, norm, product_error
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import curvature, vector_term
 from bondic_lab.features.sums import FeatureTally, WeightedSums
 
 FloatArray = npt.NDArray[np.float64]

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import LARGEST_BET
 from bondic.core.bounded import U, norm, row_norms
 from bondic.core.bounded import gamma as sum_error
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.noise.betting import LARGEST_BET
 
 FloatArray = npt.NDArray[np.float64]
 

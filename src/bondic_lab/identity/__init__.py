@@ -1,1 +1,1 @@
-"""Formulas that no bound needs: the kernel Bellman loss."""
+"""Formulas that no bound needs: the identity on a whole problem, and the kernel Bellman loss."""

@@ -8,13 +8,14 @@ import numpy.typing as npt
 from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.columns import Batch
 from bondic.core.functions import Function
-from bondic.core.identity.residual import bellman_residual, function_values, residual_error
+from bondic.core.identity import bellman_residual, residual_error
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
+from bondic_lab.identity.formulas import function_values
 
 FloatArray = npt.NDArray[np.float64]
 

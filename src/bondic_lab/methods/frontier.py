@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from bondic.core.bounded import Enclosure, next_down
 from bondic.core.claims import Claim, End, ErrorBudget, Side, ends_of
-from bondic.core.classes.value_class import SupportAt
+from bondic.core.classes.balls import SupportAt
 from bondic.core.dual.bound import Setting, add_up, noise_term
+from bondic.core.dual.noise import Weights
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.bound import Weights
 from bondic.core.terms import ValueRange
 
 SMALLEST_ALPHA = 1e-9
@@ -84,7 +84,7 @@ class Frontier:
 
     def _claims(self, radius: float, alpha: float | None, ends: tuple[End, ...]) -> list[Claim]:
         """Of every ω at a radius and an alpha."""
-        budget, facts, gauge = self._budget(alpha), self.setting.facts(), self.setting.gauge
+        budget, facts, gauge = self._budget(alpha), self.setting.facts, self.setting.gauge
         start = replace(self.setting, initial_probability=budget.get("initial")).initial_term()
         return [
             claim

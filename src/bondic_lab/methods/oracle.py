@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.columns import Batch
 from bondic.core.functions import Function
-from bondic.core.identity.residual import function_values
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import normal_form
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
+from bondic_lab.identity.formulas import function_values
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -8,15 +8,14 @@ from typing import Literal
 
 from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import Guarantee
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, log_over
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.bound import SMALLEST, Uniform, log_over
-from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
 
 
 @register("noise", "v-statistic")
 @dataclass(frozen=True)
-class VStatistic(Uniform):
+class VStatistic(NoiseBound):
     """eps^2 = l ( 2 (n-1)/n sqrt( log(c/delta) / n ) + 1/n ), rows independent and identically distributed.
 
     L_W(q*)^2 = (1/n^2) sum_ij k(x_i, x_j) R_i R_j is (n-1)/n times a U-statistic of mean 0 plus a diagonal of at most
@@ -72,7 +71,7 @@ class VStatistic(Uniform):
         u = (shrunk * shrunk / size - (1 + 1e-12) / n) * n / (2.0 * (n - 1))
         if u <= 0:
             return 1.0
-        return min(1.0, self._sides * math.exp(-2.0 * (n // 2) * u * u * (1 - 1e-12)) * (1 + 1e-9) + SMALLEST)
+        return min(1.0, self._sides * math.exp(-2.0 * (n // 2) * u * u * (1 - 1e-12)) * (1 + 1e-9) + math.ulp(0.0))
 
     def describe(self) -> str:
         return (

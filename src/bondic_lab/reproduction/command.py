@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bondic.core.certificate.io import write_atomically
 from bondic.core.errors import MissingExtra
 from bondic.report.progress import counting_bar
+from bondic.saving import write_atomically
 from bondic_lab.reproduction.figures import FigureData
 from bondic_lab.reproduction.registry import find_experiment
 from bondic_lab.reproduction.summary import LEVEL

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bondic.core.claims import conclude
-from bondic.core.classes.ball import Ball
-from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.dual.bound import BIAS, NOISE, Setting
-from bondic.core.noise.bound import NoiseBound
+from bondic.core.dual.noise import NoiseBound
 from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
 from bondic.rows import Rows

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bondic.core.certificate.io import write_atomically
+from bondic.saving import write_atomically
 
 Row = dict[str, Any]
 _KEY = b"bondic.trial"

@@ -121,7 +121,7 @@ class ConicSearch:
 
     def __call__(self, model: SearchModel, setting: Setting) -> list[Function]:
         out, radius = [], setting.ball.radius
-        costs = setting.gauge.costs(setting.facts(), setting.noise_probability)
+        costs = setting.gauge.costs(setting.facts, setting.noise_probability)
         for sign in (1.0, -1.0):
             options = {"sign": sign, "radius": radius, "tolerance": self.tolerance}
             if costs is None:

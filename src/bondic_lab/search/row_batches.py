@@ -15,16 +15,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.columns import Batch
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function, KernelFunction
-from bondic.core.identity.residual import bellman_residual, function_values
+from bondic.core.identity import bellman_residual
 from bondic.core.kernels.normal_form import normal_form
+from bondic.core.terms import discounted_steps
 from bondic.engines.sums import STANDARD
 from bondic.rows.rows import rows_of
 from bondic.search.model import SearchModel
+from bondic_lab.identity.formulas import function_values
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -125,7 +127,8 @@ class RowSums:
         self.held = self._weighted(held, self._features, self._pairs)
         # alpha = unit everywhere gives ω the mean size 1 / (1 - gamma) that balance asks for
         v = centers.phi.sum(axis=0) if centers.explicit else np.ones(centers.rows.size)
-        size, mean = float(np.abs(self._features @ v).mean()), setting.facts().steps
+        size, terms = float(np.abs(self._features @ v).mean()), problem.terms
+        mean = discounted_steps(terms.gamma, terms.horizon).upper
         self.scale = mean * (self.epsilon + float(np.abs(self.residual).mean()))
         self.scale += ball.radius * math.sqrt(self.start_square)
         self.unit = mean / size if size > 0 and self.scale > 0 else 0.0

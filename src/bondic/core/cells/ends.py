@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import LARGEST_BET, curvature, tail_term
 from bondic.core.bounded import Enclosure, certified_dot, inflate
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.forecasts import LabelTally
@@ -29,7 +30,6 @@ from bondic.core.cells.intervals import Bounds, most_negative
 from bondic.core.cells.localize import Events, Ground, Located, ValueLimits, locate
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.noise.betting import LARGEST_BET, curvature, tail_term
 
 FloatArray = npt.NDArray[np.float64]
 

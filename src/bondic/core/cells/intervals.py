@@ -24,9 +24,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import curvature, loss
 from bondic.core.bounded import inflate
 from bondic.core.cells.system import System
-from bondic.core.noise.betting import curvature, loss
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

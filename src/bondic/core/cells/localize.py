@@ -31,6 +31,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import LARGEST_BET, curvature, vector_term
 from bondic.core.bounded import U, inflate
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
@@ -38,7 +39,6 @@ from bondic.core.cells.intervals import Bounds, Intervals, largest_by_label
 from bondic.core.cells.system import Energy, Feasible, Form, System
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import LARGEST_BET, curvature, vector_term
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
 from bondic.core.bounded import Between, Enclosure, U
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import CellBound, EndTerms, EndWeights, ruled_out
@@ -20,17 +21,12 @@ from bondic.core.cells.forecasts import EarlierRows
 from bondic.core.cells.localize import CellTails, Events, Located, VectorEvent
 from bondic.core.cells.rows import Cells, within_quotas
 from bondic.core.cells.tally import CellShape, tally
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.assumptions import fixed_before, length_assumption, list_assumptions
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
-from bondic.core.classes.box import Box
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Box, Provenance
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
-from bondic.core.errors import VerificationError
+from bondic.core.errors import VerificationError, refuse
+from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
 from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of

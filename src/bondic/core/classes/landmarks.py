@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import LEAST, SMALL, TINY, U, gamma, inflate, norm
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
 from bondic.core.classes.shared import LeftTogether, product_accuracy, products
 from bondic.core.errors import InvalidInput, NumericalError

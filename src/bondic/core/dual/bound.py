@@ -1,29 +1,38 @@
-"""Dual bound (10): any ω gives a valid end point; this module evaluates it, outward rounded.
+"""The dual bound (10), and the test of Q (section 5): what any ω proves, outward rounded.
 
-F+(ω) = Ĵ(q̂, ω) + I_Q(ω) + N(ω) + allowances
-F-(ω) = Ĵ(q̂, ω) - I_Q(ω) - N(ω) - allowances,   e.g. I_Q = r_Q |μ_ω|,  N = eps |ω|
+    F+(ω) = Ĵ(q̂, ω) + I_Q(ω) + N(ω) + allowances
+    F-(ω) = Ĵ(q̂, ω) - I_Q(ω) - N(ω) - allowances,   I_Q = r_Q |μ_ω|,  N a noise bound, e.g. eps |ω|
+
+by the identity (4): the bias is at most I_Q for q* in Q, the noise at most N on one event for all ω.
+
+With h = (1/n) sum_i ω_i R̂q̂_i and nu = μ_ω - μ_0, every q in Q has |(1/n) sum_i ω_i R̂q_i| >= |h| - r_Q |nu|. For q* the left side
+is at most N(ω) on that same event. So a witness ω with
+
+    |h| - r_Q |nu| > N(ω)   rejects (jointly) q* in Q, the reward range and the data assumption,
+    |h| - r_Q |nu|  gives a p-value,   (|h| - N(ω)) / |nu|  is a lower bound of r_min.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import Enclosure, U, inflate
-from bondic.core.claims import Claim, End, Part
-from bondic.core.classes.instruments import Instruments
-from bondic.core.classes.value_class import SupportAt, ValueClass
+from bondic.core.claims import Claim, End, Part, Rejection
+from bondic.core.classes.balls import Instruments, SupportAt, ValueClass
 from bondic.core.codec import same
 from bondic.core.columns import Columns
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
-from bondic.core.identity.residual import mean_over_starts, values_at_starts
-from bondic.core.noise.bound import NoiseBound, Weights
-from bondic.core.noise.facts import NoiseFacts, noise_facts
+from bondic.core.identity import mean_over_starts, values_at_starts
 from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import Progress, Sums
 from bondic.core.terms import ValueRange, range_of
@@ -51,17 +60,11 @@ class Setting:
     sides: int  # 2 for an interval, 1 for a one-sided bound
     sums: Sums  # what evaluates functions and norms; every choice encloses the same numbers
 
+    @cached_property
     def facts(self) -> NoiseFacts:
         """What the noise bound may know about the certified rows."""
-        return self._facts
-
-    @cached_property
-    def _facts(self) -> NoiseFacts:
         p = self.problem
-        counts = {"count": len(p), "fixed_count": len(p.rows)}
-        return noise_facts(
-            self.instruments.kernel, p.layout, p.terms, p.logged_rows, time_counts=p.time_counts, **counts
-        )
+        return NoiseFacts(self.instruments.kernel, p.layout, p.terms, p.logged_rows, len(p), len(p.rows), p.time_counts)
 
     @cached_property
     def center_at_starts(self) -> tuple[FloatArray, float]:
@@ -70,7 +73,7 @@ class Setting:
 
     def epsilon(self) -> Enclosure:
         """About the noise of an ω with |ω| = 1."""
-        return self.gauge.epsilon(self.facts(), self.noise_probability)
+        return self.gauge.epsilon(self.facts, self.noise_probability)
 
     def weights(self, omega: Function | None, weighing: Weighing) -> Weights:
         """What the noise bound may know about this ω."""
@@ -79,7 +82,7 @@ class Setting:
 
     def slack(self, weighing: Weighing) -> float:
         """The floats ω_i differ from the function's values by at most eta: eta mean B_i is added to the noise."""
-        return weighing.eta * self.facts().total_width / len(self.problem) * (1 + 8 * U)
+        return weighing.eta * self.facts.total_width / len(self.problem) * (1 + 8 * U)
 
     def range(self) -> ValueRange:
         """[v_lo, v_hi] of the value itself, at time 0."""
@@ -122,9 +125,7 @@ def dual_bound(
     if weighing is None:
         (weighing,) = weigh(problem, ball, [Candidate(omega)], sums=setting.sums, progress=progress)
     weights = setting.weights(omega, weighing)
-    noise = noise_term(
-        setting.gauge.bound(weights, setting.facts(), setting.noise_probability), setting.slack(weighing)
-    )
+    noise = noise_term(setting.gauge.bound(weights, setting.facts, setting.noise_probability), setting.slack(weighing))
     value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
     allowance = misspecification_allowance(ball.misspecification, weighing.mass)
     return add_up(value, weighing.support, weights.norm, noise, setting.initial_term(), allowance, ends)
@@ -158,3 +159,49 @@ def add_up(
 def misspecification_allowance(beta: float, mass: Enclosure) -> Enclosure:
     """beta ( 1 + (1/n) sum_i |ω_i| (1 + gamma 1[a next point exists]) ), `mass` the mean in it."""
     return Enclosure(0.0) if beta == 0 else Enclosure(beta) * (1.0 + mass)
+
+
+# --- the test of Q (section 5) ---------------------------------------------------------------------------
+
+
+def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weighing | None = None) -> Rejection:
+    """Evaluate a proposed witness, outward rounded (toward not rejecting); `weighing` leaves the start out."""
+    check_weight_space(setting, omega)
+    if omega is None or omega.is_zero:
+        return Rejection.none(setting.epsilon())
+    problem, ball, facts = setting.problem, setting.ball, setting.facts
+    if weighing is None:
+        (weighing,) = weigh(problem, ball, [Candidate(omega, start=False)], sums=setting.sums)
+    weights = setting.weights(omega, weighing)
+    noise, norm = setting.gauge.bound(weights, facts, setting.noise_probability), weights.norm.upper
+    h = abs(noise_term(weighing.correction, setting.slack(weighing)))
+    # beta: some q in Q is within beta of q*; its residual differs from that of q* by beta (1 + gamma 1[next]) at most
+    allowance = (misspecification_allowance(ball.misspecification, weighing.mass) - ball.misspecification).upper
+    seen = h - max(allowance, 0.0)
+    size, free, nu = (seen - weighing.support.bias).lower, (seen - noise).lower, weighing.support.size.upper
+    floor = max(0.0, size / norm * (1 - 4 * U)) if norm > 0 else 0.0
+    radius = 0.0 if free <= 0 else math.inf if nu == 0 else free / nu * (1 - 4 * U)
+    rejected = norm > 0 and size > noise.upper
+    return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, setting.epsilon().upper, radius)
+
+
+def witness_candidates(witnesses: Sequence[Function | None]) -> list[Candidate]:
+    """What has to be weighed for them: nothing for a witness that is 0."""
+    return [Candidate(witness, start=False) for witness in witnesses if witness is not None and not witness.is_zero]
+
+
+def combine_witnesses(
+    setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing] | None = None
+) -> Rejection:
+    """The strongest of several witnesses: all refer to the same event.
+
+    `weighed` is what `weigh` found for their candidates, in this order, when they were among others.
+    """
+    best, candidates = Rejection.none(setting.epsilon()), witness_candidates(witnesses)
+    if weighed is None:
+        found = weigh(setting.problem, setting.ball, candidates, sums=setting.sums) if candidates else []
+    else:
+        found = list(islice(weighed, len(candidates)))
+    for candidate, weighing in zip(candidates, found, strict=True):
+        best = best.combine(evaluate_witness(setting, candidate.omega, weighing=weighing))
+    return best

@@ -7,26 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bondic.core.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.core.bounded import Enclosure
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
-from bondic.core.classes.instruments import Instruments
-from bondic.core.classes.provenance import Provenance
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.balls import Instruments, Provenance, ValueClass
 from bondic.core.columns import Columns
-from bondic.core.dual.bound import UNMOVED, Setting, dual_bound
-from bondic.core.dual.rejection import combine_witnesses, witness_candidates
+from bondic.core.dual.bound import UNMOVED, Setting, combine_witnesses, dual_bound, witness_candidates
+from bondic.core.dual.noise import NoiseBound, check_noise_bound
 from bondic.core.dual.weighing import Candidate, Weighing, weigh
-from bondic.core.errors import VerificationError
+from bondic.core.errors import VerificationError, refuse
 from bondic.core.functions import Function
-from bondic.core.identity.measure import start_measure
+from bondic.core.identity import start_measure
 from bondic.core.kernels.normal_form import operations
-from bondic.core.noise.bound import NoiseBound
-from bondic.core.noise.outside import check_noise_bound
+from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
 

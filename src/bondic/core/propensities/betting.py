@@ -29,9 +29,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import tail_term
 from bondic.core.bounded import Enclosure, U, certified_sum, next_down
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.noise.betting import tail_term
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -13,12 +13,12 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import tail_term
 from bondic.core.bounded import Enclosure, U, certified_sum, next_down
 from bondic.core.claims import Claim, Part
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import NOISE
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import tail_term
 from bondic.core.propensities.betting import (
     BettingProcess,
     MeansProcess,

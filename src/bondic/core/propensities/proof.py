@@ -12,15 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from bondic.core.certificate import assumptions as words
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.review import Review
+from bondic.core import assumptions as words
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
-from bondic.core.classes.provenance import Provenance
+from bondic.core.classes.balls import Provenance
 from bondic.core.columns import Columns
-from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.bound import LowerEnd, one_start, refuse_other_starts
 from bondic.core.propensities.control import Control

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import LARGEST_BET, clipped_deviation, curvature, loss, tail_term
 from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
 from bondic.core.claims import Claim, End, Part
@@ -25,8 +26,6 @@ from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import NumericalError
-from bondic.core.noise.betting import LARGEST_BET, curvature, loss, tail_term
-from bondic.core.noise.deviations import clipped_deviation
 from bondic.core.sequential.embedded import Embedded, Start, balance
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
 from bondic.core.sequential.localize import Localizer

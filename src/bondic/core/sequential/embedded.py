@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import Between, Enclosure, U, inflate
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball, constant_value
 from bondic.core.classes.basis import one_hot
 from bondic.core.classes.landmarks import Coordinates, Embedding
-from bondic.core.classes.value_class import constant_value
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
-from bondic.core.identity.measure import rows_measure, start_measure
-from bondic.core.identity.residual import mean_over_starts, values_at_rows, values_at_starts
+from bondic.core.identity import mean_over_starts, rows_measure, start_measure, values_at_rows, values_at_starts
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, RowMeasures, Source, Stream
 from bondic.core.sums.reference import REFERENCE

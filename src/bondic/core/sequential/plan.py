@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import LARGEST_BET
 from bondic.core.bounded import Between, row_norms
 from bondic.core.claims import End
+from bondic.core.classes.balls import Provenance
 from bondic.core.classes.basis import GROUP, LandmarkBasis
-from bondic.core.classes.provenance import Provenance
 from bondic.core.codec import Extended
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.betting import LARGEST_BET
 from bondic.core.registry import kind, register
 from bondic.core.starts import StartBets
 

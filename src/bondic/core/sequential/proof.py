@@ -12,19 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
 from bondic.core.bounded import Enclosure
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.assumptions import fixed_before, length_assumption, list_assumptions
-from bondic.core.certificate.limits import refuse
-from bondic.core.certificate.proof import Claims, Proof
-from bondic.core.certificate.review import Review
 from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball, Provenance
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Coordinates
-from bondic.core.classes.provenance import Provenance
 from bondic.core.columns import Columns
-from bondic.core.errors import VerificationError
+from bondic.core.errors import VerificationError, refuse
+from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import embed, embed_start

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import curvature, loss
 from bondic.core.bounded import Between, row_norms
 from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding
-from bondic.core.noise.betting import curvature, loss
 from bondic.core.sequential.plan import Block, columns
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.past import Past, Seen

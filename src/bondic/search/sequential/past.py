@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import Between
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.columns import Batch, RowRange
-from bondic.core.identity.residual import values_at_rows
+from bondic.core.identity import values_at_rows
 from bondic.core.sequential.embedded import limits_at
 from bondic.core.sums.forms import Sums
 from bondic.rows import Rows

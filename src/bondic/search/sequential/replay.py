@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from bondic.core.claims import End, ErrorBudget
-from bondic.core.classes.ball import Ball
+from bondic.core.classes.balls import Ball
 from bondic.core.sequential.plan import Plan
 from bondic.core.sums.forms import Sums
 from bondic.engines.sums import STANDARD

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.betting import loss
 from bondic.core.columns import Cloud
-from bondic.core.noise.betting import loss
 from bondic.core.starts import StartBets
 from bondic.core.terms import range_of
 from bondic.data.episodes import episode_starts

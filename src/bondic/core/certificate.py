@@ -1,29 +1,38 @@
-"""The certificate: a proof as data, what it claims, and one digest over all of it."""
+"""The certificate: a proof as plain data, what it claims, and one digest over all of it. It may come from anybody.
+
+Every limit is far above what the library writes, and is looked at before the thing it limits is built.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate import known
-from bondic.core.certificate.asked import Asked
-from bondic.core.certificate.limits import check_arrays, check_counts, check_values, refuse
-from bondic.core.certificate.proof import Claims, Proof
 from bondic.core.claims import Assumption, Conclusion
 from bondic.core.codec import Encoder, decode
-from bondic.core.kernels.normal_form import Layout
+from bondic.core.errors import refuse
+from bondic.core.proof import Asked, Claims, Proof
 
-UserFunctions = Mapping[str, Callable[..., Any]]
-
-FORMAT = "bondic certificate 6"
+FORMAT = "bondic certificate 7"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 _PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "planner", "information"}
+
+DTYPES = ("f8", "f4", "i8", "b1")
+MOST_MEMBERS, MOST_DEPTH, MOST_VALUES, MOST_DIGITS, MOST_LEAVES, MOST_FUNCTIONS = 4096, 40, 100_000, 40, 128, 256
+LONGEST_STRING = 100_000
+DAMAGED = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
+    ValueError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What reading and evaluating a damaged certificate can raise; RecursionError is a RuntimeError."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +78,8 @@ class Certificate:
         found: tuple[Assumption, ...] = self._read(tuple[Assumption, ...], self.body["assumptions"], "assumptions")
         return found
 
-    def proof(self, layout: Layout, functions: UserFunctions | None = None) -> Proof:
-        """The proof itself, for points of this layout; `functions` are feature functions of the user, by their labels."""
-        assert known.HOMES  # what the library itself writes can be read
-        supplies = {"layout": layout, "functions": functions or {}}
-        found: Proof = self._read(Proof, self.body["proof"], "proof", **supplies)
-        return found
-
-    def _read(self, annotation: Any, data: Any, place: str, **supplies: Any) -> Any:
-        return decode(annotation, data, self.arrays, place, **supplies)
+    def _read(self, annotation: Any, data: Any, place: str) -> Any:
+        return decode(annotation, data, self.arrays, place)
 
     def with_proof(self, proof: Proof) -> Certificate:
         """The same claims with the proof in another form."""
@@ -134,6 +136,9 @@ def compute_digest(body: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]])
     return digest.hexdigest()
 
 
+# --- what is refused before anything is built -----------------------------------------------------------
+
+
 def check_certificate(certificate: Certificate) -> None:
     """Format, sizes and texts, then what is claimed; VerificationError with the place of what does not belong there."""
     body = certificate.body
@@ -157,3 +162,64 @@ def _way_out(body: dict[str, Any]) -> str:
     if not isinstance(writer, str):
         return "make it again with this version"
     return f"it was written by bondic {writer}; verify it with that version, or make it again with this one"
+
+
+def check_values(body: Any) -> None:
+    """Depth, number, length and type of all values: strings that can be printed, whole numbers of normal size."""
+    stack, seen = [(body, 1)], 0
+    while stack:
+        value, depth = stack.pop()
+        seen += 1
+        refuse(depth > MOST_DEPTH, f"The certificate is nested more than {MOST_DEPTH} deep.")
+        refuse(seen > MOST_VALUES, f"The certificate holds more than {MOST_VALUES} values.")
+        if isinstance(value, dict):
+            stack += [(part, depth + 1) for pair in value.items() for part in pair]
+        elif isinstance(value, list):
+            stack += [(part, depth + 1) for part in value]
+        elif isinstance(value, str):
+            _check_string(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            refuse(abs(value) >= 10**MOST_DIGITS, f"The certificate holds a whole number of over {MOST_DIGITS} digits.")
+        else:
+            refuse(not (value is None or isinstance(value, bool | float)), f"The certificate holds a {type(value)}.")
+
+
+def _check_string(text: str) -> None:
+    refuse(len(text) > LONGEST_STRING, f"The certificate holds a text of {len(text)} characters.")
+    refuse(not text.isprintable(), f"The certificate holds text that cannot be printed (control characters): {text}")
+
+
+def check_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Plain finite numbers of the types that certificates are written with."""
+    refuse(len(arrays) > MOST_MEMBERS, f"The certificate holds more than {MOST_MEMBERS} arrays.")
+    for name, array in arrays.items():
+        _check_string(name)
+        known = isinstance(array, np.ndarray) and array.dtype.str[1:] in DTYPES
+        refuse(not known, f"The array {name} is of type {getattr(array, 'dtype', type(array))}, not of {DTYPES}.")
+        refuse(not np.all(np.isfinite(array)), f"The array {name} holds a number that is not finite.")
+
+
+_BRANCHES = ("sum", "product", "scaled")
+
+
+def check_counts(body: Any) -> None:
+    """Parts of kernels and number of functions, before any of them is built."""
+    functions = sum("function" in node for node in _objects(body))
+    refuse(functions > MOST_FUNCTIONS, f"The certificate holds {functions} functions, more than {MOST_FUNCTIONS}.")
+    for node in _objects(body):
+        if node.get("kernel") in _BRANCHES:
+            leaves = sum(
+                isinstance(part.get("kernel"), str) and part["kernel"] not in _BRANCHES for part in _objects(node)
+            )
+            refuse(leaves > MOST_LEAVES, f"A kernel of the certificate has {leaves} parts, more than {MOST_LEAVES}.")
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            yield node
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node

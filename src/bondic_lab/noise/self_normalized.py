@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights, log_over, tail
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.bound import NoiseBound, Weights, log_over, tail
-from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
+from bondic_lab.noise.charges import charge, information
 
 SHARE = 0.05
 """rho of `planned`, as a share of what the squares of ω can add up to: measured on the theory page; any other is valid."""
@@ -36,7 +36,6 @@ class SelfNormalized(NoiseBound):
 
     ridge: float
     any_time: ClassVar[bool] = True
-    uniform: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", float(self.ridge))
@@ -55,12 +54,15 @@ class SelfNormalized(NoiseBound):
     def guarantee(self) -> Guarantee:
         return "finite-sample"
 
-    def penalty(self, facts: NoiseFacts) -> float:
-        """tau, the same float wherever it is used."""
+    def penalty(self, facts: NoiseFacts) -> tuple[float, float]:
+        return self._tau(facts), charge(facts).mid
+
+    def _tau(self, facts: NoiseFacts) -> float:
+        """The same float wherever it is used."""
         return max(self.ridge * facts.largest_width * facts.largest_width, 1e-290)
 
     def _log_det(self, facts: NoiseFacts) -> Enclosure:
-        return facts.information.log_det(self.penalty(facts))
+        return information(facts).log_det(self._tau(facts))
 
     def _times(self, square: Enclosure, facts: NoiseFacts, probability: float) -> Enclosure:
         level = 2.0 * log_over(1.0, probability) + self._log_det(facts)
@@ -68,7 +70,7 @@ class SelfNormalized(NoiseBound):
 
     def _square(self, weights: Weights, facts: NoiseFacts) -> Enclosure:
         """sum_i B_i^2 ω_i^2 + tau |ω|^2."""
-        return Enclosure(weights.squares) + weights.norm * weights.norm * self.penalty(facts)
+        return Enclosure(weights.squares) + weights.norm * weights.norm * self._tau(facts)
 
     def bound(self, weights: Weights, facts: NoiseFacts, probability: float) -> Enclosure:
         if weights.norm.upper <= math.ulp(0.0):
@@ -77,14 +79,22 @@ class SelfNormalized(NoiseBound):
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
         """The largest bound over |ω| <= 1, or a little more: ω_i^2 <= k(x_i, x_i)."""
-        return self._times(facts.charge + self.penalty(facts), facts, probability)
+        return self._times(charge(facts) + self._tau(facts), facts, probability)
 
     def level(self, weights: Weights, facts: NoiseFacts, size: float) -> float:
+        if weights.norm.upper <= math.ulp(0.0):
+            return 1.0
+        return self._level(self._square(weights, facts), facts, size)
+
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        return self._level(charge(facts) + self._tau(facts), facts, epsilon)
+
+    def _level(self, square: Enclosure, facts: NoiseFacts, size: float) -> float:
         """log(1/p) = ( (2 n size)^2 / square - log det ) / 2."""
-        if size <= 0 or weights.norm.upper <= math.ulp(0.0):
+        if size <= 0:
             return 1.0
         scaled = Enclosure(size) * float(2 * facts.count)
-        exponent = 0.5 * (scaled * scaled / self._square(weights, facts) - self._log_det(facts))
+        exponent = 0.5 * (scaled * scaled / square - self._log_det(facts))
         return tail(exponent.lower, 1)
 
     def describe(self) -> str:

@@ -19,7 +19,8 @@ from bondic.core.bounded import TINY, Enclosure, U, certified_sum, inflate, uppe
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.noise.coordinates import POOL, TermCoordinates, coordinates_of, embedded, has_features
+from bondic.search.whiten import embedded
+from bondic_lab.noise.coordinates import POOL, TermCoordinates, coordinates_of, has_features
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

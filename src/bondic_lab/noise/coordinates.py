@@ -21,7 +21,6 @@ from bondic.core.kernels.normal_form import Term
 from bondic.core.kernels.pivots import pivots
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 POOL = 2000
 """Rows, spread over the log, that landmarks are picked from."""
@@ -59,21 +58,6 @@ class TermCoordinates:
         longest = float(np.abs(self.mix).sum(axis=1).max()) * (1 + 1e-9)
         roundings = (self.mix.shape[0] + 4) * U * (size + off)
         return float(longest * (off + roundings) * (1 + 1e-9) + self.mix.size * TINY)
-
-
-def embedded(parts: list[tuple[Term, FloatArray]], slot: int) -> tuple[IntArray, FloatArray]:
-    """Coordinates psi_t x E_t of points that share an action, all terms side by side; (places, values) of those that are not 0.
-
-    `parts` holds the terms with their psi_t (n, m_t); places are those of all m_t p_t coordinates, row-major, term by term.
-    """
-    places, values, top = [], [], 0
-    for term, psi in parts:
-        row = term.embedding[slot]
-        used = np.flatnonzero(row)
-        places.append(top + (np.arange(psi.shape[1])[:, None] * row.size + used).ravel())
-        values.append((psi[:, :, None] * row[used]).reshape(psi.shape[0], -1))
-        top += psi.shape[1] * row.size
-    return np.concatenate(places), np.hstack(values)
 
 
 def has_features(term: Term) -> bool:

@@ -10,6 +10,15 @@ so with probability at least 1 - delta, at all n at once,
 
     sum_i v_i Z_i  <=  log(1/delta) + sum_i g(-v_i Δ_i)                                                       (15)
     | sum_i λ_i φ_i Z_i |  <=  log(2/delta) + sum_i g(-λ_i |φ_i| |Δ_i|)                                        (16)
+
+The center is Ŷ = clip_[A, C](ŷ). Known are enclosures ŷ in [y_lo, y_hi], Y in [Y_lo, Y_hi], Y - ŷ in [d_lo, d_hi]. Then (14)
+
+    Δ = Y - Ŷ <= d_hi                                                      if y_hi <= C,
+            Δ <= max( d_hi, min(Y_hi - C, d_hi + y_hi - C) )               else,
+    always  Δ <= Y_hi - clip(y_lo),
+
+and the same mirrored below. "Y_hi <= C" is not enough for the first line: C = 0.5, ŷ = 0.9, Y = 0.4 has Y - ŷ = -0.5
+and Δ = -0.1.
 """
 
 from __future__ import annotations
@@ -17,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import TINY, Enclosure, U, log_enclosure
+from bondic.core.bounded import TINY, Between, Enclosure, U, log_enclosure
 from bondic.core.errors import NumericalError
 
 FloatArray = npt.NDArray[np.float64]
@@ -61,3 +70,17 @@ def tail_term(probability: float) -> Enclosure:
 def vector_term(probability: float) -> Enclosure:
     """log(2/delta): what the vector event costs."""
     return log_enclosure(Enclosure(2.0) / probability)
+
+
+def clipped_deviation(predicted: Between, outcome: Between, apart: Between, clip: Between) -> Between:
+    """Bounds of Y - clip(ŷ), rounded outward."""
+    with np.errstate(invalid="ignore"):
+        over = np.minimum(outcome.high - clip.high, apart.high + (predicted.high - clip.high))
+        high = np.where(predicted.high <= clip.high, apart.high, np.maximum(apart.high, over))
+        high = np.minimum(high, outcome.high - np.clip(predicted.low, clip.low, clip.high))
+        under = np.maximum(outcome.low - clip.low, apart.low + (predicted.low - clip.low))
+        low = np.where(predicted.low >= clip.low, apart.low, np.minimum(apart.low, under))
+        low = np.maximum(low, outcome.low - np.clip(predicted.high, clip.low, clip.high))
+    # every branch is made of at most three numbers: two roundings
+    size = apart.largest() + predicted.largest() + outcome.largest() + clip.largest()
+    return Between(low - 8 * U * size, high + 8 * U * size)

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, root_bound, root_p_value
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.facts import NoiseFacts
-from bondic.core.noise.pinelis import Root
 from bondic.core.registry import register
 
 
 @register("noise", "plug-in")
 @dataclass(frozen=True)
-class PlugIn(Root):
+class PlugIn(NoiseBound):
     """eps = sqrt( 2 c log(2/delta) / n ) with c estimated from residuals of a fitted q: NO finite-sample guarantee."""
 
     variance: float  # c
@@ -29,9 +28,11 @@ class PlugIn(Root):
     def guarantee(self) -> Guarantee:
         return "none"
 
-    def proxy(self, facts: NoiseFacts) -> Enclosure:
-        del facts
-        return Enclosure(self.variance)
+    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
+        return root_bound(Enclosure(self.variance), facts, probability)
+
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        return root_p_value(Enclosure(self.variance), facts, epsilon)
 
     def describe(self) -> str:
         return f"plugged-in constant c = {self.variance:.6g} estimated from residuals: no finite-sample guarantee"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bondic.core.claims import Assumption, State
-from bondic.core.classes.provenance import Provenance
-from bondic.core.classes.value_class import ValueClass
+from bondic.core.classes.balls import Provenance, ValueClass
 from bondic.core.columns import Columns
 from bondic.core.terms import Terms, in_full, range_at_all_times
 

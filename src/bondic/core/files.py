@@ -1,12 +1,14 @@
-"""The arrays of a certificate from a ZIP file of NPY members, with every size known before anything is unpacked.
+"""Certificates from disk: NAME.json and NAME.npz; no pickle.
 
-`np.load` would trust the file: a quarter of a megabyte can unpack to gigabytes. Here the end of the archive, the list of
-members and the header of each are read first, and only what `np.savez` writes is accepted.
+`np.load` would trust the file: a quarter of a megabyte can unpack to gigabytes. Here the end of the archive, the list of members
+and the header of each array are read first, and only what `np.savez` writes is accepted.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 import struct
 import zipfile
@@ -16,16 +18,84 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate.limits import DTYPES, MOST_MEMBERS, clean_text, refuse
-from bondic.core.errors import VerificationError
+from bondic.core.certificate import DAMAGED, DTYPES, MOST_DIGITS, MOST_MEMBERS, Certificate, check_certificate
+from bondic.core.errors import BondicError, InvalidInput, VerificationError, clean_text, refuse
 
-_END = struct.Struct("<4s4H2LH")
-_LOCATOR = 20
+MOST_TEXT_BYTES = 4 * 2**20
+"""The JSON file; Python needs up to thirty times as much to hold it."""
+MOST_ARRAY_BYTES = 256 * 2**20
+"""All arrays together, unpacked; `load_certificate(..., most_bytes=)` for the answers of a policy at millions of states."""
 _MOST_DIRECTORY = 2**20
 _CHUNK = 2**20
+_END = struct.Struct("<4s4H2LH")
+_LOCATOR = 20
 _HEADER = re.compile(
     rb"\{'descr': '([<>|])([a-zA-Z]\d{1,3})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\), \} *\n"
 )
+
+
+def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARRAY_BYTES) -> Certificate:
+    """Read a certificate: NAME.json, or the one in the folder of a result.
+
+    Damaged files, and files that would take more memory than is good, are refused with the reason.
+
+    `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
+    number of actions. The file may come from anybody: nothing in it is run.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")
+    base = Path(path)
+    base = base / "certificate.json" if base.is_dir() else base
+    text = base if base.suffix == ".json" else base.with_name(base.name + ".json")
+    try:
+        document = _read_document(text)
+        digest, arrays_name = document.pop("digest"), document.pop("arrays")
+        known = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)
+        refuse(not known, "The certificate has no digest.")
+        numbers = text.with_name(Path(arrays_name).name)
+        _refuse_devices(numbers)
+        certificate = Certificate(document, read_arrays(numbers, most_bytes), digest)
+        check_certificate(certificate)
+    except FileNotFoundError as problem:
+        raise InvalidInput(
+            f"There is no file {clean_text(problem.filename, 200)}. A certificate is NAME.json with NAME.npz beside it."
+        ) from problem
+    except BondicError as problem:
+        raise VerificationError(clean_text(f"{text} is not a readable certificate. {problem}")) from problem
+    except DAMAGED as problem:
+        raise VerificationError(
+            clean_text(f"{text} is not a readable certificate ({type(problem).__name__}: {problem}).")
+        ) from problem
+    return certificate
+
+
+def _read_document(text: Path) -> dict[str, Any]:
+    _refuse_devices(text)
+    size = text.stat().st_size
+    refuse(size > MOST_TEXT_BYTES, f"{text.name} is too large for the text of a certificate ({size} bytes).")
+    document = json.loads(text.read_bytes().decode(), object_pairs_hook=_once, parse_int=_whole_number)
+    refuse(type(document) is not dict, "The certificate is damaged: it is not a list of named values.")
+    return dict(document)
+
+
+def _refuse_devices(path: Path) -> None:
+    """Reading a pipe or a device may never end."""
+    refuse(path.exists() and not path.is_file(), f"{path.name} is not a plain file.")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values of one name, different readers would take different ones."""
+    found = dict(pairs)
+    refuse(len(found) < len(pairs), "The certificate holds two values of the same name.")
+    return found
+
+
+def _whole_number(digits: str) -> int:
+    refuse(len(digits) > MOST_DIGITS + 1, f"The certificate holds a whole number of {len(digits)} digits.")
+    return int(digits)
+
+
+# --- the archive of arrays ------------------------------------------------------------------------------
 
 
 def read_arrays(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from bondic.core.bounded import Enclosure, U, certified_dot
 from bondic.core.claims import Guarantee
 from bondic.core.codec import Numbers
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights, log_over, tail
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.noise.bound import NoiseBound, Weights, log_over, tail
-from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
+from bondic_lab.noise.charges import feature_charges
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,6 +41,7 @@ class FiniteClass(NoiseBound):
 
     rates: Numbers  # (p,)
     any_time: ClassVar[bool] = True
+    uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         rates = np.array(self.rates, dtype=np.float64)
@@ -105,14 +106,20 @@ class FiniteClass(NoiseBound):
 
     def _charges(self, facts: NoiseFacts) -> FloatArray:
         """C_j = sum_i B_i^2 phi_j(x_i)^2 for the features that there is a lambda for."""
-        charges = facts.feature_charges
+        charges = feature_charges(facts)
         if charges.size != self.rates.size:
             raise InvalidInput(f"W has {charges.size} features, the finite class has lambda for {self.rates.size}.")
         return charges
 
     def level(self, weights: Weights, facts: NoiseFacts, size: float) -> float:
+        return self._level(self._parts(weights, facts), facts, size)
+
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        return self._level(self._parts(None, facts), facts, epsilon)
+
+    def _level(self, parts: tuple[Enclosure, Enclosure], facts: NoiseFacts, size: float) -> float:
         """log(2 p / delta) = (n size - second) / first."""
-        first, second = self._parts(weights, facts)
+        first, second = parts
         room = (Enclosure(size) * float(facts.count) - second).lower
         if room <= 0:
             return 1.0

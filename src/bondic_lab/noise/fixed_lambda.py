@@ -8,15 +8,15 @@ from typing import ClassVar
 
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, log_over, tail
 from bondic.core.errors import InvalidInput
-from bondic.core.noise.bound import Uniform, log_over, tail
-from bondic.core.noise.facts import NoiseFacts
 from bondic.core.registry import register
+from bondic_lab.noise.charges import charge
 
 
 @register("noise", "fixed-lambda")
 @dataclass(frozen=True)
-class FixedLambda(Uniform):
+class FixedLambda(NoiseBound):
     """n eps = ( log(2/delta) + lambda^2 sum_i B_i^2 k(x_i, x_i) / 8 ) / lambda, lambda fixed beforehand.
 
     It holds at every stopping time n and with the actual widths and diagonal, because exp(-lambda^2 B_i^2 k_ii / 8)
@@ -45,7 +45,7 @@ class FixedLambda(Uniform):
         return "finite-sample"
 
     def _charge(self, facts: NoiseFacts) -> Enclosure:
-        return Enclosure(self.rate) * self.rate * facts.charge * 0.125
+        return Enclosure(self.rate) * self.rate * charge(facts) * 0.125
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
         total = log_over(2.0, probability) + self._charge(facts)

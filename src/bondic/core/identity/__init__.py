@@ -1,1 +1,0 @@
-"""Bellman residual, discrepancy and doubly robust value."""

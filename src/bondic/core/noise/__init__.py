@@ -1,1 +1,0 @@
-"""How large the noise can be: value ranges, gauges and the one place where alpha is divided."""

@@ -1,0 +1,249 @@
+"""What a proof is: a question as data, the data that a bound needs, and the trusted recomputation of what it shows.
+
+A proof is a frozen dataclass registered under a name; a certificate holds its fields. Verification knows nothing else. What the
+certificate says about where its choices come from is compared with the log where it can be (`Review`); the rest is listed, so
+that it is not taken for checked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
+from bondic.core.classes.balls import Provenance
+from bondic.core.codec import first_difference, instances
+from bondic.core.columns import Columns, RowRange, Starts
+from bondic.core.errors import refuse
+from bondic.core.kernels.base import fingerprint
+from bondic.core.propensities.ratios import Target
+from bondic.core.registry import from_outside, kind, registered
+from bondic.core.sums.forms import Sums
+from bondic.core.terms import Terms, make_terms
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_DRAWS = 4096
+"""Actions drawn at a state: what a foreign certificate may ask for."""
+_SAME_PLAN = 1e-4
+"""Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
+is granted here changes no answer."""
+_SHOWN_STATES, _SHOWN_NUMBERS = 3, 4
+
+
+# --- the question ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StoredStart:
+    """The initial states and their kind; a sample may be withheld."""
+
+    observations: FloatArray | None
+    weights: FloatArray
+    kind: Literal["exact", "sample"]
+    count_fixed: bool
+    from_log: bool  # read off the log: verification finds them there again
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The policy at all next states of the log and at the initial states, where they are stored."""
+
+    next: FloatArray | None
+    initial: FloatArray | None
+    discrete: bool
+    exact: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A question on certain rows of a log."""
+
+    log_hash: str
+    terms: Terms
+    rows: tuple[int, int]
+    seed: int
+    draws: int
+    initial_draws: int | None
+    start: StoredStart
+    answers: Answers
+
+    def __post_init__(self) -> None:
+        refuse(make_terms(**asdict(self.terms)) != self.terms, f"No problem can be asked with {self.terms}.")
+        refuse(self.seed < 0, f"The seed {self.seed} is negative.")
+        most = 1 if self.initial_draws is None else self.initial_draws
+        fine = 1 <= self.draws <= MOST_DRAWS and 1 <= most <= 100 * MOST_DRAWS
+        refuse(not fine, f"{self.draws} and {self.initial_draws} draws at a state: at most {MOST_DRAWS} are made.")
+
+    def without_rows(self) -> Asked:
+        """The same question without anything that is a single row."""
+        answers = replace(self.answers, next=None)
+        if self.known_by_log:
+            return replace(self, start=replace(self.start, observations=None)) if self.start.kind == "sample" else self
+        if self.start.kind == "exact":  # the list states the question, and is nobody's row
+            return replace(self, answers=answers)
+        return replace(self, start=replace(self.start, observations=None), answers=replace(answers, initial=None))
+
+    @property
+    def known_by_log(self) -> bool:
+        """The policy is known by the log's own columns: it has no answers, and none is needed."""
+        return self.answers.initial is not None and self.answers.initial.shape[0] == 0
+
+    @property
+    def actions(self) -> int | None:
+        """How many actions the policy answers for; None where they are numbers, or no answer is held."""
+        held = [one for one in (self.answers.initial, self.answers.next) if one is not None and one.size]
+        return int(held[0].shape[1]) if held and self.answers.discrete else None
+
+    def check(self, columns: Columns) -> None:
+        """VerificationError unless the columns are those that were asked about: log, statements, rows, starts."""
+        start, mine = self.start, columns.initial_states
+        refuse(columns.log_hash != self.log_hash, "The log is not the one that was certified (content hashes differ).")
+        same = columns.terms == self.terms and (columns.rows.start, columns.rows.stop) == self.rows
+        same = same and columns.seed == self.seed and mine.kind == start.kind and mine.count_fixed == start.count_fixed
+        same = same and np.allclose(mine.weights, start.weights, rtol=1e-12, atol=0.0)
+        if start.observations is not None:
+            same = same and np.array_equal(mine.observations, start.observations)
+        refuse(not same, "The columns are not those of the question that was certified.")
+
+
+# --- what is claimed, and what was compared -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a proof shows: the end points that it claims, and tests of what it assumes."""
+
+    ends: tuple[Claim, ...]
+    tests: tuple[Rejection, ...] = ()
+
+    @property
+    def rejected(self) -> bool:
+        return any(test.rejected for test in self.tests)
+
+
+@dataclass(frozen=True)
+class Review:
+    """What was compared, and what is the certificate's own statement; `headline` if no reader may miss it."""
+
+    checks: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    headline: tuple[str, ...] = ()
+
+    @staticmethod
+    def all_of(reviews: Sequence[Review]) -> Review:
+        checks, unchecked, headline = zip(*((f.checks, f.unchecked, f.headline) for f in reviews), strict=True)
+        return Review(sum(checks, ()), sum(unchecked, ()), sum(headline, ()))
+
+
+def check_origin(proof: object) -> Review:
+    """Proofs, kernels, functions, classes and noise bounds from outside the library: their own code was run and believed."""
+    outside = {type(value) for value in instances(proof, object) if from_outside(value)}
+    names = {cls: name for cls in outside if (name := registered(cls)) is not None}
+    known = sorted(f"the {kind} {name!r} of the module {cls.__module__}" for cls, (kind, name) in names.items())
+    unchecked = tuple(
+        f"{one} is not part of bondic: its formulas were run, whether they are true is not known" for one in known
+    )
+    return Review(unchecked=unchecked, headline=tuple(known))
+
+
+def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -> Review:
+    """Which rows are certified; rows left out after them may have been left out because of what they say."""
+    front, end = rows.start, log_rows - rows.stop
+    text = f"certified are rows {rows.start}..{rows.stop - 1} of {log_rows}"
+    left = [f"{count} {where} them" for count, where in ((front, "before"), (end, "after")) if count]
+    checks = (f"{text}; left out: {', '.join(left)}" if left else text,)
+    unchecked = []
+    if front and not any(choice.rows is not None and choice.rows[1] >= front for choice in choices):
+        unchecked.append(f"why the first {front} rows were left out: no choice of the proof is said to come from them")
+    if end:
+        unchecked.append(f"why the last {end} rows were left out: the end may have been picked with the rows in view")
+    return Review(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())
+
+
+def describe_start(states: Starts) -> str:
+    """Number, kind, fingerprint and the first initial states."""
+    rows = [_state(row) for row in states.observations[:_SHOWN_STATES]]
+    more = ", …" if len(states) > _SHOWN_STATES else ""
+    distinct = np.unique(states.observations, axis=0).shape[0]
+    copies = f", {distinct} of them distinct" if distinct < len(states) else ""
+    kind = "exact list" if states.kind == "exact" else "sample"
+    count = "1 state" if len(states) == 1 else f"{len(states)} states"
+    print_of = fingerprint(states.observations, states.weights)
+    return f"{kind} of {count}{copies}: {', '.join(rows)}{more} (sha256 {print_of})"
+
+
+def _state(row: np.ndarray) -> str:
+    more = ", …" if row.size > _SHOWN_NUMBERS else ""
+    return "[" + ", ".join(f"{value:.4g}" for value in row[:_SHOWN_NUMBERS]) + more + "]"
+
+
+# --- the proof ------------------------------------------------------------------------------------------
+
+
+@kind("proof")
+class Proof(ABC):
+    """One way to prove an interval: fields are data, methods recompute from the rows.
+
+    Nothing that a method returns may be taken from a field that says what was found; everything is computed again.
+    """
+
+    asked: Asked
+    budget: ErrorBudget  # of alpha, which is spent on the events that the proof rests on
+    side: Side
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee: ...
+
+    @property
+    def needs_replay(self) -> tuple[str, ...]:
+        """Assumptions on when something was chosen, by name: the proof itself cannot show them."""
+        return ()
+
+    @abstractmethod
+    def claims(self, rows: Columns, sums: Sums) -> Claims:
+        """All that the proof shows on these rows, with outward rounding."""
+
+    @abstractmethod
+    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
+        """Everything that the guarantee rests on, in words."""
+
+    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+        """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
+        del rows, claims, sums
+        return ()
+
+    @property
+    def logged_answers(self) -> Target | None:
+        """The policy at the logged states, where the proof holds its answers there."""
+        return None
+
+    def without_rows(self) -> Self:
+        """The same proof without anything that is a single row."""
+        return replace(self, asked=self.asked.without_rows())  # type: ignore[type-var]
+
+    def provenances(self) -> tuple[Provenance, ...]:
+        """Where the choices behind the proof come from, as it says."""
+        return ()
+
+    def work(self, rows: Columns) -> float:
+        """About how many pairs of points `claims` runs over."""
+        return float(len(rows))
+
+
+def check_same_plan(stored: Proof, again: Proof, *, entrywise: bool = False) -> None:
+    """VerificationError with the first piece of a proof that was made again and came out differently.
+
+    `entrywise` where something of the stored plan is used on.
+    """
+    place = first_difference(stored, again, "proof", _SAME_PLAN, entrywise=entrywise)
+    refuse(
+        bool(place),
+        f"{place} is not what the rows before it give: the plan was made with other rows, or by another rule.",
+    )

@@ -1,0 +1,237 @@
+"""Noise bounds of the lab: the laws of every one, and the formula of each in 50 digits."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+import core_cases
+import naive
+from bondic.core.errors import InvalidInput
+from bondic.core.functions import FeatureMap
+from bondic.core.terms import Terms, row_widths
+from bondic.extensions import added_gauges
+from bondic.methods.setting import make_setting
+from bondic_lab.noise.charges import diagonal, feature_charges
+from bondic_lab.noise.finite_class import FiniteClass
+from bondic_lab.noise.fixed_lambda import FixedLambda
+from bondic_lab.noise.gauges import mean_square_width
+from bondic_lab.noise.plug_in import PlugIn
+from bondic_lab.noise.self_normalized import SelfNormalized
+from builders import synthetic
+from conformance_noise import LAYOUT, ROWS, WAVES, NoiseCase, facts_about, weights_of
+from core_cases import make_case
+from test_concentration import CASES, facts_of, upper_and_close
+
+
+class TestPlugIn(NoiseCase):
+    """With the constant that Hoeffding's lemma would give."""
+
+    def make(self, kernel, rows, probability):
+        del rows, probability
+        return PlugIn(0.25 * kernel.sup_diag)
+
+
+class TestFixedLambda(NoiseCase):
+    def make(self, kernel, rows, probability):
+        return FixedLambda.planned(rows, probability=probability, sup_diag=kernel.sup_diag, mean_square_width=1.0)
+
+
+class TestFiniteClass(NoiseCase):
+    def make(self, kernel, rows, probability):
+        return FiniteClass.planned(kernel, LAYOUT, rows, probability=probability, mean_square_width=1.0)
+
+    def for_problem(self, kernel):
+        del kernel
+        return "finite"
+
+
+class TestSelfNormalized(NoiseCase):
+    def make(self, kernel, rows, probability):
+        del kernel, probability
+        return SelfNormalized(rows / 4)
+
+
+# --- fixed lambda ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return make_case(**CASES[request.param])
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.4, 30.0])
+def test_fixed_lambda(case, rate):
+    """Widths per row, the diagonal per row, any lambda."""
+    kernel, twin = core_cases.kernels(case, 0.8, 0.5)
+    facts = facts_of(case, kernel)
+    times = case.times or [0] * len(case.logged)
+    widths = [naive.range_width(*case.reward_range, case.gamma, case.may_terminate, case.horizon, t) for t in times]
+    diagonals = [twin(p, p) for p in case.logged]
+    (rows,) = case.problem.logged_rows()
+    for ours, exact in zip(row_widths(case.problem.terms, rows[2], len(times)), widths, strict=True):
+        assert mpf(float(ours)) >= exact
+    assert mpf(facts.total_width) >= sum(widths)
+    for ours, exact in zip(diagonal(kernel, case.problem.layout, *rows[:2]), diagonals, strict=True):
+        assert exact <= mpf(float(ours)) <= exact + mpf(10) ** -13
+    scaled = rate / max(map(abs, case.reward_range))
+    exact = naive.eps_fixed_lambda(scaled, 0.05, widths, diagonals)
+    upper_and_close(FixedLambda(scaled).epsilon(facts, 0.05), exact, 1e-12)
+    observed = float(exact)
+    total = sum((b * b * k for b, k in zip(widths, diagonals, strict=True)), mpf(0))
+    level = 2 * mp.exp(-(mpf(scaled) * len(widths) * mpf(observed) - mpf(scaled) ** 2 * total / 8))
+    ours = mpf(FixedLambda(scaled).p_value(facts, observed))
+    assert min(mpf(1), level) <= ours
+    assert ours <= level * (1 + mpf(10) ** -6)
+
+
+def test_fixed_lambda_at_its_best_is_the_default_gauge():
+    case = make_case(may_terminate=False)
+    facts = facts_of(case, bondic.Gaussian(1.0))
+    gauge = FixedLambda.planned(facts.count, probability=0.1, sup_diag=1.0, mean_square_width=facts.largest_width**2)
+    exact = naive.best_lambda(0.1, facts.count, facts.largest_width)
+    assert gauge.rate == pytest.approx(float(exact), rel=1e-13)
+    half = bondic.Pinelis().epsilon(facts, 0.1)
+    assert gauge.epsilon(facts, 0.1).mid == pytest.approx(half.mid, rel=1e-12)
+    assert FixedLambda.planned(5, probability=0.1, sup_diag=1.0, mean_square_width=0.0).rate == 1.0
+    for bad in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InvalidInput):
+            FixedLambda(bad)
+    with pytest.raises(InvalidInput):
+        FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
+
+
+def test_plug_in():
+    facts = facts_of(make_case(), bondic.Gaussian(1.0))
+    gauge = PlugIn(0.7)
+    upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
+    assert 0 < PlugIn(0.0).p_value(facts, 0.1) < 1e-300
+    with pytest.raises(InvalidInput):
+        PlugIn(-1.0)
+
+
+def test_the_diagonal_sees_embeddings():
+    case = make_case(seed=5)
+    similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
+    kernel = 0.7 * bondic.Gaussian(1.0) * bondic.ActionEmbedding(similar) + bondic.Constant(0.1)
+    (rows,) = case.problem.logged_rows()
+    for ours, slot in zip(diagonal(kernel, case.problem.layout, *rows[:2]), case.problem.whole().slots, strict=True):
+        exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
+        assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.9999, 1.0])
+@pytest.mark.parametrize("may_terminate", [True, False])
+@pytest.mark.parametrize("horizon", [None, 1, 7, 999, 1000, 3500])
+def test_themean_square_width_of_a_horizon_is_the_mean_over_its_times(horizon, gamma, may_terminate):
+    if horizon is None and gamma == 1.0:
+        return
+    terms = Terms(gamma, (-1.0, 2.0), may_terminate, horizon)
+    slow, steps = [], 0.0
+    for k in range(horizon or 0):
+        steps += gamma**k
+        slow.append((2 * steps - -1 * steps) ** 2)
+    expected = math.fsum(slow) / len(slow) if horizon else (3 / (1 - gamma)) ** 2
+    # every time counts up to 1000 of them; a longer horizon is averaged at 1000 times evenly spread
+    assert mean_square_width(terms) == pytest.approx(expected, rel=1e-10 if (horizon or 1) <= 1000 else 1e-3)
+
+
+# --- the union bound ------------------------------------------------------------------------------------
+
+
+def test_finite_class_is_its_formula():
+    """(1/n) sum_j |w_j| ( log(2 p / delta) + lambda_j^2 C_j / 8 ) / lambda_j in 50 digits."""
+    w, rates = np.array([0.5, -1.0, 0.0, 0.3, 2.0]), np.array([0.02, 0.5, 1.0, 3.0, 40.0])
+    phi = [weights_of(WAVES, row)[1] for row in np.eye(5)]
+    ours = FiniteClass(rates).bound(weights_of(WAVES, w)[0], facts_about(WAVES), 0.05)
+    exact = mpf(0)
+    for weight, rate, values in zip(w.tolist(), rates.tolist(), phi, strict=True):
+        charge = sum((mpf(float(v)) ** 2 for v in values), mpf(0))
+        exact += abs(mpf(weight)) * (mp.log(10 / mpf(0.05)) + mpf(rate) ** 2 * charge / 8) / mpf(rate) / ROWS
+    assert exact <= mpf(ours.upper)
+    assert abs(mpf(ours.mid) - exact) <= 1e-12 * exact
+
+
+def test_feature_charges_see_widths_slots_and_batches():
+    rng = np.random.default_rng(0)
+    log = bondic.Transitions(
+        rng.normal(size=(50, 2)), rng.integers(0, 3, 50), rng.uniform(size=50), rng.normal(size=(50, 2)),
+        np.zeros(50, dtype=bool), timesteps=np.tile(np.arange(5), 10),
+    )  # fmt: skip
+    start = bondic.InitialStates.exact(np.zeros((1, 2)))
+    problem = bondic.make_problem(
+        log, bondic.UniformPolicy(3), start, gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
+    )
+    similar = bondic.ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
+    kernel = 0.5 * bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=1) * similar + bondic.Constant(2.0)
+    setting = make_setting(
+        bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 1.0)), problem, 0.1
+    )[0]
+    kept = log.timesteps < 4
+    widths = 4.0 - log.timesteps[kept]
+    slow = np.zeros(FeatureMap(kernel, problem.layout).dimension)
+    for j, row in enumerate(np.eye(slow.size)):
+        values, _ = bondic.FeatureFunction(kernel, problem.layout, row).values(problem.whole().logged)
+        slow[j] = np.sum((widths * values[np.arange(kept.sum()), log.actions[kept]]) ** 2)
+    ours = feature_charges(setting.facts)
+    assert np.all(ours >= slow)
+    np.testing.assert_allclose(ours, slow, rtol=1e-12, atol=1e-290)
+
+
+def test_planned_rates_are_best_for_features_of_equal_size():
+    planned = FiniteClass.planned(WAVES, LAYOUT, 20, probability=0.05, mean_square_width=9.0)
+    one, waves = (math.sqrt(8 * math.log(200) / (20 * 9.0 * square)) for square in (0.5, 0.25))
+    assert planned.rates == pytest.approx([one, *[waves] * 4], rel=1e-14)
+
+
+def test_a_sparse_omega_pays_less_than_in_the_whole_space():
+    weights, _ = weights_of(WAVES, np.eye(5)[3])
+    finite = FiniteClass.planned(WAVES, LAYOUT, ROWS, probability=0.1, mean_square_width=1.0)
+    sizes = [gauge.bound(weights, facts_about(WAVES), 0.1).upper for gauge in (finite, bondic.Pinelis())]
+    assert sizes[0] < 0.8 * sizes[1]
+
+
+def test_bad_finite_classes_are_refused():
+    for bad in ([], [0.0], [math.inf], [[1.0]], [-1.0]):
+        with pytest.raises(InvalidInput, match="one positive lambda"):
+            FiniteClass(np.array(bad))
+    with pytest.raises(InvalidInput, match="5 features, the finite class has lambda for 2"):
+        FiniteClass([1.0, 2.0]).bound(weights_of(WAVES, np.ones(5))[0], facts_about(WAVES), 0.1)
+    with pytest.raises(InvalidInput, match="at least 1"):
+        FiniteClass.planned(WAVES, LAYOUT, 0, probability=0.1, mean_square_width=1.0)
+    with pytest.raises(InvalidInput, match="no finite list of features"):
+        feature_charges(facts_about(bondic.Gaussian(1.0)))
+
+
+# --- certificates that name them ------------------------------------------------------------------------
+
+
+def test_a_fresh_process_finds_them_by_name(tmp_path):
+    """`bondic verify` imports the module that registers the noise bound of a certificate, and no other."""
+    mdp, log, policy, initial = synthetic(120, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    method = bondic.Dual(radius=5.0, planned_rows=120, choices=bondic.Choices(pairs=4))
+    result = bondic.estimate_interval(problem, method=method)
+    assert isinstance(result.proof.noise, FixedLambda)
+    text, _ = bondic.save_certificate(result.certificate, tmp_path / "c")
+    np.savez(tmp_path / "log.npz", **{name: column for name, column in log.columns().items() if column is not None})
+    words = [sys.executable, "-m", "bondic", "verify", str(text), str(tmp_path / "log.npz")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "lambda = " in done.stdout
+
+
+def test_without_the_lab_an_unknown_name_is_refused(monkeypatch):
+    monkeypatch.setattr("bondic.extensions._extensions", tuple)
+    added_gauges.cache_clear()
+    mdp, log, policy, initial = synthetic(120, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    try:
+        with pytest.raises(InvalidInput, match="gauge='finite'; choose 'half', 'range', 'paper' or pass"):
+            bondic.estimate_interval(problem, method=bondic.Dual(radius=5.0, gauge="finite"))
+    finally:
+        added_gauges.cache_clear()
