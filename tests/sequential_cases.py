@@ -16,7 +16,10 @@ import bondic
 from bondic.core.certificate.asked import Asked
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.box import Box
 from bondic.core.classes.value_class import constant_function
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
 from bondic.core.sequential import bound as sequential
 from bondic.core.sequential import localize
 from bondic.core.sequential.embedded import limits_from_class
@@ -121,14 +124,12 @@ class World:
     @property
     def kernel(self):
         if self.kind == "continuous":
-            return bondic.Gaussian(self.bandwidth, on="point") + bondic.Constant(CONSTANT)
-        return bondic.Gaussian(self.bandwidth, on="state") * bondic.Dirac() + bondic.Constant(CONSTANT)
+            return bondic.Gaussian(self.bandwidth, on="point") + Constant(CONSTANT)
+        return bondic.Gaussian(self.bandwidth, on="state") * Dirac() + Constant(CONSTANT)
 
     def ball(self, layout):
         center = None if self.center is None else constant_function(self.center, layout)
-        return (
-            bondic.Box(self.radius, center) if self.kind == "table" else bondic.Ball(self.kernel, self.radius, center)
-        )
+        return Box(self.radius, center) if self.kind == "table" else bondic.Ball(self.kernel, self.radius, center)
 
     def rows(self, noise):
         """Rewards such that Z_i = -noise_i, and ranges that hold."""

@@ -17,7 +17,10 @@ from bondic.advice.levers import LEVERS, growth, next_steps
 from bondic.advice.situation import count_facts
 from bondic.core.dual.bound import BIAS, NOISE
 from bondic.core.errors import InvalidInput
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
 from bondic.core.sequential.ends import RARE
+from bondic.report.page import report_page
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, tabular
 from propensity_cases import decisions, question
@@ -240,7 +243,7 @@ def test_episodes_that_end_soon_suggest_a_horizon():
 def rejected_result():
     mdp, log, policy, initial = tabular(4000, gamma=0.5)
     problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
-    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 1e-3)
+    ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(1.0), 1e-3)
     return problem, bondic.estimate_interval(problem, method=bondic.Dual(ball=ball))
 
 
@@ -324,7 +327,7 @@ def test_following_a_way_out_does_what_it_says(name):
 def test_every_view_has_the_steps(trivial):
     problem, result = trivial
     steps = next_steps(result, problem)
-    page = bondic.report_page(result, problem, title="t")
+    page = report_page(result, problem, title="t")
     assert page.index('id="answer"') < page.index('id="next"') < page.index('id="terms"')
     told = replace(result, steps=steps)
     data = json.loads(told.to_json())["next_steps"]

@@ -11,19 +11,12 @@ import pytest
 from bondic import (
     Ball,
     BondicError,
-    Constant,
-    Dirac,
     Dual,
     Gaussian,
     InitialStates,
-    Instruments,
     InvalidInput,
-    NumericalError,
-    PolicyError,
-    RowProbabilities,
     Status,
     Transitions,
-    TunedOnCertifiedRows,
     UniformPolicy,
     ValidityWarning,
     estimate_interval,
@@ -31,6 +24,11 @@ from bondic import (
     make_problem,
     verify,
 )
+from bondic.core.classes.instruments import Instruments
+from bondic.core.errors import NumericalError, PolicyError, TunedOnCertifiedRows
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.policies.protocol import RowProbabilities
 from bondic.tuning.defaults import Choices
 from builders import columns
 

@@ -13,7 +13,12 @@ import core_cases
 import naive
 from bondic.core.claims import ErrorBudget, check_alpha
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import ActionEmbedding
 from bondic.core.noise.facts import diagonal, noise_facts
+from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.noise.pinelis import Pinelis
+from bondic.core.noise.plug_in import PlugIn
 from bondic.core.noise.start import initial_error
 from bondic.core.rounding import U
 from bondic.core.terms import discounted_steps, row_widths, value_range
@@ -182,20 +187,20 @@ def upper_and_close(enclosure, exact, tolerance=1e-13):
 @pytest.mark.parametrize("constant", ["half", "range", "paper"])
 def test_pinelis(case, constant, probability):
     """(9), with N rows of which n carry weight: sqrt(2 c log(2/delta) N) / n."""
-    kernel = 0.3 * bondic.Constant(1.0) + bondic.Gaussian(1.0)
+    kernel = 0.3 * Constant(1.0) + bondic.Gaussian(1.0)
     facts = facts_of(case, kernel)
     c = twin_constant(case, constant, 1 + mpf(0.3))
     n, count = len(case.logged), len(case.log)
     exact = naive.epsilon(c, n, probability) * mp.sqrt(mpf(count) / n)
-    upper_and_close(bondic.Pinelis(constant).epsilon(facts, probability), exact)
+    upper_and_close(Pinelis(constant).epsilon(facts, probability), exact)
     assert (count > n) == (case.horizon is not None)
 
 
 def test_the_default_constant_is_half_of_range(case):
     facts = facts_of(case, bondic.Gaussian(1.0))
-    half, whole = bondic.Pinelis().epsilon(facts, 0.1), bondic.Pinelis("range").epsilon(facts, 0.1)
+    half, whole = Pinelis().epsilon(facts, 0.1), Pinelis("range").epsilon(facts, 0.1)
     assert half.mid == pytest.approx(whole.mid / 2, rel=1e-14)
-    assert whole.upper <= bondic.Pinelis("paper").epsilon(facts, 0.1).upper
+    assert whole.upper <= Pinelis("paper").epsilon(facts, 0.1).upper
 
 
 @pytest.mark.parametrize("constant", ["half", "range", "paper"])
@@ -206,7 +211,7 @@ def test_p_value_of_pinelis(case, constant, observed):
     c = twin_constant(case, constant, 1)
     n, count = len(case.logged), len(case.log)
     exact = naive.p_value(c * mpf(count) / n, n, observed * scale)
-    ours = bondic.Pinelis(constant).p_value(facts, observed * scale)
+    ours = Pinelis(constant).p_value(facts, observed * scale)
     assert mpf(ours) >= exact
     assert mpf(ours) <= exact * (1 + mpf(10) ** -8)
 
@@ -227,11 +232,11 @@ def test_fixed_lambda(case, rate):
         assert exact <= mpf(float(ours)) <= exact + mpf(10) ** -13
     scaled = rate / max(map(abs, case.reward_range))
     exact = naive.eps_fixed_lambda(scaled, 0.05, widths, diagonals)
-    upper_and_close(bondic.FixedLambda(scaled).epsilon(facts, 0.05), exact, 1e-12)
+    upper_and_close(FixedLambda(scaled).epsilon(facts, 0.05), exact, 1e-12)
     observed = float(exact)
     total = sum((b * b * k for b, k in zip(widths, diagonals, strict=True)), mpf(0))
     level = 2 * mp.exp(-(mpf(scaled) * len(widths) * mpf(observed) - mpf(scaled) ** 2 * total / 8))
-    ours = mpf(bondic.FixedLambda(scaled).p_value(facts, observed))
+    ours = mpf(FixedLambda(scaled).p_value(facts, observed))
     assert min(mpf(1), level) <= ours
     assert ours <= level * (1 + mpf(10) ** -6)
 
@@ -239,37 +244,35 @@ def test_fixed_lambda(case, rate):
 def test_fixed_lambda_at_its_best_is_the_default_gauge():
     case = make_case(may_terminate=False)
     facts = facts_of(case, bondic.Gaussian(1.0))
-    gauge = bondic.FixedLambda.planned(
-        facts.count, probability=0.1, sup_diag=1.0, mean_square_width=facts.largest_width**2
-    )
+    gauge = FixedLambda.planned(facts.count, probability=0.1, sup_diag=1.0, mean_square_width=facts.largest_width**2)
     exact = naive.best_lambda(0.1, facts.count, facts.largest_width)
     assert gauge.rate == pytest.approx(float(exact), rel=1e-13)
-    half = bondic.Pinelis().epsilon(facts, 0.1)
+    half = Pinelis().epsilon(facts, 0.1)
     assert gauge.epsilon(facts, 0.1).mid == pytest.approx(half.mid, rel=1e-12)
-    assert bondic.FixedLambda.planned(5, probability=0.1, sup_diag=1.0, mean_square_width=0.0).rate == 1.0
+    assert FixedLambda.planned(5, probability=0.1, sup_diag=1.0, mean_square_width=0.0).rate == 1.0
     for bad in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(InvalidInput):
-            bondic.FixedLambda(bad)
+            FixedLambda(bad)
     with pytest.raises(InvalidInput):
-        bondic.FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
+        FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
 
 
 def test_plug_in():
     facts = facts_of(make_case(), bondic.Gaussian(1.0))
-    gauge = bondic.PlugIn(0.7)
+    gauge = PlugIn(0.7)
     upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
-    assert 0 < bondic.PlugIn(0.0).p_value(facts, 0.1) < 1e-300
+    assert 0 < PlugIn(0.0).p_value(facts, 0.1) < 1e-300
     with pytest.raises(InvalidInput):
-        bondic.PlugIn(-1.0)
+        PlugIn(-1.0)
     with pytest.raises(InvalidInput):
-        bondic.Pinelis("quarter")
+        Pinelis("quarter")
 
 
 def test_noise_facts_round_up():
     """K_max, the diagonal and the steps are upper bounds; the diagonal sees embeddings and masks."""
     case = make_case(seed=5)
     similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.7 * bondic.Gaussian(1.0) * bondic.ActionEmbedding(similar) + bondic.Constant(0.1)
+    kernel = 0.7 * bondic.Gaussian(1.0) * ActionEmbedding(similar) + Constant(0.1)
     facts = facts_of(case, kernel)
     (rows,) = case.problem.logged_rows()
     for ours, slot in zip(diagonal(kernel, case.problem.layout, rows), case.problem.whole().slots, strict=True):
@@ -385,4 +388,4 @@ def test_impossible_levels_are_refused():
     facts = plain_facts(5)
     for probability in (0.0, -0.1):
         with pytest.raises(NumericalError):
-            bondic.Pinelis().epsilon(facts, probability)
+            Pinelis().epsilon(facts, probability)

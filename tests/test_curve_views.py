@@ -16,6 +16,7 @@ import bondic
 from bondic.cli.options import spelled_pairs
 from bondic.core.cells.allowance import Allowance
 from bondic.core.errors import InvalidInput
+from bondic.curve import AllowanceCurve
 from bondic.curve_words import break_words, curve_view, wide_grid
 from bondic.rendering import ends_text, interval_text
 from bondic.report.page import report_page
@@ -141,7 +142,7 @@ def test_beside_another_interval_each_holds_by_itself(unstated):
 
 
 def test_whole_range_is_the_whole_range_for_larger_allowances(unstated):
-    again = bondic.AllowanceCurve(
+    again = AllowanceCurve(
         unstated.curve.proof, unstated.curve.rows, unstated.curve.groups, unstated.curve.marks, unstated.curve.model
     )
     pair = (2.0, 2.0)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bondic import InitialStates, InvalidInput, RowRange, Transitions, ValidityWarning
+from bondic import InitialStates, InvalidInput, Transitions, ValidityWarning
+from bondic.data.blocks import RowRange
 
 COLUMNS = (
     "observations",

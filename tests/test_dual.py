@@ -17,6 +17,9 @@ from bondic.core.dual.rejection import evaluate_witness
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.noise.pinelis import Pinelis
+from bondic.core.noise.plug_in import PlugIn
 from bondic.core.rounding import Enclosure
 from bondic.core.sums.forms import Sums
 from builders import setting_of
@@ -61,7 +64,7 @@ class Example:
         sampled = not case.problem.answers.exact or case.problem.initial_states.kind == "sample"
         self.setting = setting_of(
             case.problem, bondic.Ball(self.kernel_q, self.radius, self.center, self.beta), self.kernel_w,
-            bondic.Pinelis(constant), probability=DELTA, start=DELTA_0 if sampled else None,
+            Pinelis(constant), probability=DELTA, start=DELTA_0 if sampled else None,
         )  # fmt: skip
         self.rows = [float(w) for w in weights_at_rows(case.problem.whole(), self.omega)[0]]
 
@@ -208,7 +211,7 @@ def test_feature_function_as_omega(rng):
     """W of random features: the noise uses the norm of the coordinates and the error of the features."""
     case = make_case(seed=30)
     frequencies = rng.normal(size=(5, 2))
-    leaf = bondic.RandomFeatures(frequencies)
+    leaf = RandomFeatures(frequencies)
     w = rng.normal(size=10)
     omega = FeatureFunction(leaf, case.problem.layout, w)
     kernel_q, twin_q = core_cases.kernels(case, 1.4, 0.6)
@@ -290,7 +293,7 @@ def test_the_upper_end_of_the_norm_counts():
     """Noise, loss floor and minimal radius take the norm of omega at its largest."""
     example = Example(seed=52, radius=1e-3)
     vague = Vague(example.kernel_w, example.case.problem.layout)
-    setting = replace(example.setting, gauge=bondic.PlugIn(1e-6))
+    setting = replace(example.setting, gauge=PlugIn(1e-6))
     (upper,) = dual_bound(setting, vague, ("upper",))
     assert upper["noise"].upper >= 3 * setting.epsilon().lower
     assert upper.bound >= upper.value.lower + upper["bias"].lower + 3 * setting.epsilon().lower
@@ -322,7 +325,7 @@ def test_witness_against_the_twin(name, radius):
     """Loss floor, p-value, lower bound of r_min and the verdict, all on the cautious side."""
     example = Example(**{**SETTINGS[name], "radius": radius})
     case, variance = example.case, 2e-3 * max(map(abs, example.case.reward_range)) ** 2
-    setting = replace(example.setting, gauge=bondic.PlugIn(variance))
+    setting = replace(example.setting, gauge=PlugIn(variance))
     found = evaluate_witness(setting, example.omega)
     _, moment, balance, norm, widening = witness_terms(example)
     n, total = len(case.logged), len(case.log)
@@ -350,7 +353,7 @@ def test_witness_against_the_twin(name, radius):
 @pytest.mark.parametrize(("radius", "verdict"), [(1e-3, True), (2.5, False)])
 def test_both_verdicts_occur(radius, verdict):
     example = Example(radius=radius)
-    found = evaluate_witness(replace(example.setting, gauge=bondic.PlugIn(1e-6)), example.omega)
+    found = evaluate_witness(replace(example.setting, gauge=PlugIn(1e-6)), example.omega)
     assert found.rejected == verdict
 
 
@@ -379,7 +382,7 @@ def test_best_witness_reaches_the_smallest_loss_and_radius(seed):
     omega = kernel_function(case, kernel_w, alpha)
     variance = 0.01
     eps = float(naive.epsilon(variance, len(case.logged), DELTA))
-    ball, noise = bondic.Ball(kernel_q, radius), bondic.PlugIn(variance)
+    ball, noise = bondic.Ball(kernel_q, radius), PlugIn(variance)
     setting = setting_of(case.problem, ball, kernel_w, noise, probability=DELTA)
     found = evaluate_witness(setting, omega)
     assert found.loss_floor <= smallest * (1 + 1e-6)

@@ -10,7 +10,12 @@ import pytest
 
 import bondic
 from bondic.core.certificate.io import save_certificate
+from bondic.core.classes.instruments import Instruments
 from bondic.core.errors import InvalidInput
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.rounding import U
 from bondic.core.sums import forms
@@ -22,6 +27,7 @@ from bondic.core.sums.reference import Reference
 from bondic.engines.products import Pairs
 from bondic.engines.series import Series
 from bondic.executors.threads import Serial, Threads, in_order
+from bondic.report.page import report_page
 from builders import synthetic
 from conformance import EngineCase
 
@@ -78,12 +84,12 @@ class TestToy(EngineCase):
 
 def test_an_engine_of_ones_own_is_used_through_sums(rng):
     points, weights = rng.normal(size=(200, 2)), rng.normal(size=(2, 200, 2))
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Matern(1.0) + bondic.Constant(2.0)
+    kernel = bondic.Gaussian(1.0) * Dirac() + bondic.Matern(1.0) + Constant(2.0)
     terms, measure, toy = normal_form(kernel, LAYOUT), Measure(points, weights), Sums(engines=(Toy(),))
     for one, other in zip(toy.squares(terms, measure), Sums().squares(terms, measure), strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert 0 < one.rad <= 2 * other.rad
-    function = bondic.KernelFunction(kernel, LAYOUT, points, weights[0])
+    function = KernelFunction(kernel, LAYOUT, points, weights[0])
     mine, error = function.values(points[:20], toy)
     theirs, more = function.values(points[:20])
     assert np.abs(mine - theirs).max() <= error + more
@@ -101,7 +107,7 @@ def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
     assert (found.low, found.high) == pytest.approx((result.low, result.high), rel=1e-9)
     plain = bondic.verify(result.certificate, log)
     assert plain.low == pytest.approx(found.low, rel=1e-9)
-    assert result.sentence() in html.unescape(bondic.report_page(result, problem, title="toy"))
+    assert result.sentence() in html.unescape(report_page(result, problem, title="toy"))
 
 
 def test_sums_without_an_engine_for_a_term_say_so(rng):
@@ -118,10 +124,10 @@ def test_sums_without_an_engine_for_a_term_say_so(rng):
 
 
 KERNELS = {
-    "series": bondic.Gaussian(0.9) * bondic.Dirac() + bondic.Constant(0.5),
-    "small bandwidth": bondic.Gaussian(0.02) * bondic.Dirac(),
-    "pairs": bondic.Matern(0.7) * bondic.Dirac(),
-    "features": bondic.RandomFeatures.gaussian(8, 2, 1.0, seed=0),
+    "series": bondic.Gaussian(0.9) * Dirac() + Constant(0.5),
+    "small bandwidth": bondic.Gaussian(0.02) * Dirac(),
+    "pairs": bondic.Matern(0.7) * Dirac(),
+    "features": RandomFeatures.gaussian(8, 2, 1.0, seed=0),
 }
 
 
@@ -210,8 +216,8 @@ def test_a_certificate_is_verified_without_compiled_code(tmp_path):
     }  # fmt: skip
     start, terms = bondic.InitialStates.exact(np.zeros((1, 2))), {"gamma": 0.5, "reward_range": (0.0, 1.0)}
     problem = bondic.make_problem(bondic.Transitions(**data), bondic.UniformPolicy(2), start, **terms)
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac()
-    method = bondic.Dual(ball=bondic.Ball(kernel, 1.0), instruments=bondic.Instruments(kernel), pilot=0)
+    kernel = bondic.Gaussian(1.0) * Dirac()
+    method = bondic.Dual(ball=bondic.Ball(kernel, 1.0), instruments=Instruments(kernel), pilot=0)
     result = bondic.estimate_interval(problem, method=method)
     save_certificate(result.certificate, tmp_path / "certificate.json")
     np.savez(tmp_path / "log.npz", **data)

@@ -7,8 +7,11 @@ from mpmath import mp, mpf
 import bondic
 from bondic.core.classes import shared
 from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.classes.box import Box
 from bondic.core.classes.landmarks import coordinates
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.sums.forms import STANDARD
 from bondic.core.sums.measure import Measure
@@ -85,7 +88,7 @@ def measure(rows, i, factor=1.0):
 def test_what_is_left_over(near, scale, h):
     basis, logged, after = case(0, near=near, scale=scale, h=h)
     radius = 3.0
-    ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), radius)
+    ball = bondic.Ball(bondic.Gaussian(h, on="state") * Dirac() + Constant(0.5), radius)
     found = coordinates(ball, basis, LAYOUT)
     with mp.workdps(DIGITS):
         twin = Twin(h, 0.5, basis)
@@ -111,7 +114,7 @@ def largest(gram):
 def test_what_rows_leave_over_together(near, scale, h):
     """λ_max of the exact Gram matrices, for instruments and for weights; within rounding, and never above the rows one by one."""
     basis, logged, after = case(4, near=near, scale=scale, h=h)
-    ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), 3.0)
+    ball = bondic.Ball(bondic.Gaussian(h, on="state") * Dirac() + Constant(0.5), 3.0)
     found = coordinates(ball, basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
     together = found.together(logged, after, GAMMA, step.coordinates, there.coordinates)
@@ -137,7 +140,7 @@ def test_what_rows_leave_over_together(near, scale, h):
 
 def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatch):
     basis, logged, after = case(4, near=1.0, scale=1.0, h=1.0)
-    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac() + bondic.Constant(0.5)
+    kernel = bondic.Gaussian(1.0, on="state") * Dirac() + Constant(0.5)
     found = coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
     arguments = logged, after, GAMMA, step.coordinates, there.coordinates
@@ -151,7 +154,7 @@ def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatc
 def test_skew_and_radius(near):
     """|M K M^T - 1| is bounded, so the coordinates of a function of norm r have norm <= radius."""
     basis, _, _ = case(1, near=near, scale=1.0, h=1.0)
-    found = coordinates(bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 2.0), basis, LAYOUT)
+    found = coordinates(bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(0.5), 2.0), basis, LAYOUT)
     with mp.workdps(DIGITS):
         twin = Twin(1.0, 0.5, basis)
         m = len(basis)
@@ -166,7 +169,7 @@ def test_skew_and_radius(near):
 
 def test_left_over_of_one_measure():
     basis, logged, _ = case(2, near=1e-3, scale=1.0, h=1.5)
-    ball = bondic.Ball(bondic.Gaussian(1.5) * bondic.Dirac() + bondic.Constant(0.5), 2.0)
+    ball = bondic.Ball(bondic.Gaussian(1.5) * Dirac() + Constant(0.5), 2.0)
     found = coordinates(ball, basis, LAYOUT)
     one = Measure(logged.points, logged.weights[None])
     for factor in (1.0, 0.5, -1e6):  # any floats are coordinates
@@ -183,14 +186,14 @@ def test_landmarks_that_cannot_be_told_apart_are_refused():
     rng = np.random.default_rng(0)
     points = np.repeat(rng.normal(size=(1, 2)), 2, axis=0)
     matrix = np.array([[1.0, 0.0], [-1e8, 1e8]])
-    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac(), 1.0)
+    ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac(), 1.0)
     with pytest.raises(NumericalError):
         _ = coordinates(ball, LandmarkBasis(points, np.zeros(2, dtype=np.int64), matrix), LAYOUT).radius
 
 
 def test_a_radius_of_zero_can_be_divided_by():
     basis, _, _ = case(0, near=1.0, scale=1.0, h=1.0)
-    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 0.0)
+    ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(0.5), 0.0)
     assert 0 < coordinates(ball, basis, LAYOUT).radius < 1e-50
 
 
@@ -199,11 +202,11 @@ class TestTables:
         """Counted twice, a pair would weigh twice as much as it does."""
         basis = LandmarkBasis(np.array([[0.0], [-0.0]]), np.zeros(2, dtype=np.int64), np.eye(2))
         with pytest.raises(InvalidInput):
-            coordinates(bondic.Box(1.0), basis, Layout(1, False, 0, 1))
+            coordinates(Box(1.0), basis, Layout(1, False, 0, 1))
 
     def test_other_pairs_cost_the_half_width(self):
         basis = LandmarkBasis(np.array([[0.0], [2.0]]), np.array([0, 1]), np.eye(2))
-        found = coordinates(bondic.Box(3.0), basis, Layout(1, False, 0, 2))
+        found = coordinates(Box(3.0), basis, Layout(1, False, 0, 2))
         rows = RowMeasures(
             np.array([[0.0], [-0.0], [2.0], [5.0]]), np.full((4, 2), 0.25), np.array([0, 0, 1, 2]), 4
         )  # row 3 has no point
@@ -222,11 +225,11 @@ def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows(kind):
     points, slots = np.arange(90.0)[:, None] * [1.0, 0.0], np.tile([0, 1], 45)
     if kind == "ball":
         points = rng.normal(size=(90, 2))
-        q = bondic.Ball(bondic.Gaussian(0.5, on="state") * bondic.Dirac() + bondic.Constant(0.5), 2.0)
+        q = bondic.Ball(bondic.Gaussian(0.5, on="state") * Dirac() + Constant(0.5), 2.0)
         gram = np.exp(-((points[:, None] - points) ** 2).sum(-1) / 0.5) * (slots[:, None] == slots) + 0.5
         matrix = np.tril(np.linalg.inv(np.linalg.cholesky(gram + 1e-9 * np.eye(90))))
     else:
-        q, matrix = bondic.Box(2.0), np.eye(90)
+        q, matrix = Box(2.0), np.eye(90)
     x, a = np.vstack([points[:70], rng.normal(size=(300, 2))]), rng.integers(0, 2, 370)
     count = 37
 

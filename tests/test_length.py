@@ -8,9 +8,10 @@ import pytest
 import bondic
 from bondic.core.certificate.certificate import certify
 from bondic.core.errors import VerificationError
+from bondic.tuning.defaults import Choices
 from builders import synthetic, tabular
 
-FEW = bondic.Choices(pairs=24)
+FEW = Choices(pairs=24)
 
 
 def ask(kind, method, **options):

@@ -11,21 +11,20 @@ from hypothesis.extra.numpy import arrays
 
 from bondic import (
     CallablePolicy,
-    CallableSampler,
     DeterministicPolicy,
     GaussianPolicy,
     InitialStates,
     InvalidInput,
     MixturePolicy,
-    PolicyError,
-    RowProbabilities,
     SoftmaxPolicy,
     TablePolicy,
     Transitions,
     UniformPolicy,
     make_problem,
 )
+from bondic.core.errors import PolicyError
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import CallableSampler, RowProbabilities
 
 ACTIONS = 3
 

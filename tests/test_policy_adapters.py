@@ -11,7 +11,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bondic import InvalidInput, PolicyError, load_policy
+from bondic import InvalidInput, load_policy
+from bondic.core.errors import PolicyError
 from bondic.policies import protocol
 
 STATES = np.random.default_rng(5).normal(size=(7, 3))

@@ -11,24 +11,24 @@ import builders
 from bondic import (
     Ball,
     CallablePolicy,
-    Constant,
-    Dirac,
     Dual,
     Gaussian,
     GaussianPolicy,
     InitialStates,
-    Instruments,
     InvalidInput,
     MixturePolicy,
-    RowProbabilities,
-    RowRange,
     Transitions,
     UniformPolicy,
     estimate_interval,
     make_problem,
     verify,
 )
+from bondic.core.classes.instruments import Instruments
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.data.blocks import RowRange
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import RowProbabilities
 from bondic.rows import Cloud, Rows, Terms, make_rows
 
 START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0.25])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import bondic
 from bondic import Propensities
+from bondic.core.classes.provenance import Provenance
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.control_fit import episode_control, fit_linear, linear_control
@@ -25,6 +26,8 @@ from bondic.core.propensities.episode_values import (
     whole_values,
 )
 from bondic.core.propensities.ratios import logged_ratios
+from bondic.methods.propensity_breakdown import breakdown_factor
+from bondic.report.page import report_page
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (
     BEHAVIOR,
@@ -512,7 +515,7 @@ def test_any_log_gives_an_interval_inside_the_range_that_verifies(rows, limits, 
 
 def test_breakdown_factor_is_where_the_decision_falls():
     problem = question(decisions(4000))
-    found = bondic.breakdown_factor(problem, above=0.5)
+    found = breakdown_factor(problem, above=0.5)
     assert found is not None
     assert found > 1.0
     ends = {
@@ -520,11 +523,11 @@ def test_breakdown_factor_is_where_the_decision_falls():
         for factor in (found, found * 1.3)
     }
     assert ends[found] > 0.5 > ends[found * 1.3]
-    assert bondic.breakdown_factor(problem, above=0.9) is None
-    assert bondic.breakdown_factor(problem, below=0.9) >= 1.0
+    assert breakdown_factor(problem, above=0.9) is None
+    assert breakdown_factor(problem, below=0.9) >= 1.0
     for wrong in ({}, {"above": 0.1, "below": 0.2}, {"above": 0.5, "factors": (1.5, 2.0)}):
         with pytest.raises(InvalidInput):
-            bondic.breakdown_factor(problem, **wrong)
+            breakdown_factor(problem, **wrong)
 
 
 # --- refusals -------------------------------------------------------------------------------------------
@@ -622,7 +625,7 @@ def test_the_lower_end_of_short_episodes_does_not_depend_on_how_wide_the_range_i
 def test_the_report_renders():
     log = decisions(600)
     problem = question(log)
-    page = bondic.report_page(bondic.estimate_interval(problem, method=CAPPED), problem, title="clicks")
+    page = report_page(bondic.estimate_interval(problem, method=CAPPED), problem, title="clicks")
     assert "Actions were drawn with the probabilities that the log states" in page
     assert "<b>Bias</b>" not in page
 
@@ -668,7 +671,7 @@ class TestContexts(_Case):
     method = Propensities(value="contexts", least_behavior_prob=0.2)
 
     def test_rates_from_certified_rows_are_refused(self, answer):
-        seen = bondic.Provenance("rates", answer.result.rows, answer.log.content_hash)
+        seen = Provenance("rates", answer.result.rows, answer.log.content_hash)
         forged = bondic.Result.of(replace(answer.proof, provenance=seen), answer.rows, method="propensities")
         with pytest.raises(VerificationError, match="certified"):
             bondic.verify(forged.certificate, answer.log)

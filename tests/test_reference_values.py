@@ -11,14 +11,20 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.classes.instruments import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.part_sums import weights_at_rows
 from bondic.core.dual.rejection import evaluate_witness
+from bondic.core.functions import KernelFunction
 from bondic.core.identity.measure import discrepancy
 from bondic.core.identity.residual import bellman_residual, function_values, initial_value, residual_error
 from bondic.core.identity.value import doubly_robust_value
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.noise.pinelis import Pinelis
+from bondic.core.noise.plug_in import PlugIn
 from bondic.core.sums.forms import Sums
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import RowProbabilities
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
@@ -41,9 +47,9 @@ class Reference:
         log = bondic.Transitions(d["states"], np.array(d["actions"]), d["rewards"], d["next_states"], d["terminal"])
         initial = bondic.InitialStates.exact(d["initial_states"])
         if self.discrete:
-            policy = bondic.RowProbabilities(d["next_probabilities"], d["initial_probabilities"])
+            policy = RowProbabilities(d["next_probabilities"], d["initial_probabilities"])
             self.problem = bondic.make_problem(log, policy, initial, gamma=d["gamma"], reward_range=d["reward_range"])
-            self.kernel_q, self.kernel_w = (bondic.Gaussian(d[h]) * bondic.Dirac() for h in ("h_q", "h_w"))
+            self.kernel_q, self.kernel_w = (bondic.Gaussian(d[h]) * Dirac() for h in ("h_q", "h_w"))
         else:
             following = np.array(d["next_actions"], dtype=float)[~np.array(d["terminal"])]
             first = np.array(d["initial_actions"], dtype=float).reshape(len(d["initial_states"]), 1, -1)
@@ -55,7 +61,7 @@ class Reference:
     @cached_property
     def omega(self):
         weights = slot_weights(self.problem.whole(), np.array(self.data["given"]["alpha"]))
-        return bondic.KernelFunction(self.kernel_w, self.problem.layout, self.problem.whole().logged, weights)
+        return KernelFunction(self.kernel_w, self.problem.layout, self.problem.whole().logged, weights)
 
     @cached_property
     def q(self):
@@ -65,14 +71,14 @@ class Reference:
         rest = theta[n:].reshape(-1, slots)
         assert rest.shape[0] == following + p.initial.points.shape[0]
         points = np.concatenate([p.whole().logged, p.whole().next.points, p.initial.points])
-        return bondic.KernelFunction(
+        return KernelFunction(
             self.kernel_q, p.layout, points, np.concatenate([slot_weights(p.whole(), theta[:n]), rest])
         )
 
     def setting(self, gauge):
         d = self.data
         ball = bondic.Ball(self.kernel_q, d["radius"])
-        return Setting(self.problem, ball, bondic.Instruments(self.kernel_w), gauge, d["delta"], None, 2)
+        return Setting(self.problem, ball, Instruments(self.kernel_w), gauge, d["delta"], None, 2)
 
     @cached_property
     def model(self):
@@ -140,7 +146,7 @@ def test_loss_and_values(reference):
 def test_dual_bounds(reference, constant):
     """End points are outside the reference numbers, by rounding only."""
     expected = reference.expected["dual"][constant]
-    setting = reference.setting(bondic.Pinelis(constant))
+    setting = reference.setting(Pinelis(constant))
     assert close(setting.epsilon().mid, expected["epsilon"])
     lower, upper = dual_bound(setting, reference.omega)
     assert close(lower.bound, expected["lower"])
@@ -176,7 +182,7 @@ def test_proposals_certified(reference, level):
     optimum = reference.expected["optimal"][level]
     eps, radius = optimum["epsilon"], reference.data["radius"]
     n, delta = len(reference.problem), reference.data["delta"]
-    gauge = bondic.PlugIn(eps**2 * n / (2 * np.log(2 / delta)))
+    gauge = PlugIn(eps**2 * n / (2 * np.log(2 / delta)))
     setting = reference.setting(gauge)
     assert setting.epsilon().mid == pytest.approx(eps, rel=1e-12)
     if optimum["rejected"]:

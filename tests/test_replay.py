@@ -13,7 +13,9 @@ import propensity_cases as cases
 from bondic.core.certificate.asked import Asked
 from bondic.core.certificate.certificate import Certificate
 from bondic.core.certificate.proof import Claims
+from bondic.core.classes.instruments import Instruments
 from bondic.core.errors import VerificationError
+from bondic.core.noise.plug_in import PlugIn
 from bondic.core.sequential.plan import RidgeModel
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
@@ -22,6 +24,7 @@ from bondic.rendering import last_digit
 from bondic.result import Result
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.past import History
+from bondic.tuning.defaults import Choices
 from builders import synthetic
 
 UNKNOWN = "when the plan was made"
@@ -72,7 +75,7 @@ def coin():
     rng, n = np.random.default_rng(0), 1500
     rewards = (rng.random(n) < 0.505).astype(np.float64)
     log = bondic.Transitions(np.zeros((n, 1)), rng.integers(0, 2, n), rewards, np.zeros((n, 1)), np.ones(n, bool))
-    method = bondic.Sequential(coordinates=True, choices=bondic.Choices(categorical=True))
+    method = bondic.Sequential(coordinates=True, choices=Choices(categorical=True))
     start, policy = bondic.InitialStates.exact([[0.0]]), bondic.TablePolicy([[0.5, 0.5]])
     return Case(log, policy, start, method, "sequential", gamma=0.0, reward_range=(0.0, 1.0))
 
@@ -171,10 +174,10 @@ def test_tables_without_coordinates_are_replayed():
 def test_w_of_the_dual_bound_is_replayed():
     """W that was tuned on the certified rows, with words that say otherwise."""
     mdp, log, policy, initial = synthetic(400, gamma=0.3)
-    method = bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=bondic.Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=8))
     case = Case(log, policy, initial, method, "dual", gamma=0.3, reward_range=mdp.reward_range)
     tuned = bondic.estimate_interval(case.problem.select(200), method=method).proof.instruments
-    own = replace(method, instruments=bondic.Instruments(tuned.kernel))
+    own = replace(method, instruments=Instruments(tuned.kernel))
     forged = bondic.estimate_interval(case.rows, method=own).proof
     said = replace(forged.instruments, provenance=case.proof.instruments.provenance)
     forged = replace(forged, budget=case.proof.budget, instruments=said)

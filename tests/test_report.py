@@ -17,6 +17,7 @@ import pytest
 import bondic
 from bondic.core.claims import Claim, Part
 from bondic.core.errors import InvalidInput
+from bondic.core.noise.plug_in import PlugIn
 from bondic.core.rounding import Enclosure
 from bondic.core.terms import ValueRange
 from bondic.report import exports, plots
@@ -27,10 +28,11 @@ from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
 from bondic.rows.recorded import recorded_returns
 from bondic.summary import stacks_between, summarize
+from bondic.tuning.defaults import Choices
 from builders import continuous, synthetic, tabular
 from propensity_cases import BEHAVIOR, REWARD, decisions, question
 
-FEW = bondic.Choices(pairs=24)
+FEW = Choices(pairs=24)
 
 
 def ask(kind="synthetic", rows=600, **options):
@@ -57,7 +59,7 @@ def ask(kind="synthetic", rows=600, **options):
 @pytest.fixture(scope="module")
 def world():
     """(log, policy, problem, result) of a small question."""
-    return ask(gauge=bondic.PlugIn(0.02))
+    return ask(gauge=PlugIn(0.02))
 
 
 @pytest.fixture(scope="module")
@@ -151,14 +153,12 @@ def test_other_questions_have_pages_too(case):
         stream = bondic.stream_log(log.columns(), batch_rows=100)
         terms = {"gamma": 0.5, "reward_range": whole.terms.reward_range}
         problem = bondic.make_problem(stream, policy, whole.initial_states, **terms)
-        result = bondic.estimate_interval(
-            problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=FEW)
-        )
+        result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW))
     elif case == "trivial":
         log, _, problem, result = ask("tabular", rows=40)
         assert result.status is bondic.Status.TRIVIAL
     else:
-        log, _, problem, result = ask(case, rows=300, gauge=bondic.PlugIn(0.01))
+        log, _, problem, result = ask(case, rows=300, gauge=PlugIn(0.01))
     page = report_page(result, problem, title="t", log=None if case == "streamed" else log)
     words = "".join(parse(page).words)
     assert "How to check this number" in words
@@ -167,7 +167,7 @@ def test_other_questions_have_pages_too(case):
 
 
 def test_a_contradiction_is_said_first():
-    _, _, problem, result = ask(rows=2000, radius=1e-3, gauge=bondic.PlugIn(1e-4))
+    _, _, problem, result = ask(rows=2000, radius=1e-3, gauge=PlugIn(1e-4))
     assert result.status is bondic.Status.REJECTED
     page = report_page(result, problem, title="t")
     assert page.index("No answer: the log contradicts the assumptions") < page.index('id="next"')

@@ -18,6 +18,8 @@ import bondic
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding, coordinates
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
 from bondic.core.noise.betting import loss, tail_term, vector_term
 from bondic.core.noise.deviations import clipped_deviation
 from bondic.core.rounding import Between, Enclosure, upper_sum
@@ -47,7 +49,7 @@ class Reference:
         answers = StoredAnswers(d["next_probs"][~d["terminations"]], d["start_probs"], discrete=True, exact=True)
         start = bondic.InitialStates.exact(d["start_states"], d["start_weights"])
         self.rows = make_rows(log, answers, start, Terms(d["gamma"], (-9.0, 9.0)))
-        self.kernel = bondic.Gaussian(d["h"]) * bondic.Dirac() + bondic.Constant(1.0)
+        self.kernel = bondic.Gaussian(d["h"]) * Dirac() + Constant(1.0)
         self.ball = bondic.Ball(self.kernel, d["r_Q"])
         self.found = coordinates(self.ball, self.basis, self.rows.layout)
         n = len(self.rows)

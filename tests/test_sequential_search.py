@@ -15,7 +15,10 @@ from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.box import Box
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Embedding
-from bondic.core.errors import InvalidInput
+from bondic.core.classes.provenance import Provenance
+from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.noise.betting import loss
 from bondic.core.sequential.plan import columns
@@ -25,6 +28,7 @@ from bondic.core.sums.forms import STANDARD
 from bondic.core.terms import range_at_all_times
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
+from bondic.policies.protocol import CallableSampler
 from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
 from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
@@ -113,7 +117,7 @@ def changed_after(log, row, seed=7):
     return part(log, **mixed, terminations=ends, truncations=last & ~ends)
 
 
-KERNEL = bondic.Gaussian(1.0, on="state") * bondic.Dirac() + bondic.Constant(1.0)
+KERNEL = bondic.Gaussian(1.0, on="state") * Dirac() + Constant(1.0)
 SETTINGS = {
     "exact starts": (False, {}),
     "starts from the log": (False, {"starts": "log"}),
@@ -368,7 +372,7 @@ class SmoothWorld:
         log = bondic.Transitions(
             s[:, None], a[:, None], rewards, following[:, None], np.zeros(n, bool), np.arange(n) % 50 == 49
         )
-        policy = bondic.CallableSampler(lambda x, rng: -0.6 * x + np.sqrt(0.05) * rng.standard_normal((len(x), 1)))
+        policy = CallableSampler(lambda x, rng: -0.6 * x + np.sqrt(0.05) * rng.standard_normal((len(x), 1)))
         nodes, shares = np.polynomial.hermite_e.hermegauss(12)
         starts = bondic.InitialStates.exact(0.5 * nodes[:, None], shares / shares.sum())
         return bondic.make_problem(
@@ -450,8 +454,8 @@ def test_a_box_needs_pairs_that_come_again():
 def test_a_class_that_saw_later_rows_is_refused():
     """The dual bound may choose Q with all rows; here weights are made with Q."""
     problem = numbers_problem(numbers_log(400, 14, ending=0.0))
-    looked = bondic.Ball(KERNEL, 5.0, provenance=bondic.Provenance("tuned", (0, 400), problem.log_hash))
-    with pytest.raises(bondic.TunedOnCertifiedRows, match="choose it on earlier rows"):
+    looked = bondic.Ball(KERNEL, 5.0, provenance=Provenance("tuned", (0, 400), problem.log_hash))
+    with pytest.raises(TunedOnCertifiedRows, match="choose it on earlier rows"):
         Sequential(ball=looked, pilot=100).run(problem, 0.1, None)
-    early = replace(looked, provenance=bondic.Provenance("tuned", (0, 100), problem.log_hash))
+    early = replace(looked, provenance=Provenance("tuned", (0, 100), problem.log_hash))
     assert Sequential(ball=early, pilot=100).run(problem, 0.1, None).rows == (100, 400)

@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-from bondic import InvalidInput, PolicyError, load_policy
+from bondic import InvalidInput, load_policy
+from bondic.core.errors import PolicyError
 from test_mistakes import TABLE as EPISODES
 from test_tool import run
 

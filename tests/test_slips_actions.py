@@ -7,7 +7,8 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-from bondic import InvalidInput, PolicyError
+from bondic import InvalidInput
+from bondic.core.errors import PolicyError
 from test_slips import ONE, PARTS, patients
 from test_tool import run
 

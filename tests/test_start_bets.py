@@ -16,8 +16,9 @@ from bondic.core.start_bets import start_error, used_starts
 from bondic.core.terms import ValueRange, range_of
 from bondic.methods.sequential import Sequential
 from bondic.search.sequential.starts import propose_bets
+from bondic.tuning.defaults import Choices
 
-TABLE = Sequential(coordinates=False, choices=bondic.Choices(categorical=True))
+TABLE = Sequential(coordinates=False, choices=Choices(categorical=True))
 POLICY = np.array([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])
 
 

@@ -14,10 +14,18 @@ import pytest
 import bondic
 import bondic_lab
 from bondic.core.classes.ball import Ball
+from bondic.core.classes.instruments import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.linear import Linear
 from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.noise.pinelis import Pinelis
 from bondic.core.sums import forms as sums_forms
 from bondic.core.sums import spool
 from bondic.core.sums.forms import Sums
@@ -26,7 +34,9 @@ from bondic.data.blocks import RowRange
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum
+from bondic.policies.protocol import CallableSampler
 from bondic.rows import Rows
+from bondic.tuning.defaults import Choices
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from forms import quadratic_forms
@@ -239,10 +249,10 @@ def test_a_streamed_question_has_the_rows_of_the_one_in_memory(data):
 
 
 NOISE_KERNELS = {
-    "linear": bondic.Linear(200.0, on="observation"),
-    "linear with actions": bondic.Linear(200.0, on="observation") * bondic.Dirac() + bondic.Constant(0.3),
-    "gaussian": 0.7 * bondic.Gaussian(1.0) * bondic.Dirac(),
-    "features": bondic.RandomFeatures.gaussian(7, 2, 1.0, seed=0),
+    "linear": Linear(200.0, on="observation"),
+    "linear with actions": Linear(200.0, on="observation") * Dirac() + Constant(0.3),
+    "gaussian": 0.7 * bondic.Gaussian(1.0) * Dirac(),
+    "features": RandomFeatures.gaussian(7, 2, 1.0, seed=0),
 }
 
 
@@ -252,7 +262,7 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
     """sum_i B_i^2 k(x_i, x_i) over more than two blocks of 4096 rows; the rows, not K_max, decide it."""
     big = columns(500, 25)
     statements, kernel = QUESTION | more, NOISE_KERNELS[name]
-    ball, w = Ball(bondic.Gaussian(1.0, on="observation") * bondic.Dirac(), 2.0), bondic.Instruments(kernel)
+    ball, w = Ball(bondic.Gaussian(1.0, on="observation") * Dirac(), 2.0), Instruments(kernel)
 
     def radius(log, gauge):
         problem = bondic.make_problem(log, POLICY, START, **statements).select(37)
@@ -261,7 +271,7 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
         return found.mid, found.rad
 
     held = bondic.Transitions(**big)
-    for gauge in (bondic.FixedLambda(0.02), bondic.Pinelis("half")):
+    for gauge in (FixedLambda(0.02), Pinelis("half")):
         expected = radius(held, gauge)
         for batch in (90, 4096, 5000):
             assert radius(bondic.stream_log(big, batch_rows=batch), gauge) == expected
@@ -269,14 +279,14 @@ def test_noise_of_a_fixed_rate_has_the_same_bits_from_memory_and_from_batches(na
 
 def test_the_diagonal_is_read_only_if_the_gauge_asks_for_it(data, monkeypatch):
     question = bondic.make_problem(bondic.stream_log(data, batch_rows=90), POLICY, START, **QUESTION)
-    kernel = bondic.Linear(200.0, on="observation")
-    setting = Setting(question, Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis("half"), 0.1, None, 2)
+    kernel = Linear(200.0, on="observation")
+    setting = Setting(question, Ball(kernel, 2.0), Instruments(kernel), Pinelis("half"), 0.1, None, 2)
     reads = []
     whole = Rows.logged_rows
     monkeypatch.setattr(Rows, "logged_rows", lambda self: (reads.append(1), whole(self))[1])
     assert setting.epsilon().mid > 0
     assert not reads
-    fixed = replace(setting, gauge=bondic.FixedLambda(0.05))
+    fixed = replace(setting, gauge=FixedLambda(0.05))
     assert fixed.epsilon().mid == fixed.epsilon().mid > 0
     assert len(reads) == 1
 
@@ -289,9 +299,9 @@ def test_a_finite_horizon_counts_rows_by_time(data):
     assert read.dropped == held.dropped
     assert read.time_counts == dict.fromkeys(range(7), 40)
     assert np.array_equal(np.concatenate([p.times for p in read.batches()]), held.whole().times)
-    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac()
-    ball, w = Ball(kernel, 2.0), bondic.Instruments(kernel)
-    for gauge in (bondic.FixedLambda(0.05), bondic.Pinelis("half")):
+    kernel = bondic.Gaussian(1.0, on="state") * Dirac()
+    ball, w = Ball(kernel, 2.0), Instruments(kernel)
+    for gauge in (FixedLambda(0.05), Pinelis("half")):
         one, other = (Setting(p, ball, w, gauge, 0.1, None, 2) for p in (held, read))
         assert one.epsilon().mid == pytest.approx(other.epsilon().mid, rel=1e-12)
         assert one.facts().total_width == pytest.approx(other.facts().total_width, rel=1e-12)
@@ -326,7 +336,7 @@ def test_draws_of_a_continuous_policy_repeat_and_are_fresh_per_row(rng):
         "episode_ids": np.arange(n),
         "timesteps": np.zeros(n, dtype=int),
     }
-    policy = bondic.CallableSampler(lambda s, rng: rng.normal(size=(len(s), 1)))
+    policy = CallableSampler(lambda s, rng: rng.normal(size=(len(s), 1)))
     start = bondic.InitialStates.exact(np.zeros((1, 2)))
     read = bondic.make_problem(bondic.stream_log(log, batch_rows=70), policy, start, gamma=0.5, reward_range=(0, 1))
     draws = [np.concatenate([p.next.points[:, 2] for p in read.batches()]) for _ in range(2)]
@@ -340,11 +350,11 @@ def test_draws_of_a_continuous_policy_repeat_and_are_fresh_per_row(rng):
 
 LAYOUT = Layout(2, False, 0, 2)
 KERNELS = {
-    "gaussian": bondic.Gaussian(0.9) * bondic.Dirac() + bondic.Constant(0.5),
-    "narrow": bondic.Gaussian(0.02) * bondic.Dirac(),
+    "gaussian": bondic.Gaussian(0.9) * Dirac() + Constant(0.5),
+    "narrow": bondic.Gaussian(0.02) * Dirac(),
     "matern": 2.0 * bondic.Matern(0.7, nu=1.5),
-    "features": bondic.RandomFeatures.gaussian(8, 2, 1.0, seed=0) * bondic.Dirac() + bondic.Constant(1.0),
-    "linear": bondic.Linear(),
+    "features": RandomFeatures.gaussian(8, 2, 1.0, seed=0) * Dirac() + Constant(1.0),
+    "linear": Linear(),
 }
 
 
@@ -443,7 +453,7 @@ def test_blocks_of_the_temporary_file(monkeypatch):
     monkeypatch.setattr(spool.Direct, "block", 301)
     rng = np.random.default_rng(8)
     points, groups = rng.normal(size=(1300, 2)), rng.normal(size=(2, 1300, 2)) / 1300
-    for kernel in (bondic.Gaussian(0.02) * bondic.Dirac(), bondic.Laplace(1.0)):
+    for kernel in (bondic.Gaussian(0.02) * Dirac(), bondic.Laplace(1.0)):
         terms = normal_form(kernel, LAYOUT)
         ours = streamed_squares(terms, stream_of(points, groups, 256), engine="pairs")
         slow = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
@@ -470,7 +480,7 @@ def pair():
     return held, read
 
 
-METHOD = bondic.Dual(radius="paper", choices=bondic.Choices(pairs=24), rank=150)
+METHOD = bondic.Dual(radius="paper", choices=Choices(pairs=24), rank=150)
 
 
 @pytest.fixture(scope="module")
@@ -504,9 +514,9 @@ def test_a_stream_shows_the_points_that_memory_shows(pair):
 def test_weighing_by_parts_equals_weighing_at_once(pair, results):
     """The same omega: every sum agrees within the errors that both state."""
     held, read = (problem.select(600) for problem in pair)
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0)
-    omega = bondic.KernelFunction(kernel, held.layout, held.whole().logged[:20], np.linspace(-1, 1, 40).reshape(20, 2))
-    center = bondic.KernelFunction(kernel, held.layout, held.whole().logged[5:9], np.ones((4, 2)))
+    kernel = bondic.Gaussian(1.0) * Dirac() + Constant(1.0)
+    omega = KernelFunction(kernel, held.layout, held.whole().logged[:20], np.linspace(-1, 1, 40).reshape(20, 2))
+    center = KernelFunction(kernel, held.layout, held.whole().logged[5:9], np.ones((4, 2)))
     for ball in (Ball(kernel, 3.0), Ball(kernel, 3.0, center, 0.1)):
         candidates = [Candidate(omega), Candidate(omega, start=False), Candidate(None)]
         for one, other in zip(weigh(held, ball, candidates), weigh(read, ball, candidates), strict=True):
@@ -519,7 +529,7 @@ def test_weighing_by_parts_equals_weighing_at_once(pair, results):
                 assert abs(mine.mid - theirs.mid) <= mine.rad + theirs.rad
             assert one.eta == pytest.approx(other.eta, rel=0.5)
             assert one.squares == pytest.approx(other.squares, rel=1e-12)
-        settings_ = [Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in (held, read)]
+        settings_ = [Setting(p, ball, Instruments(kernel), Pinelis(), 0.1, None, 2) for p in (held, read)]
         for one, other in zip(*(dual_bound(s, omega) for s in settings_), strict=True):
             assert abs(one.bound - other.bound) <= 2 * (one.rounding + other.rounding)
     del results
@@ -576,10 +586,8 @@ def test_other_gauges_and_the_sensitivity_curve_work_on_streams(pair):
 
 
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac()
-    settings_ = [
-        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in pair
-    ]
+    kernel = bondic.Gaussian(1.0) * Dirac()
+    settings_ = [Setting(p, Ball(kernel, 1.0), Instruments(kernel), Pinelis(), 0.1, None, 2) for p in pair]
     held, read = (primal_point(setting, None) for setting in settings_)
     assert held == read
     monkeypatch.setattr("bondic.rows.rows._MOST_NUMBERS", 1000)
@@ -604,6 +612,7 @@ import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
 from bondic.core.sums import forms
+from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)
@@ -615,7 +624,7 @@ stream = bondic.stream_log(log, batch_rows=4000)
 problem = bondic.make_problem(
     stream, bondic.CallablePolicy(mdp.target_probs), bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs),
     gamma=mdp.gamma, reward_range=mdp.reward_range)
-bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=bondic.Choices(pairs=16), rank=60))
+bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=Choices(pairs=16), rank=60))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

@@ -8,6 +8,7 @@ from bondic.core.rounding import Between
 from bondic.core.sequential.plan import Block, RidgeModel, Weighting, columns
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import _pool
+from bondic.tuning.defaults import Choices
 
 STATES, ACTIONS = 6, 4
 SURE = np.eye(ACTIONS)[[0, 1, 2, 3, 0, 1]]
@@ -43,7 +44,7 @@ def sure(states):
 
 
 def interval(log, coordinates=True, accept=()):
-    method = bondic.Sequential(choices=bondic.Choices(categorical=True), coordinates=coordinates)
+    method = bondic.Sequential(choices=Choices(categorical=True), coordinates=coordinates)
     return bondic.estimate_interval(problem_of(log, bondic.load_policy(sure), accept), alpha=0.1, method=method)
 
 

@@ -11,6 +11,7 @@ import bondic
 from bondic.core.certificate.asked import Asked
 from bondic.core.claims import ErrorBudget
 from bondic.core.classes.basis import positions
+from bondic.core.classes.box import Box
 from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evaluation
 from bondic.core.sequential.plan import FULL_BET
@@ -328,7 +329,7 @@ def part_of(log, first, stop):
 
 def box_of(problem):
     limits = range_at_all_times(problem.terms)
-    return bondic.Box.around(limits.low, limits.high, problem.layout)
+    return Box.around(limits.low, limits.high, problem.layout)
 
 
 def plan_of(problem, pilot, planned=None):

@@ -154,7 +154,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bondic import Leaf, register
+from bondic.core.kernels.base import Leaf
+from bondic.core.registry import register
 
 
 @register("kernel", "test-inverse-square")
@@ -175,11 +176,15 @@ class InverseSquare(Leaf):
 """
 CERTIFY = """
 import bondic, own_kernel
+from bondic.core.classes.instruments import Instruments
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.noise.plug_in import PlugIn
 
 log = bondic.read_log("small.npz").transitions
 start = bondic.InitialStates.exact(log.observations[:1])
-kernel = own_kernel.InverseSquare() * bondic.Dirac() + bondic.Constant(1.0)
-method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=bondic.PlugIn(1e-3))
+kernel = own_kernel.InverseSquare() * Dirac() + Constant(1.0)
+method = bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=PlugIn(1e-3))
 asked = {"gamma": 0.5, "reward_range": (0, 1), "initial": start, "method": method}
 bondic.evaluate_policy(log, bondic.UniformPolicy(2), **asked).save("own")
 """

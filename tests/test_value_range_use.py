@@ -11,20 +11,23 @@ from hypothesis import strategies as st
 import bondic
 from bondic.core.certificate.certificate import Certificate, compute_digest
 from bondic.core.classes.ball import Ball
+from bondic.core.classes.instruments import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.errors import VerificationError
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.noise.pinelis import Pinelis
 from bondic.report.page import report_page
 from bondic_lab.baselines.registry import BASELINES
 from bondic_lab.baselines.trajectories import trajectories
 from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
 from test_tool import run
 
-KERNEL = bondic.Dirac(on="state") * bondic.Dirac()
-METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=bondic.Instruments(KERNEL))
+KERNEL = Dirac(on="state") * Dirac()
+METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=Instruments(KERNEL))
 
 
 def setting(problem, gauge="half", alpha=0.1):
-    return Setting(problem, METHOD.ball, METHOD.instruments, bondic.Pinelis(gauge), alpha, None, 2)
+    return Setting(problem, METHOD.ball, METHOD.instruments, Pinelis(gauge), alpha, None, 2)
 
 
 def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():

@@ -21,10 +21,12 @@ from bondic.core.rounding import Enclosure
 from bondic.rendering import bound_text, interval_text, sentence, three
 from bondic.report.comparison import bar
 from bondic.report.page import report_page
+from bondic.report.table import result_table
 from bondic.summary import summarize
+from bondic.tuning.defaults import Choices
 from builders import synthetic, tabular
 
-FEW = bondic.Choices(pairs=24)
+FEW = Choices(pairs=24)
 PROVED, ROUGHER = "proved for this finite log", "Valid if the value function is no rougher than you state"
 FREE = "no assumption about the value function"
 
@@ -60,7 +62,7 @@ def shown(page):
 
 def printed(result):
     console = Console(width=200, record=True, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
-    console.print(bondic.result_table(result))
+    console.print(result_table(result))
     text = console.export_text(styles=True)
     console.file.close()
     return text

@@ -11,7 +11,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import bondic
 import bondic_lab
-from bondic import InitialStates, InvalidInput, PolicyError, Sequential, Transitions, read_log, verify
+from bondic import InitialStates, InvalidInput, Sequential, Transitions, read_log, verify
+from bondic.core.errors import PolicyError
+from bondic.policies.protocol import CallableSampler
 from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE
 
 START = InitialStates.exact([[0.0]])
@@ -168,7 +170,7 @@ def test_actions_by_their_names_need_no_order(plain):
 
 def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
     log = Transitions(**COLUMNS | {"actions": RNG.random(300)})
-    sampler = bondic.CallableSampler(lambda s, _: 0.25 + 0 * s, deterministic=True)
+    sampler = CallableSampler(lambda s, _: 0.25 + 0 * s, deterministic=True)
     few = {"method": bondic.Dual(radius="paper")}
     wanted = ask(log, sampler, **few)
     for policy in (lambda s: np.full(len(s), 0.25), lambda s: 0.25 + 0 * s, 0.25):

@@ -11,6 +11,7 @@ import pytest
 
 import bondic
 from bondic import InvalidInput, Status
+from bondic.core.errors import NoInterval
 from bondic.data.io.words import reading_words
 from bondic.folders import WRITTEN
 from test_tool import run
@@ -238,7 +239,7 @@ def test_a_rejected_result_has_no_interval_anywhere(result):
     limits = result.value_range
     rejected = replace(result, status=Status.REJECTED, low=limits.low, high=limits.high)
     for name in ("interval", "length"):
-        with pytest.raises(bondic.NoInterval, match=r"REJECTED.*next_steps\(\)"):
+        with pytest.raises(NoInterval, match=r"REJECTED.*next_steps\(\)"):
             getattr(rejected, name)
     assert "no interval at 90%" in repr(rejected)
     assert "no interval is given" in str(rejected)

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.classes.instruments import Instruments
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.noise.plug_in import PlugIn
 from bondic.report.page import report_page
+from bondic.tuning.defaults import Choices
 from test_report import FEW, ask, world
 
 assert world  # the fixture: log, policy, problem and result of a small question
@@ -41,7 +47,7 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
     )
     start = bondic.InitialStates.exact(np.zeros((1, 1)))
     problem = bondic.make_problem(log, bondic.UniformPolicy(1), start, gamma=0.2, reward_range=(0.0, 1.0))
-    instruments = bondic.Instruments(bondic.Dirac(on="state") + 0.2 * bondic.Constant(1.0))
+    instruments = Instruments(Dirac(on="state") + 0.2 * Constant(1.0))
     result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", instruments=instruments, choices=FEW))
     assert any(9.0 in array for array in result.certificate.arrays.values() if array.ndim == 2)
     if visits < 5:
@@ -53,11 +59,11 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
 
 @pytest.mark.parametrize("case", ["exact starts", "starts of the log", "continuous", "streamed", "table"])
 def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
-    options = {"gauge": bondic.PlugIn(0.02)}
+    options = {"gauge": PlugIn(0.02)}
     if case == "continuous":
         log, policy, problem, result = ask("continuous", rows=200, **options)
     elif case == "table":
-        log, policy, problem, result = ask("tabular", rows=2000, choices=bondic.Choices())
+        log, policy, problem, result = ask("tabular", rows=2000, choices=Choices())
     else:
         log, policy, problem, result = ask(starts="log" if case == "starts of the log" else None, **options)
     if case == "streamed":
@@ -96,8 +102,8 @@ def test_another_policy_does_not_verify_without_rows(world):
 
 
 def test_landmarks_that_are_rows_are_refused():
-    instruments = bondic.Instruments(0.2 * bondic.Constant(1.0) + 0.8 * bondic.Gaussian(0.5) * bondic.Dirac())
-    _, _, problem, result = ask(rows=200, instruments=instruments, gauge=bondic.PlugIn(0.02))
+    instruments = Instruments(0.2 * Constant(1.0) + 0.8 * bondic.Gaussian(0.5) * Dirac())
+    _, _, problem, result = ask(rows=200, instruments=instruments, gauge=PlugIn(0.02))
     with pytest.raises(InvalidInput, match=r"landmark points, and \d+ of them are states of fewer than 5 rows"):
         result.without_rows(problem)
 
@@ -107,10 +113,10 @@ def test_pilot_rows_are_rows_too():
     log, _, problem, _ = ask(rows=600)
     values, counts = np.unique(log.observations[:, 0], return_counts=True)
     alone = [x for x in log.observations[:100] if counts[values == x[0]] == 1][:3]
-    kernel = bondic.Gaussian(0.5, on="state") * bondic.Dirac(on="action")
-    center = bondic.KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
+    kernel = bondic.Gaussian(0.5, on="state") * Dirac(on="action")
+    center = KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
     options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "choices": FEW}
-    result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02), **options))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=PlugIn(0.02), **options))
     assert result.rows[0] > 100
     with pytest.raises(InvalidInput, match="3 of them are states of fewer than 5 rows"):
         result.without_rows(problem)

@@ -8,6 +8,7 @@ import pytest
 import bondic
 import bondic_lab
 from bondic.core.errors import InvalidInput
+from bondic.core.noise.plug_in import PlugIn
 from bondic.report import plots
 from bondic_lab.plots import sensitivity_figure
 from test_report import FEW, ask
@@ -15,7 +16,7 @@ from test_report import FEW, ask
 
 @pytest.fixture(scope="module")
 def world():
-    _, _, problem, result = ask(gauge=bondic.PlugIn(0.02))
+    _, _, problem, result = ask(gauge=PlugIn(0.02))
     return problem, result, bondic_lab.result_frontier(result, problem)
 
 
@@ -29,8 +30,8 @@ CASES = {
     "starts sampled": {"starts": "sample"},
     "starts of the log": {"starts": "log"},
     "lower end": {"side": "lower", "starts": "sample"},
-    "misspecified": {"misspecification": 0.01, "gauge": bondic.PlugIn(0.02)},
-    "continuous": {"kind": "continuous", "rows": 300, "gauge": bondic.PlugIn(0.01)},
+    "misspecified": {"misspecification": 0.01, "gauge": PlugIn(0.02)},
+    "continuous": {"kind": "continuous", "rows": 300, "gauge": PlugIn(0.01)},
     "radius 0": {"radius": 0.0},
 }
 
@@ -65,7 +66,7 @@ def test_the_interval_is_nested_in_the_radius_and_in_alpha(world):
 
 def test_another_alpha_gives_the_interval_that_would_have_been_estimated(world):
     problem, _, frontier = world
-    method = bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02), choices=FEW)
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW)
     other = bondic.estimate_interval(problem, alpha=0.01, method=method)
     low, high = frontier.interval(frontier.radius, 0.01)
     assert low == pytest.approx(other.low, abs=0.01 * other.length)
@@ -90,7 +91,7 @@ def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
 def test_a_one_sided_bound_leaves_the_other_end_alone(side):
-    _, _, problem, result = ask(gauge=bondic.PlugIn(0.02), side=side)
+    _, _, problem, result = ask(gauge=PlugIn(0.02), side=side)
     frontier = bondic_lab.result_frontier(result, problem)
     low, high = frontier.interval(frontier.radius)
     limits = frontier.value_range
@@ -111,7 +112,7 @@ def test_a_result_of_another_log_is_refused(world):
 
 
 def test_witnesses_speak_against_small_radii():
-    _, _, problem, result = ask(rows=2000, radius=3.0, gauge=bondic.PlugIn(1e-3))
+    _, _, problem, result = ask(rows=2000, radius=3.0, gauge=PlugIn(1e-3))
     frontier = bondic_lab.result_frontier(result, problem)
     assert 0 < frontier.floor == result.rejection.minimal_radius < frontier.radius
     below, above = frontier.floor * 0.999, frontier.radius
