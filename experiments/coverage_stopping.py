@@ -12,9 +12,11 @@ from functools import cache, partial
 import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
 
-import bondic as b
+from bondic.core.kernels.constant import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.noise.facts import noise_facts
+from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.noise.pinelis import Pinelis
 from bondic.core.noise.start import initial_error
 from bondic.core.rounding import Enclosure
 from bondic.core.terms import Terms
@@ -34,9 +36,9 @@ STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (
 @cache
 def bounds() -> dict[str, FloatArray]:
     """Bounds of |S_n| for n = 1, 2, ..., LONGEST, from the library."""
-    fixed = b.FixedLambda.planned(PLANNED, probability=ALPHA, sup_diag=1.0, mean_square_width=4.0)
-    half, layout, terms = b.Pinelis("half"), Layout(1, False, 0, 1), Terms(0.0, (0.0, 2.0), False)
-    one = noise_facts(b.Constant(1.0), layout, terms, list, count=1)
+    fixed = FixedLambda.planned(PLANNED, probability=ALPHA, sup_diag=1.0, mean_square_width=4.0)
+    half, layout, terms = Pinelis("half"), Layout(1, False, 0, 1), Terms(0.0, (0.0, 2.0), False)
+    one = noise_facts(Constant(1.0), layout, terms, list, count=1)
     names = ("fixed lambda", "half", "start of any size", "start of fixed size")
     out = {name: np.zeros(LONGEST) for name in names}
     for n in range(1, LONGEST + 1):

@@ -21,6 +21,8 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 
 import bondic as b
+from bondic.core.noise.bound import NoiseBound
+from bondic.core.noise.self_normalized import SelfNormalized
 from bondic_lab.reproduction.known import synthetic, tabular
 from bondic_lab.reproduction.worlds import Setup, simulated
 
@@ -42,7 +44,7 @@ def _rough(name: str, rows: int, rng: np.random.Generator) -> Setup:
     return replace(setup, ball=setup.ball.with_radius(60.0))
 
 
-def length(setup: Setup, gauge: str | b.NoiseBound) -> float:
+def length(setup: Setup, gauge: str | NoiseBound) -> float:
     """F+ - F- with this noise bound."""
     method = b.Dual(instruments=setup.instruments, ball=setup.ball, gauge=gauge)
     ends = {claim.end: claim.bound for claim in b.estimate_interval(setup.problem, method=method).claims}
@@ -57,7 +59,7 @@ def table(sizes: list[int], seed: int) -> Iterator[str]:
     for name, make in PROBLEMS.items():
         for rows in sizes:
             setup = make(rows, np.random.default_rng(seed))
-            gauges = (*NAMES, *(b.SelfNormalized(share * rows) for share in SHARES))
+            gauges = (*NAMES, *(SelfNormalized(share * rows) for share in SHARES))
             found = [f"{length(setup, gauge):.3g}" for gauge in gauges]
             yield f"| {name} | {rows} | " + " | ".join(found) + " |"
 

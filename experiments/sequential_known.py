@@ -18,6 +18,8 @@ import bondic as b
 from bondic.core.claims import Side
 from bondic.core.classes.box import Box
 from bondic.core.classes.value_class import ValueClass
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of
 from bondic.rows import Batch, Rows
@@ -95,7 +97,7 @@ def table(
         may_terminate=bool(np.any(mdp.termination)),
         horizon=horizon,
     )
-    kernel = b.Dirac(on="state") * b.Dirac(on="action")
+    kernel = Dirac(on="state") * Dirac(on="action")
     assumed = b.Ball(kernel, FACTOR * float(np.linalg.norm(mdp.q_star))) if ball else nothing_assumed(problem)
     if horizon is None:
         return Known(problem, assumed, mdp.value, lambda points, slots: mdp.q_star[points[:, 0].astype(int), slots])
@@ -148,7 +150,7 @@ def continuous_states(rng: Generator, rows: int, *, behavior: str = "logging") -
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
     )
-    kernel = b.Gaussian(mdp.bandwidth, on="observation") * b.Dirac() + b.Constant(mdp.offset)
+    kernel = b.Gaussian(mdp.bandwidth, on="observation") * Dirac() + Constant(mdp.offset)
     return Known(problem, b.Ball(kernel, FACTOR * mdp.q_norm), mdp.value, mdp.q_star)
 
 
@@ -166,7 +168,7 @@ def continuous_actions(rng: Generator, rows: int) -> Known:
         initial_draws=2000,
         seed=int(rng.integers(2**31)),
     )
-    kernel = b.Gaussian(mdp.width, on="point") + b.Constant(1.0)
+    kernel = b.Gaussian(mdp.width, on="point") + Constant(1.0)
     return Known(
         problem, b.Ball(kernel, FACTOR * mdp.norm), float(mdp.v(starts).mean()), lambda points, _: mdp.q(*points.T)
     )

@@ -33,7 +33,7 @@ class Situation:
     def page(self) -> str:
         problem = self.ask()
         result = bondic.estimate_interval(problem, method=self.method)
-        return report_page(result, problem, title=self.title, log=problem.log)
+        return report_page(result, problem, title=self.title)
 
 
 def machine(rows: int | None = None, gamma: float = 0.8) -> Rows:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.advice.lengths import LengthGuess, propensity_guess, sequential_guess
+from bondic.advice.lengths import LengthGuess, propensity_guess, table_guess
 from bondic.advice.levers import LEVERS, growth, next_steps
 from bondic.advice.situation import count_facts
 from bondic.core.dual.bound import BIAS, NOISE
@@ -293,7 +293,7 @@ def test_rows_are_found_where_the_guess_crosses_a_share():
 
 def test_guesses_come_near_what_comes_out():
     """What 1000 rows foresee for 4000, beside what 4000 give; a guess may be off by a factor of two."""
-    guess = sequential_guess(ask(1000)[0], 0.1).share(3800)
+    guess = table_guess(ask(1000)[0], 0.1).share(3800)
     found = ask(4000)[1]
     assert guess / 2 < found.length / found.value_range.width < 2 * guess
 
@@ -333,7 +333,7 @@ def test_every_view_has_the_steps(trivial):
     data = json.loads(told.to_json())["next_steps"]
     assert [item["kind"] for item in data] == kinds(steps)
     assert data[0]["text"] == str(steps[0])
-    assert "What to do next:" in told.to_markdown()
+    assert "## What to do next" in told.to_markdown()
     assert "What to do next" not in result.to_markdown()
     assert "<h3>What to do next</h3>" in told._repr_html_()
     assert result.next_steps() == steps

@@ -12,8 +12,8 @@ from rich.console import Console
 
 import bondic
 from bondic.cli import main as cli
+from bondic.report.pens import result_table
 from bondic.report.progress import progress_bar
-from bondic.report.table import result_table
 from builders import tabular
 
 

@@ -17,7 +17,7 @@ from bondic.cli.options import spelled_pairs
 from bondic.core.cells.allowance import Allowance
 from bondic.core.errors import InvalidInput
 from bondic.curve import AllowanceCurve
-from bondic.curve_words import break_words, curve_view, wide_grid
+from bondic.curve_words import break_words, curve_view
 from bondic.rendering import ends_text, interval_text
 from bondic.report.page import report_page
 from bondic.summary import summarize
@@ -228,13 +228,6 @@ def test_the_terminal_shows_proved_interval_curve_marks_and_the_way_on(capsys, u
     assert "too short" not in said
 
 
-def test_verbose_shows_both_numbers(capsys, unstated):
-    out = run(capsys, *asked("--verbose"))[1]
-    assert len(wide_grid(unstated.curve).header) == 2 + len(unstated.curve.singles)
-    for row in wide_grid(unstated.curve).rows:
-        assert all(cell in out for cell in row)
-
-
 @pytest.mark.parametrize(
     "words", [["--allowance", "0.01", "0.3"], ["--allowance", "0.01,0.3"], ["--allowance=0.01,0.3"]]
 )
@@ -261,16 +254,18 @@ def test_numbers_after_the_option_are_told_from_files():
 
 
 def test_models_groups_and_what_no_method_has(capsys):
-    code, out, err = run(capsys, *asked("--allowance", 0.05, "--groups", "rules.py:side", "--model", "rules.py:middle"))
+    code, out, err = run(
+        capsys, *asked("--allowance", 0.05, "--with", "groups=rules.py:side", "--with", "model=rules.py:middle")
+    )
     assert code == 0, err
     assert "your model" in flat(out)
     for words, reason in [
         (["--allowance", "-1"], "is no allowance"),
         (["--allowance", "much"], "is no allowance"),
         (["--method", "dual", "--allowance", "0.1"], "--allowance is no option of the method dual"),
-        (["--method", "groups", "--radius", "2"], "--radius is no option of the method groups"),
-        (["--groups", "age"], "is no column of the states"),
-        (["--model", "rules.py:nothing"], "has no `nothing`"),
+        (["--method", "groups", "--with", "radius=2"], "--with radius is no option of the method groups"),
+        (["--with", "groups=age"], "is no column of the states"),
+        (["--with", "model=rules.py:nothing"], "has no `nothing`"),
         (["--allowance", "0.1", "--no-rows"], "held row by row"),
     ]:
         code, _, err = run(capsys, *asked(*words))

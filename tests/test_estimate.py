@@ -9,7 +9,15 @@ import pytest
 
 import bondic as b
 import builders
+from bondic.core.classes.instruments import Instruments
+from bondic.core.functions import FeatureFunction
 from bondic.core.identity.residual import function_values
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.masked import TimeMask
+from bondic.core.noise.fixed_lambda import FixedLambda
+from bondic.core.noise.plug_in import PlugIn
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -48,7 +56,7 @@ class Table:
     def method(self, factor=1.2, **options):
         radius = factor * float(np.linalg.norm(self.mdp.q_star))
         ball = options.pop("ball", b.Ball(builders.table_kernel(), radius))
-        instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * builders.table_kernel())
+        instruments = Instruments(0.3 * Constant(1.0) + 0.7 * builders.table_kernel())
         return b.Dual(instruments=instruments, ball=ball, **options)
 
     def run(self, *, alpha=0.1, factor=1.2, **options):
@@ -265,22 +273,22 @@ def test_plug_in_promises_nothing(table, plain):
     assert found.length < plain.length
     assert "no finite-sample guarantee" in found.choices["noise"]
     assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
-    own = table.run(gauge=b.PlugIn(0.04))
-    assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(plain_facts(600), 0.1).mid, rel=1e-9)
+    own = table.run(gauge=PlugIn(0.04))
+    assert own.rejection.epsilon == pytest.approx(PlugIn(0.04).epsilon(plain_facts(600), 0.1).mid, rel=1e-9)
 
 
 def test_planned_rows_hold_at_stopping_times(table, plain):
     """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
     right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
     for found in (right, wrong):
-        assert isinstance(found.proof.noise, b.FixedLambda)
+        assert isinstance(found.proof.noise, FixedLambda)
         assert "is a stopping time" in found.choices["noise"]
         assert found.low <= table.mdp.value <= found.high
     assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
     assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon
     rate = math.sqrt(8 * math.log(20) / (600 * plain.value_range.width**2))
     assert right.proof.noise.rate == pytest.approx(rate, rel=1e-9)
-    own = table.run(gauge=b.FixedLambda(rate))
+    own = table.run(gauge=FixedLambda(rate))
     assert (own.low, own.high) == pytest.approx((right.low, right.high), rel=1e-9)
 
 
@@ -349,8 +357,8 @@ def test_finite_horizon(horizon, gamma):
     assert function_values(problem.whole(), q_star).initial @ mdp.initial_probs == pytest.approx(
         mdp.finite_value(horizon)
     )
-    instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * kernel)
-    ball = b.Ball(kernel * b.TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
+    instruments = Instruments(0.3 * Constant(1.0) + 0.7 * kernel)
+    ball = b.Ball(kernel * TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
     found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=b.TablePolicy(mdp.target))
     assert found.low <= mdp.finite_value(horizon) <= found.high
     assert found.status is b.Status.INTERVAL
@@ -361,7 +369,7 @@ def test_finite_horizon(horizon, gamma):
     assert f"{problem.dropped} rows beyond it were dropped" in next(
         a.text for a in found.assumptions if a.name == "process"
     )
-    assert isinstance(found.proof.noise, b.FixedLambda)  # one width per time
+    assert isinstance(found.proof.noise, FixedLambda)  # one width per time
     # nothing follows the last step, so a kernel that does not know the horizon gives the same interval
     unmasked = checked(problem, log, b.Dual(instruments=instruments, ball=b.Ball(kernel, ball.radius)))
     assert (unmasked.low, unmasked.high) == pytest.approx((found.low, found.high), abs=1e-9)
@@ -398,12 +406,12 @@ def test_time_varying_policy():
     initial = b.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
     problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1), time_varying=True)
     table = np.broadcast_to(mdp.q_star, (6, 3, 2))
-    instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * (b.Dirac(on="observation") * b.Dirac()))
+    instruments = Instruments(0.3 * Constant(1.0) + 0.7 * (Dirac(on="observation") * Dirac()))
     small = b.Ball(builders.table_kernel(), 1e-9, builders.table_function(table, problem.layout))
     exact = checked(problem, log, b.Dual(instruments=instruments, ball=small), policy=policy)
     assert exact.lower.bound == pytest.approx(value, abs=1e-6)
     assert exact.upper.bound == pytest.approx(value, abs=1e-6)
-    kernel = b.Dirac(on="observation") * b.Dirac()  # q' does not depend on time here
+    kernel = Dirac(on="observation") * Dirac()  # q' does not depend on time here
     ball = b.Ball(kernel, 1.2 * float(np.linalg.norm(mdp.q_star)))
     found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=policy)
     assert found.status is b.Status.INTERVAL
@@ -452,9 +460,9 @@ def test_continuous_actions_end_to_end(rng):
     wave = Wave()
     log = wave.log(rng, 1500)
     problem = wave.problem(log, seed=3)
-    circle = b.RandomFeatures([[1.0, 1.0]], on="point")  # cos(s + a) and sin(s + a): q* has norm 1
-    weights = 0.5 * b.Constant(1.0) + 0.5 * b.RandomFeatures.gaussian(16, 2, 1.0, seed=0, on="point")
-    method = b.Dual(instruments=b.Instruments(weights), ball=b.Ball(circle, 1.0))
+    circle = RandomFeatures([[1.0, 1.0]], on="point")  # cos(s + a) and sin(s + a): q* has norm 1
+    weights = 0.5 * Constant(1.0) + 0.5 * RandomFeatures.gaussian(16, 2, 1.0, seed=0, on="point")
+    method = b.Dual(instruments=Instruments(weights), ball=b.Ball(circle, 1.0))
     found = checked(problem, log, method, policy=wave.policy)
     assert found.low <= wave.value <= found.high
     assert found.status is b.Status.INTERVAL
@@ -462,8 +470,8 @@ def test_continuous_actions_end_to_end(rng):
     assert set(found.budget.parts) == {"noise", "initial"}
     assert found.seeds["policy draws"] == 3
     assert problem.next_draws == 5
-    q_star = b.FeatureFunction(circle, problem.layout, np.array([1.0, 0.0]))
-    exact = checked(problem, log, b.Dual(instruments=b.Instruments(weights), ball=b.Ball(circle, 0.0, q_star)))
+    q_star = FeatureFunction(circle, problem.layout, np.array([1.0, 0.0]))
+    exact = checked(problem, log, b.Dual(instruments=Instruments(weights), ball=b.Ball(circle, 0.0, q_star)))
     assert exact.lower.bound <= wave.value <= exact.upper.bound
     assert exact.upper.bound - exact.lower.bound < 0.4  # what the drawn initial actions cost
     assert b.estimate_interval(wave.problem(log, seed=4), method=method).interval != found.interval
@@ -513,8 +521,8 @@ def test_gamma_zero_with_continuous_actions(rng):
     log = wave.log(rng, 800)
     log = replace(log, rewards=np.cos(log.observations + log.actions)[:, 0])
     problem = wave.problem(log, gamma=0.0, reward_range=(-1, 1))
-    circle = b.RandomFeatures([[1.0, 1.0]], on="point")
-    found = checked(problem, log, b.Dual(instruments=b.Instruments(circle), ball=b.Ball(circle, 1.0)))
+    circle = RandomFeatures([[1.0, 1.0]], on="point")
+    found = checked(problem, log, b.Dual(instruments=Instruments(circle), ball=b.Ball(circle, 1.0)))
     assert found.low <= wave.value <= found.high
     assert found.length < 1.0
 
@@ -546,7 +554,7 @@ def test_known_rewards_need_no_log():
 
 def test_a_radius_of_zero_is_rejected_or_exact(table):
     """Q = {0}: rewards contradict it."""
-    found = table.run(ball=b.Ball(builders.table_kernel(), 0.0), gauge=b.PlugIn(1e-4))
+    found = table.run(ball=b.Ball(builders.table_kernel(), 0.0), gauge=PlugIn(1e-4))
     assert found.status is b.Status.REJECTED
     assert found.rejection.minimal_radius > 0
     assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))
@@ -560,10 +568,8 @@ def test_any_behavior_will_do(behavior):
     rollout = mdp.rollout(120, 10, rng, behavior=behavior)
     problem = builders.synthetic_problem(mdp, rollout)
     kernel = builders.synthetic_kernel(mdp)
-    waves = b.RandomFeatures.gaussian(10, 1, 1.0, seed=0) * b.Dirac()
-    method = b.Dual(
-        instruments=b.Instruments(0.5 * b.Constant(1.0) + 0.5 * waves), ball=b.Ball(kernel, 1.5 * mdp.q_norm)
-    )
+    waves = RandomFeatures.gaussian(10, 1, 1.0, seed=0) * Dirac()
+    method = b.Dual(instruments=Instruments(0.5 * Constant(1.0) + 0.5 * waves), ball=b.Ball(kernel, 1.5 * mdp.q_norm))
     found = checked(problem, builders.as_log(rollout), method, policy=b.CallablePolicy(mdp.target_probs))
     assert found.low <= mdp.value <= found.high
     assert found.status is b.Status.INTERVAL

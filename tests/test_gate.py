@@ -85,14 +85,14 @@ def test_the_command_names_the_way_out_and_takes_a_statement(tmp_path, monkeypat
     assert "nothing can be proved from rows that never repeat" in said
     assert "--allowance" in said
     for radius in ("2", "paper"):
-        code, out, err = run(capsys, *asked, "--radius", radius, "--out", f"open-{radius}")
+        code, out, err = run(capsys, *asked, "--with", f"radius={radius}", "--out", f"open-{radius}")
         assert code == 0, err
         code, out, err = run(capsys, "verify", f"open-{radius}", "log.npz", "--replay")
         assert code == 0, err
         assert out.startswith("verified, except the policy")
-    code, out, err = run(capsys, *asked, "--radius", "papers", "--out", "slip")
+    code, out, err = run(capsys, *asked, "--with", "radius=papers", "--out", "slip")
     assert code == 2
-    assert "--radius" in err
+    assert "radius=papers" in err
 
 
 def test_a_monitor_refuses_numbers_without_a_statement(tmp_path, monkeypatch, capsys):
@@ -106,7 +106,7 @@ def test_a_monitor_refuses_numbers_without_a_statement(tmp_path, monkeypatch, ca
     assert code == 2
     assert "states are numbers: without a statement" in " ".join(err.split())
     assert not (tmp_path / "watch").exists()
-    code, _, err = run(capsys, "monitor", "stated", *asked, "--radius", "paper")
+    code, _, err = run(capsys, "monitor", "stated", *asked, "--with", "radius=paper")
     assert code == 0, err
     again = json.loads(run(capsys, "monitor", "stated", "--log", "log.npz", "--json")[1])
     assert again["guarantee"] == "finite-sample"

@@ -155,7 +155,7 @@ def test_numbers_without_a_statement_are_refused():
     log, asked, _ = smooth()
     monitor = new_monitor(asked, Sequential(choices=Choices(categorical=False)))
     with pytest.raises(
-        bondic.InvalidInput, match=r"states are numbers: without a statement .* radius= \(--radius\) or ball="
+        bondic.InvalidInput, match=r"states are numbers: without a statement .* radius= \(--with radius\) or ball="
     ):
         monitor.update(part(log, slice(500)))
     assert len(monitor) == 0

@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
+from bondic.core.classes.instruments import Instruments
 from bondic.core.errors import ExecutorError
+from bondic.core.kernels.constant import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.spool import sum_blocks
@@ -41,7 +43,7 @@ def target(states):
 def two(states):
     return target(states)[:, :2]
 """
-KERNEL = b.Gaussian(1.5, on="state") + b.Constant(1.0)
+KERNEL = b.Gaussian(1.5, on="state") + Constant(1.0)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def question(place):
 
 def answer(place, executor=None, progress=None):
     method = b.Dual(
-        instruments=b.Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
+        instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
         engine=Sums(Sums.named("series").engines, executor),
     )  # fmt: skip
     found = b.estimate_interval(question(place), method=method, progress=progress)
@@ -185,7 +187,18 @@ def test_nobody_at_the_address(monkeypatch):
 
 def tool(out, *more):
     question = ["--policy", "rules.py:two", "--gamma", "0.6", "--reward-range", "-1", "1", "--initial", "starts.csv"]
-    quick = ["--method", "dual", "--with", "weight_bandwidth=1", "--radius", "5", "--out", str(out), "--memory", "2GB"]
+    quick = [
+        "--method",
+        "dual",
+        "--with",
+        "weight_bandwidth=1",
+        "--with",
+        "radius=5",
+        "--out",
+        str(out),
+        "--with",
+        "memory=2GB",
+    ]
     return [sys.executable, "-m", "bondic", "evaluate", "log", *question, *quick, *more]
 
 
@@ -193,7 +206,11 @@ def test_the_tool_takes_the_name_of_an_executor(place, tmp_path):
     found = []
     for name in ("serial", "processes://2"):
         done = subprocess.run(
-            tool(tmp_path / name[:4], "--executor", name), cwd=place, capture_output=True, text=True, check=False
+            tool(tmp_path / name[:4], "--with", f"executor={name}"),
+            cwd=place,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode in (0, 4), done.stderr
         assert "Traceback" not in done.stderr
@@ -203,7 +220,7 @@ def test_the_tool_takes_the_name_of_an_executor(place, tmp_path):
 
 
 def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
-    command = tool(tmp_path / "out", "--executor", "processes://2")
+    command = tool(tmp_path / "out", "--with", "executor=processes://2")
     running = subprocess.Popen(
         command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )

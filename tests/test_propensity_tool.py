@@ -71,7 +71,7 @@ def test_it_stands_beside_a_baseline(capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--planned-rows", "500"], "--with planned=N"),
+        (["--with", "planned_rows=500"], "--with planned=N"),
         (["--with", "value=these"], "one of population, contexts"),
         (["--with", "color=3"], "largest_ratio"),
         (["--with", "largest_ratio=1.01"], "above the stated bound"),

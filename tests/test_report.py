@@ -98,8 +98,8 @@ def parse(page):
 
 @pytest.fixture(scope="module")
 def page(world):
-    log, _, problem, result = world
-    return report_page(result, problem, title=EVIL, log=log, notes=[EVIL])
+    _, _, problem, result = world
+    return report_page(replace(result, notes=(EVIL,)), problem, title=EVIL)
 
 
 def test_texts_are_escaped_and_nothing_is_loaded(page):
@@ -134,7 +134,7 @@ def test_it_shows_the_interval_every_term_and_every_assumption(world, page):
     assert low <= result.terms()["lower"]["end point"]
     assert high >= result.terms()["upper"]["end point"]
     assert all(" ".join(item.text.split()) in words for item in result.assumptions)
-    assert "count like about" in words
+    assert "effective sample size about" in words
 
 
 def test_data_in_scripts_cannot_leave_them():
@@ -159,7 +159,7 @@ def test_other_questions_have_pages_too(case):
         assert result.status is bondic.Status.TRIVIAL
     else:
         log, _, problem, result = ask(case, rows=300, gauge=PlugIn(0.01))
-    page = report_page(result, problem, title="t", log=None if case == "streamed" else log)
+    page = report_page(result, problem, title="t")
     words = "".join(parse(page).words)
     assert "How to check this number" in words
     assert ("log, policy)" in words) == (case == "streamed")
@@ -184,7 +184,6 @@ def test_a_trivial_answer_shows_no_estimate_and_no_parts_of_it():
     top = page[page.index('id="answer"') : page.index('id="next"')]
     assert "No point estimate" in top
     assert "circle" not in top
-    assert "count like about" not in page
 
 
 def test_without_a_command_line_the_check_names_blanks(world):
@@ -369,7 +368,7 @@ def test_json_csv_and_markdown_hold_the_result(world):
     assert result.to_csv(header=False).count("\n") == 1
     text = result.to_markdown("a | b <i>")
     assert text.startswith("# a \\| b &lt;i&gt;\n")
-    assert result.summary() in text
+    assert result.summary() in text.replace("\\", "")
     for line in text.splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 4

@@ -112,11 +112,11 @@ def test_a_pipeline_that_looks_columns_up_by_name_can_be_asked():
 def test_the_command_line_asks_by_name_and_says_so(tmp_path, capsys):
     (tmp_path / "tree.pkl").write_bytes(pickle.dumps(TREE))
     TABLE.to_parquet(tmp_path / "log.parquet")
-    words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--trust-pickle", "--one-step",
+    words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--with", "trust_pickle=yes", "--one-step",
              "--columns", "observations=age,dose", "--columns", "actions=given", "--columns", "rewards=well",
              "--columns", "behavior_action_probs=p", "--reward-range", "0", "1"]  # fmt: skip
     estimates = []
-    for number, more in enumerate(((), ("--memory", "1GB"))):
+    for number, more in enumerate(((), ("--with", "memory=1GB"))):
         _, out, _ = run(capsys, *words, "--out", tmp_path / str(number), *more)
         assert "in the order in which it was fitted: dose, age" in out
         estimates.append(json.loads((tmp_path / str(number) / "result.json").read_text())["estimate"])
@@ -168,7 +168,7 @@ def test_advice_names_no_option_that_is_in_force_and_the_real_reason():
     assert found.status.name == "TRIVIAL"
     assert found.choices["states"].startswith("states are numbers")
     words = " ".join(map(str, found.next_steps()))
-    assert "--numeric" not in words + found.choices["states"]
+    assert "--categorical none" not in words + found.choices["states"]
     assert "--allowance" in words  # what would help: the log itself has no more to say
     assert "smaller discount" not in words  # it is 0
     assert "1 steps" not in words
@@ -180,7 +180,7 @@ def test_states_that_were_stated_to_be_names_are_not_questioned():
     log = bondic.Transitions.one_step(rng.integers(0, 40, (300, 1)), rng.integers(0, 2, 300), rng.random(300))
     for stated in (None, True):
         found = bondic.evaluate_policy(log, 1, gamma=0, reward_range=(0, 20), categorical=stated)
-        assert ("--numeric" in " ".join(map(str, found.next_steps()))) == (stated is None)
+        assert ("--categorical none" in " ".join(map(str, found.next_steps()))) == (stated is None)
 
 
 def test_a_discount_of_1_is_answered_with_what_serves_best():

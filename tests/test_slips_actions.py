@@ -59,7 +59,17 @@ def test_a_classifier_of_text_names_its_actions(tmp_path, capsys):
     columns = [
         word for part, name in PARTS.items() for word in ("--columns", f"{part}={','.join(np.atleast_1d(name))}")
     ]
-    given = ["--policy", tmp_path / "tree.pkl", "--trust-pickle", "--one-step", *columns, "--reward-range", 0, 1]
+    given = [
+        "--policy",
+        tmp_path / "tree.pkl",
+        "--with",
+        "trust_pickle=yes",
+        "--one-step",
+        *columns,
+        "--reward-range",
+        0,
+        1,
+    ]
     code, _, err = run(capsys, "evaluate", tmp_path / "log.parquet", *given, "--out", tmp_path / "out")
     assert code == 0, err
     certificate = tmp_path / "out" / "certificate.npz"

@@ -110,7 +110,7 @@ def test_the_same_log_in_every_format_gives_the_identical_interval(capsys):
         assert code == 0
         ends.append((json.loads(out)["low"], json.loads(out)["high"], json.loads(out)["hashes"]["log"]))
     assert len(set(ends)) == 1
-    code, out, _ = evaluate(capsys, "--json", "--out", "res-stream", "--memory", "3GB")
+    code, out, _ = evaluate(capsys, "--json", "--out", "res-stream", "--with", "memory=3GB")
     assert json.loads(out)["low"] == pytest.approx(ends[0][0], abs=1e-3)
 
 
@@ -119,7 +119,7 @@ def test_exit_codes_tell_trivial_and_rejected_results(capsys):
     code, out, _ = evaluate(capsys, "--alpha", "1e-9", "--with", "gauge=paper", "--quiet", "--out", "t")
     assert code == 4
     assert out.count("\n") == 1
-    code, out, _ = evaluate(capsys, "--radius", "1e-6", "--alpha", "0.5", "--json", "--out", "r")
+    code, out, _ = evaluate(capsys, "--with", "radius=1e-6", "--alpha", "0.5", "--json", "--out", "r")
     assert code == 3
     assert json.loads(out)["status"] == "REJECTED"
 
@@ -349,11 +349,11 @@ BAD_COMMANDS = {
     "policy raises": ["evaluate", "log.parquet", "--policy", "angry.py:policy", *QUESTION],
     "method": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--method", "magic"],
     "states": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "policy.npz"],
-    "memory": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--memory", "5MB"],
+    "memory": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--with", "memory=5MB"],
     "certificate": ["verify", "nothing.json", "log.parquet"],
     "unknown option": ["evaluate", "log.parquet", "--color", "red"],
     "pickle": ["check", "log.pkl"],
-    "pickle that exits": ["check", "exit.pkl", "--trust-pickle"],
+    "pickle that exits": ["check", "exit.pkl", "--with", "trust_pickle=yes"],
     "policy exits": ["evaluate", "log.parquet", "--policy", "exits.py:policy", *QUESTION],
     "policy file exits": ["evaluate", "log.parquet", "--policy", "exit_at_once.py:policy", *QUESTION],
     "density exits": ["evaluate", "real.npz", "--policy", "exits.py:Draws", *QUESTION, "--method", "tis"],
@@ -432,7 +432,7 @@ def test_completion_is_offered():
         "bondic evaluate log.parquet --method tis-": "tis-hoeffding",
         "bondic compare log.parquet --method al": "all",
         "bondic reproduce ablation-le": "ablation-length",
-        "bondic evaluate log.parquet --policy-output lo": "logits",
+        "bondic evaluate log.parquet --also mark": "markdown",
     }
     for line, word in expected.items():
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_BONDIC_COMPLETE": "bash_complete"}

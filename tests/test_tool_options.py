@@ -59,12 +59,12 @@ def test_a_model_whose_output_says_nothing_is_explained_by_an_option(place, caps
     (place / "net.onnx").write_bytes(model.SerializeToString())
     code, _, err = evaluate(capsys, policy="net.onnx")
     assert code == 2
-    assert "--policy-output" in err
-    code, _, err = evaluate(capsys, "--policy-output", "probabilities", policy="net.onnx")
+    assert "--with policy_output" in err
+    code, _, err = evaluate(capsys, "--with", "policy_output=probabilities", policy="net.onnx")
     assert code == 2
-    assert "--policy-output logits" in err
-    assert evaluate(capsys, "--policy-output", "logits", "--out", "res", policy="net.onnx")[0] in (0, 4)
-    check = ["verify", "res/certificate.json", "log.parquet", "--policy", "net.onnx", "--policy-output", "logits"]
+    assert "--with policy_output=logits" in err
+    assert evaluate(capsys, "--with", "policy_output=logits", "--out", "res", policy="net.onnx")[0] in (0, 4)
+    check = ["verify", "res/certificate.json", "log.parquet", "--policy", "net.onnx", "--with", "policy_output=logits"]
     code, out, _ = run(capsys, *check)
     assert code == 0
     assert "policy gives the stored answers" in out
@@ -95,11 +95,11 @@ def test_baselines_take_their_own_options(capsys):
 BAD_OPTIONS = {
     "unknown": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "tis: steps, behavior, largest_ratio"),
     "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: unit"),
-    "dual alone": (["--method", "dual", "--with", "rank=3"], "dual: pilot, value_bandwidth, gauge"),
+    "dual alone": (["--method", "dual", "--with", "rank=3"], "dual: pilot, "),
     "of the dual method": (["--method", "sequential", "--with", "gauge=half"], "sequential: pilot, value_bandwidth"),
     "other method": (["--method", "tis", "--with", "lstd.rank=3"], "none of the methods"),
     "an object": (["--method", "lstd", "--with", "kernel=gauss"], "none of the methods"),
-    "side": (["--method", "tis", "--with", "side=lower"], "none of the methods"),
+    "side": (["--method", "tis", "--with", "side=left"], "'left' is not one of"),
     "no value": (["--method", "tis", "--with", "steps="], "KEY=VALUE"),
     "not whole": (["--method", "tis", "--with", "steps=2.5"], "`steps` of tis is a whole number or none"),
     "not a number": (["--method", "lstd", "--with", "ridge=much"], "`ridge` of lstd is a number or none"),
@@ -146,7 +146,7 @@ def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
     assert run(capsys, *arguments, "--no-rows", "--with", "weight_bandwidth=1", "--out", "b")[0] in (0, 4)
     assert "nothing is assumed" in json.loads((place / "b" / "result.json").read_text())["choices"]["Q"]
     for folder, bandwidth in (("c", "2"), ("d", "1")):
-        stated = ["--radius", "30", "--with", f"value_bandwidth={bandwidth}", "--out", folder]
+        stated = ["--with", "radius=30", "--with", f"value_bandwidth={bandwidth}", "--out", folder]
         assert run(capsys, *arguments, *stated)[0] in (0, 4)
     wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "d"))
     assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
@@ -164,7 +164,7 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
         "named": ["--categorical", "obs_0"],
         "numbered": ["--categorical", "0"],
         "all": ["--categorical", "obs"],
-        "numbers": ["--numeric"],
+        "numbers": ["--categorical", "none"],
     }
     found = {}
     for out, option in words.items():
@@ -191,7 +191,7 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
     [
         (["--categorical", "ward"], "--categorical ward is no observation column"),
         (["--categorical", "1"], "their numbers are 0 to 0"),
-        (["--categorical", "obs", "--numeric"], "Keep one of them"),
+        (["--categorical", "obs", "--categorical", "none"], "Keep one of them"),
     ],
 )
 def test_statements_that_cannot_be_meant_are_refused(words, message, capsys):
@@ -205,7 +205,7 @@ def test_statements_that_cannot_be_meant_are_refused(words, message, capsys):
 def test_check_says_what_states_would_be_taken_for(place, capsys):
     _, out, _ = run(capsys, "check", "log.parquet")
     assert "states: states are whole numbers in one column" in out
-    _, out, _ = run(capsys, "check", "log.parquet", "--numeric")
+    _, out, _ = run(capsys, "check", "log.parquet", "--categorical", "none")
     assert "states: states are numbers, as you stated" in out
     many = {name: np.concatenate([column] * 4) for name, column in columns().items()}
     many["obs_0"] = np.arange(4 * len(LOG)) * 7
@@ -244,7 +244,7 @@ def test_text_kept_as_codes_is_names_without_being_asked(capsys):
 @pytest.mark.usefixtures("place")
 def test_compare_and_verify_name_what_was_stated(capsys):
     question = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    for option, word in ((["--radius", "paper"], True), ([], False)):
+    for option, word in ((["--with", "radius=paper"], True), ([], False)):
         code, out, _ = run(capsys, "compare", *question, *option)
         assert code == 0
         assert "finite-sample" in out
@@ -270,12 +270,12 @@ ASKED = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "start
         ((), "sequential"),
         (("--method", "sequential"), "sequential"),
         (("--method", "dual"), "dual"),
-        (("--with", "gauge=finite", "--radius", "paper"), "dual"),
-        (("--radius", "paper"), "sequential"),
+        (("--with", "gauge=finite", "--with", "radius=paper"), "dual"),
+        (("--with", "radius=paper"), "sequential"),
         (("--with", "misspecification=0.1"), "dual"),
         (("--with", "weight_bandwidth=1"), "dual"),
-        (("--planned-rows", "900", "--with", "pilot=100", "--side", "lower"), "sequential"),
-        (("--method", "sequential", "--radius", "50", "--side", "lower"), "sequential"),
+        (("--with", "planned_rows=900", "--with", "pilot=100", "--with", "side=lower"), "sequential"),
+        (("--method", "sequential", "--with", "radius=50", "--with", "side=lower"), "sequential"),
         (("--method", "sequential", "--categorical", "obs", "--with", "pilot=0.2"), "sequential"),
     ],
 )

@@ -42,7 +42,7 @@ def test_what_shows_nothing_meets_no_requirement(capsys):
     code, _, err = evaluate(capsys, "--method", "lstd", "--require-above", "-99", "--quiet", "--out", "limit")
     assert code == 5
     assert "a finite-sample one is needed" in err
-    few = ["--method", "dual", "--with", "gauge=paper", "--alpha", "0.0001", "--radius", "1e6"]
+    few = ["--method", "dual", "--with", "gauge=paper", "--alpha", "0.0001", "--with", "radius=1e6"]
     code, _, err = evaluate(capsys, *few, "--require-above", "-99", "--quiet", "--out", "trivial")
     assert code == 4
     assert "requirement not met: trivial" in err
@@ -80,7 +80,7 @@ def test_slips_are_answered_with_what_was_meant(words, meant, capsys):
 
 def test_a_csv_file_may_be_read_in_batches(capsys):
     ends = []
-    for more in ([], ["--memory", "1GB", "--force"]):
+    for more in ([], ["--with", "memory=1GB", "--force"]):
         code, out, err = evaluate(capsys, "--json", *more, log="log.csv")
         assert code == 0, err
         ends.append((json.loads(out)["low"], json.loads(out)["high"]))

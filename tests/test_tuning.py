@@ -8,8 +8,14 @@ import pytest
 
 import bondic as b
 import builders
+from bondic.core.classes.instruments import Instruments
+from bondic.core.classes.provenance import Provenance
 from bondic.core.classes.value_class import constant_function
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.kernels.constant import Constant
+from bondic.core.kernels.dirac import Dirac
+from bondic.core.kernels.masked import TimeMask
+from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.terms import value_range
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -132,7 +138,7 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
 
 def test_a_fitted_radius_looks_at_the_rows_it_is_given():
     columns = rollout(1)
-    kernels = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
+    kernels = b.Gaussian(0.8) * Dirac() + Constant(1.0), b.Gaussian(0.5) * Dirac()
     pilot = problem_of(columns).select(0, 100)
     same = problem_of(with_other_rows(columns, 100, 300)).select(0, 100)
     other = problem_of(with_other_rows(columns, 60, 70)).select(0, 100)  # in the half that judges
@@ -144,9 +150,7 @@ def test_a_fitted_radius_looks_at_the_rows_it_is_given():
 def test_pilot_rows_are_not_certified():
     """The mirror image: with W and Q given, changing pilot rows of an explicit selection changes no number."""
     columns = rollout(2)
-    method = b.Dual(
-        instruments=b.Instruments(b.Gaussian(0.7) * b.Dirac()), ball=b.Ball(b.Gaussian(1.0) * b.Dirac(), 5.0)
-    )
+    method = b.Dual(instruments=Instruments(b.Gaussian(0.7) * Dirac()), ball=b.Ball(b.Gaussian(1.0) * Dirac(), 5.0))
     one = b.estimate_interval(problem_of(columns).select(100), method=method)
     other = b.estimate_interval(problem_of(with_other_rows(columns, 0, 100)).select(100), method=method)
     assert one.terms() == other.terms()
@@ -174,24 +178,24 @@ def test_a_stretch_of_the_log_has_a_pilot_of_its_own():
 @pytest.mark.parametrize("rows", [(0, 300), (0, 1), (299, 300), (120, 130), (299, 400)])
 def test_instruments_tuned_on_certified_rows_are_refused(rows):
     problem = problem_of(rollout(4))
-    tuned = b.Instruments(b.Gaussian(0.7) * b.Dirac(), b.Provenance("bandwidth by eye", rows, problem.log_hash))
+    tuned = Instruments(b.Gaussian(0.7) * Dirac(), Provenance("bandwidth by eye", rows, problem.log_hash))
     why = rf"W was tuned on rows \({rows[0]}, {rows[1]}\).*certify rows \(0, 300\).*tune on earlier rows.*select"
     with pytest.raises(TunedOnCertifiedRows, match=why):
         b.estimate_interval(problem, method=b.Dual(instruments=tuned, radius=3.0))
-    unknown = b.Instruments(tuned.kernel, b.Provenance("bandwidth by eye", rows))
+    unknown = Instruments(tuned.kernel, Provenance("bandwidth by eye", rows))
     with pytest.raises(TunedOnCertifiedRows):
         b.estimate_interval(problem, method=b.Dual(instruments=unknown, radius=3.0))
 
 
 def test_instruments_tuned_elsewhere_are_welcome():
     problem = problem_of(rollout(4))
-    kernel, ball = b.Gaussian(0.7) * b.Dirac(), b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
+    kernel, ball = b.Gaussian(0.7) * Dirac(), b.Ball(b.Gaussian(1.0) * Dirac(), 3.0)
     for provenance, certified in [
-        (b.Provenance("by eye", (0, 100), problem.log_hash), problem.select(100)),
-        (b.Provenance("by eye", (0, 300), "another log"), problem),
-        (b.Provenance("thought of beforehand"), problem),
+        (Provenance("by eye", (0, 100), problem.log_hash), problem.select(100)),
+        (Provenance("by eye", (0, 300), "another log"), problem),
+        (Provenance("thought of beforehand"), problem),
     ]:
-        result = b.estimate_interval(certified, method=b.Dual(instruments=b.Instruments(kernel, provenance), ball=ball))
+        result = b.estimate_interval(certified, method=b.Dual(instruments=Instruments(kernel, provenance), ball=ball))
         assert str(provenance) in result.choices["W"]
         (item,) = (a for a in result.assumptions if a.name == "instruments")
         assert str(provenance) in item.text
@@ -203,8 +207,8 @@ def test_instruments_tuned_elsewhere_are_welcome():
 def test_q_may_see_every_row():
     """Q is an assumption, not an instrument: any provenance is fine, and it is written down."""
     problem = problem_of(rollout(4))
-    ball = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0, provenance=b.Provenance("fitted", (0, 300), problem.log_hash))
-    result = b.estimate_interval(problem, method=b.Dual(instruments=b.Instruments(b.Constant(1.0)), ball=ball))
+    ball = b.Ball(b.Gaussian(1.0) * Dirac(), 3.0, provenance=Provenance("fitted", (0, 300), problem.log_hash))
+    result = b.estimate_interval(problem, method=b.Dual(instruments=Instruments(Constant(1.0)), ball=ball))
     assert "fitted on rows 0..299" in result.choices["Q"]
     (item,) = (a for a in result.assumptions if a.name == "values")
     assert "fitted on rows 0..299" in item.text
@@ -261,14 +265,14 @@ def test_a_pilot_of_a_log_that_may_stop_any_time():
     with pytest.raises(InvalidInput, match="within its pilot of 100 rows"):
         b.estimate_interval(problem_of(rollout(6, 90)), method=method)
     with pytest.raises(InvalidInput, match="pilot= as a whole number"):
-        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, choices=QUICK, gauge=b.FixedLambda(0.1)))
-    own = b.Dual(radius=5.0, choices=QUICK, gauge=b.FixedLambda(0.1), pilot=50)
+        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1)))
+    own = b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1), pilot=50)
     assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
 
 
 def test_no_pilot_when_w_is_given():
     """Nothing is left to tune on earlier rows: Q may look at every row, so every row is certified."""
-    method = b.Dual(radius="paper", instruments=b.Instruments(b.Constant(1.0)), choices=QUICK)
+    method = b.Dual(radius="paper", instruments=Instruments(Constant(1.0)), choices=QUICK)
     assert b.estimate_interval(problem_of(rollout(6)), method=method).rows == (0, 300)
 
 
@@ -346,7 +350,7 @@ def test_impossible_choices_are_refused_for_tables_too(choice):
 # --------------------------------------------------------------------------------------------------------- radius
 
 
-KERNELS = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
+KERNELS = b.Gaussian(0.8) * Dirac() + Constant(1.0), b.Gaussian(0.5) * Dirac()
 
 
 def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
@@ -360,7 +364,7 @@ def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
     assert ten.fitted_norm == three.fitted_norm > 0
     assert ten.radius == pytest.approx(math.hypot(half, 10 * ten.fitted_norm))
     assert three.radius == pytest.approx(math.hypot(half, 3 * ten.fitted_norm))
-    ball, note = paper_ball(pilot, KERNELS[0], b.Instruments(KERNELS[1]), limits)
+    ball, note = paper_ball(pilot, KERNELS[0], Instruments(KERNELS[1]), limits)
     assert ball.radius == pytest.approx(ten.radius, rel=1e-12)
     assert "10 times the norm" in note
     assert ball.provenance.rows == (0, 100)
@@ -376,7 +380,7 @@ def test_the_norm_leaves_the_level_out():
     for each, bounds in ((columns, (low, high)), (raised, (low + 5.0, high + 5.0))):
         rows = problem_of(each, reward_range=bounds, may_terminate=False)
         limits = value_range(MDP.gamma, bounds, may_terminate=False)
-        ball, _ = paper_ball(rows, KERNELS[0], b.Instruments(KERNELS[1]), limits)
+        ball, _ = paper_ball(rows, KERNELS[0], Instruments(KERNELS[1]), limits)
         radii.append(ball.radius)
         norms.append(held_out_norm(rows, *KERNELS))
     assert radii[0] == pytest.approx(radii[1], rel=1e-6)
@@ -420,7 +424,7 @@ def test_the_radius_is_that_of_a_second_fit_around_the_level_of_the_first():
 
 def test_the_radius_of_a_long_log_holds_q_star():
     """On the synthetic problem, in the space of q*: ten times the fitted norm covers |q*| (5 of 5 logs of 400 rows)."""
-    kernels = builders.synthetic_kernel(MDP), b.Gaussian(0.5) * b.Dirac()
+    kernels = builders.synthetic_kernel(MDP), b.Gaussian(0.5) * Dirac()
     for seed in range(5):
         pilot = problem_of(rollout(20 + seed, 400))
         fitted = held_out_radius(pilot, *kernels, factor=10.0, half_range=0.0)
@@ -451,7 +455,7 @@ def test_the_radius_splits_rows_within_the_horizon():
     late = columns["timesteps"] >= 3
     problem = problem_of(columns, horizon=3)
     assert problem.dropped == late.sum() > 50
-    kernels = KERNELS[0] * b.TimeMask(3), KERNELS[1]
+    kernels = KERNELS[0] * TimeMask(3), KERNELS[1]
     fitted, _ = _HeldOut.of(problem, *kernels, 200).best(None)
     kept = np.flatnonzero(~late)
     middle = int(kept[len(kept) // 2])
@@ -474,7 +478,7 @@ def test_w_does_not_know_how_long_a_stopped_log_became():
         problem = b.make_problem(
             part(log, slice(rows)), policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range
         )
-        result = b.estimate_interval(problem, method=b.Dual(gauge=b.FixedLambda(0.05), pilot=1000, radius=5.0))
+        result = b.estimate_interval(problem, method=b.Dual(gauge=FixedLambda(0.05), pilot=1000, radius=5.0))
         picked.add(result.choices["W picked"] + repr(result.proof.instruments.kernel))
     assert len(picked) == 1
 

@@ -236,7 +236,7 @@ ASKED = ["--policy", "policy.npz", "--gamma", "0.95", "--reward-range", "0", "1"
 
 def test_the_tool_takes_a_value_range_and_writes_it_down(place, capsys):
     code, out, err = run(
-        capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "1", "--radius", "2", "--out", "res"
+        capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "1", "--with", "radius=2", "--out", "res"
     )
     assert code == 0, err
     assert "The stated ranges alone imply [0, 1]" in " ".join(out.replace("│", " ").split())

@@ -21,7 +21,7 @@ from bondic.core.rounding import Enclosure
 from bondic.rendering import bound_text, interval_text, sentence, three
 from bondic.report.comparison import bar
 from bondic.report.page import report_page
-from bondic.report.table import result_table
+from bondic.report.pens import result_table
 from bondic.summary import summarize
 from bondic.tuning.defaults import Choices
 from builders import synthetic, tabular

@@ -29,7 +29,7 @@ def test_no_single_row_is_on_a_page_without_rows(world):
     log, _, problem, result = world
     columns = (log.observations, log.rewards, log.next_observations)
     raw = {number for column in columns for v in column.ravel() for number in (float(v), float(f"{v:.6g}"))}
-    page = report_page(result.without_rows(problem), problem, title="t", log=log, no_rows=True)
+    page = report_page(result.without_rows(problem), problem, title="t", no_rows=True)
     shown = re.sub(r"<(style|script).*?</\1>|<[^>]*(?:width|x|y|cx)=[^>]*>", " ", page, flags=re.DOTALL)
     stated = {0.0} | {float(f"{v:.6g}") for v in problem.terms.reward_range}
     stated |= {v for end in result.terms().values() for v in numbers_in(" ".join(f"{x:.6g}" for x in end.values()))}

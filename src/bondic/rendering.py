@@ -18,6 +18,7 @@ STATE_WORDS = {
     "rejected": "rejected",
 }
 """Where an assumption comes from, in the words of every view."""
+STATE_COLORS = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 _DIGITS, _MOST_DIGITS = 3, 15
 _LOSS = 0.05
 """Share of its length by which an end may move when an interval is rounded for a sentence."""

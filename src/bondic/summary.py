@@ -154,6 +154,15 @@ def _lines(result: Result, *, split: bool) -> Iterator[str]:
     yield from chosen_words(result)
     if split and search_words(result):
         yield search_words(result)
+    if (known := result.robustness) is not None:
+        same, most = (
+            f"{three(multiple)} times that radius" if math.isfinite(multiple) else "any radius"
+            for multiple in (known.same_up_to, known.informative_up_to)
+        )
+        yield (
+            f"valid if the value function is no rougher than you state (radius {three(known.radius)}), which no log can prove; "
+            f"the interval stays the same up to {same}, and says something up to {most}"
+        )
 
 
 def curve_of(result: Result) -> CurveView | None:

@@ -12,7 +12,7 @@ from scipy import stats
 import bondic
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.policies.protocol import CallableSampler, RowProbabilities
-from bondic.report.table import result_table
+from bondic.report.pens import result_table
 from bondic_lab.baselines.hcope import EmpiricalBernstein, best_threshold
 from bondic_lab.baselines.importance import ImportanceSampling, positive_values, weighted_sums
 from bondic_lab.baselines.intervals import (

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from scipy.optimize import brentq
 
-from bondic.advice.lengths import propensity_guess, sequential_guess
+from bondic.advice.lengths import propensity_guess
 from bondic.advice.remedies import (
     DUAL,
     SOME,
@@ -71,7 +71,7 @@ LEVERS = {
     ),
     ALLOWED: Lever(
         "It is the allowance that you stated (--allowance), times the steps that count. Groups whose rows are more alike "
-        "(--groups), or a better model (--model), need less.",
+        "(--with groups), or a better model (--with model), need less.",
         (0, 0),
     ),
 }
@@ -181,9 +181,9 @@ def lever(situation: Situation, name: str) -> Lever:
 def _against_bias(situation: Situation) -> str:
     """What is not in force already."""
     if situation.result.curve is not None:
-        return " What helps: more rows, fewer groups (--groups), or single rows that are more alike (--allowance A B)."
+        return " What helps: more rows, fewer groups (--with groups), or single rows that are more alike (--allowance A B)."
     stated = any(item.name == "values" and item.state == "stated" for item in situation.result.assumptions)
-    named = "a class Q that you can vouch for (--radius, or ball= in Python)"
+    named = "a class Q that you can vouch for (--with radius=R, or ball= in Python)"
     ways = ["rows where the policy goes", "a smaller class Q, if you can vouch for one" if stated else named]
     ways += ["a smaller discount"] if situation.problem.gamma else []
     return f" What helps: {', '.join(ways[:-1])} or {ways[-1]}."
@@ -247,28 +247,22 @@ def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float 
 
 
 def _rows_by_guess(situation: Situation) -> Iterator[NextStep]:
-    """From what the methods foresee: there are no parts to extrapolate, or they say too little.
+    """From what the methods predict: there are no parts to extrapolate, or they say too little.
 
-    A guess of the sequential interval takes what the rows at hand teach for granted, so these rows come on top of it.
+    A guess for a table takes what the rows at hand teach for granted, so these rows come on top of it.
     """
     result, rows = situation.result, situation.result.rows[1] - situation.result.rows[0]
     share = 0.5 if situation.verdict == "trivial" else 0.5 * situation.share
-    if result.method == PROPENSITIES:
-        guess, taught = propensity_guess(situation.certified, result.alpha), 0
-    else:
-        guess = sequential_guess(situation.problem, result.alpha, result.side, **situation.known)
-        taught = len(situation.problem.rows)
+    by_ratios = result.method == PROPENSITIES
+    guess = propensity_guess(situation.certified, result.alpha) if by_ratios else situation.guess()
+    taught = 0 if by_ratios else len(situation.problem.rows)
     found = None if guess is None else guess.rows_for(share, rows)
     if found is None or (found == rows and taught):  # the guess calls these rows enough, and they were not
         return
     wanted = max(found + taught, _MORE * rows)
     aim = "For an interval of half the value range" if situation.verdict == "trivial" else "For half the length"
-    yield NextStep(
-        "rows",
-        f"{aim} you need about {rounded(wanted)} rows instead of {len(situation.problem.rows)}.",
-        "extrapolated",
-        numbers={"rows": wanted, "share": share},
-    )
+    text = f"{aim} you need about {rounded(wanted)} rows instead of {len(situation.problem.rows)}."
+    yield NextStep("rows", text, "extrapolated", numbers={"rows": wanted, "share": share})
 
 
 def rounded(rows: float) -> str:

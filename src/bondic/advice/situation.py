@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.advice.lengths import LengthGuess, table_guess
 from bondic.core.claims import Status
-from bondic.core.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.methods.setting import NOTHING
 from bondic.policies.logged_target import LoggedTarget
@@ -189,16 +189,11 @@ class Situation:
             return None
         return self.result.is_assumption_free and not self.nothing
 
-    @property
-    def ball(self) -> Ball | None:
-        """The class of value functions that was stated; None where none was."""
-        found = getattr(self.result.proof, "ball", None)
-        return found if isinstance(found, Ball) else None
-
-    @property
-    def known(self) -> dict[str, Any]:
-        """What a guess of a length has to know about values: what states are, and the class that was stated."""
-        return {"categorical": self.names, "ball": self.ball}
+    def guess(self, gamma: float | None = None, rows: Rows | None = None) -> LengthGuess | None:
+        """The length of a table's interval for more rows; None where states are not names."""
+        if self.names is False or getattr(self.result.proof, "ball", None) is not None:
+            return None
+        return table_guess(self.problem if rows is None else rows, self.result.alpha, self.result.side, gamma)
 
     @property
     def states_stated(self) -> bool:

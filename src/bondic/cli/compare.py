@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
-from bondic.cli.outputs import print_notes, say_doubts
+from bondic.cli.outputs import say_doubts
 from bondic.core.certificate.io import write_atomically
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
@@ -59,7 +59,6 @@ def command(log: str, **options: Any) -> int:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
         console = Console()
-        print_notes(console, notes if options["verbose"] else ())
         print_comparison(console, lines, joint_title(alpha, joint=options["joint"]))
     if plot is not None:
         _save(lines, plot)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.cli.options import SETTINGS
 from bondic.core.certificate.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import Doubt, printable
@@ -17,7 +18,7 @@ EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
 NOT_MET = 5
 """An interval that does not show what was required of it."""
-_READING = ("memory", "columns", "missing", "text", "categories", "actions", "one_step", "trust_pickle")
+_READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 
@@ -42,8 +43,15 @@ def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
         told = ["policy", "policy_output", *told]
     if asked.start.observations is None:
         told = ["initial", *told]
-    words = [word for name in told for word in _typed(f"--{name.replace('_', '-')}", options.get(name))]
+    words = [word for name in told for word in _said(name, options.get(name))]
     return shlex.join(["bondic", "verify", str(options["out"] / "certificate.json"), options["log"], *words])
+
+
+def _said(name: str, value: Any) -> list[str]:
+    """An option, or a setting, as it is typed."""
+    if name in SETTINGS:
+        return _typed("--with", None if value in (None, False) else f"{name}={'yes' if value is True else value}")
+    return _typed(f"--{name.replace('_', '-')}", value)
 
 
 def this_command() -> str:

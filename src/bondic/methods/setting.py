@@ -306,7 +306,7 @@ def _choose_noise_bound(
         if not FeatureMap.exists(kernel, problem.layout):
             raise InvalidInput(
                 f"gauge='finite' is a union bound over the features of W, and {kernel!r} has no finite list of them: take "
-                "states for numbers (categorical=False, --numeric), pass a bandwidth (Choices(weight_bandwidth=1.0), "
+                "states for numbers (categorical=False, --categorical none), pass a bandwidth (Choices(weight_bandwidth=1.0), "
                 "--with weight_bandwidth=1) or instruments= of random or explicit features, or use another gauge."
             )
         gauge = FiniteClass.planned(kernel, problem.layout, rows, **widths)

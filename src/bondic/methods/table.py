@@ -91,6 +91,10 @@ class Table:
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
 
+    def predicted_after(self, pilot: Rows, rows: int, alpha: float) -> float:
+        """The length of the interval if so many rows like those of the pilot follow it."""
+        return replace(self, planned_rows=len(pilot.rows) + rows)._promised(pilot, pilot, alpha)[0]
+
     @staticmethod
     def _most_states(problem: Rows) -> int:
         return int(math.sqrt(_MOST_NUMBERS / problem.layout.slots))

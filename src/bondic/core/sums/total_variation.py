@@ -41,7 +41,7 @@ def total_variations(source: Source) -> list[Enclosure]:
         if points.shape[0] > MOST_POINTS:
             raise InvalidInput(
                 f"More than {MOST_POINTS} distinct points: a table of values says nothing about such a log. Use a class that "
-                "relates points to one another: a Ball of a kernel (categorical=False, --numeric)."
+                "relates points to one another: a Ball of a kernel (categorical=False, --categorical none)."
             )
     columns = weights.reshape(weights.shape[0], source.groups, source.slots)
     out = []

@@ -27,7 +27,7 @@ def ask_for_output(what: str) -> InvalidInput:
     return InvalidInput(
         f"{what} does not tell what it returns. Say it: output='probabilities', output='logits' (softmax is applied), or "
         "output='actions' (a deterministic policy with continuous actions), as in load_policy(model, output='logits'); "
-        "--policy-output on the command line."
+        "--with policy_output= on the command line."
     )
 
 
@@ -49,7 +49,7 @@ def to_probabilities(values: Any, rows: int, output: Output, what: str) -> Float
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
             f"{what} returned {array[row]} for observation {row}, which is no distribution (its sum is "
-            f"{array[row].sum():.6g}). If these are logits, say output='logits' (--policy-output logits)."
+            f"{array[row].sum():.6g}). If these are logits, say output='logits' (--with policy_output=logits)."
         )
     array = np.maximum(array, 0.0)
     return np.asarray(array / array.sum(axis=1, keepdims=True))
