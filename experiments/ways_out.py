@@ -144,11 +144,8 @@ def ending(**fixed: Any) -> Callable[..., Asked]:
 
 
 def _rows(step: NextStep, result: bondic.Result) -> dict[str, Any]:
-    """A new log of the cautious number of rows, those that are set aside on top."""
-    if "rows" in step.numbers:
-        return {"rows": step.numbers["rows"], "seed": 1}
-    rows = step.numbers.get("rows_to", step.numbers["rows_from"]) + result.rows[0]
-    return {"rows": rows, "seed": 1}
+    """A new log of that many rows, those that are set aside on top."""
+    return {"rows": step.numbers["rows"] + result.rows[0], "seed": 1}
 
 
 def _gamma(step: NextStep, _: bondic.Result) -> dict[str, Any]:

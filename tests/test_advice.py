@@ -161,22 +161,6 @@ def test_the_largest_part_is_named_with_its_lever():
     assert step.numbers == {"part": parts[largest], "whole": pytest.approx(sum(parts.values()))}
 
 
-def test_sampled_starts_count_as_a_part_like_any_other():
-    """Where they are the largest part, it is their lever that is named, and no other part is called the largest."""
-    problem, result = ask(20000, 0.9, starts="log")
-    (step,) = next_steps(result, problem)
-    assert step.kind == "start"
-
-
-def test_what_starts_cost_is_said():
-    problem, result = ask(1000, 0.9, starts="log")
-    (step,) = only(next_steps(result, problem), "start")
-    assert "50 starts" in step.text
-    assert "200 starts about halve it" in step.text
-    exact = ask(1000, 0.9)
-    assert not only(next_steps(exact[1], exact[0]), "start")
-
-
 # --- ranges ---------------------------------------------------------------------------------------------
 
 
@@ -337,14 +321,6 @@ def test_every_view_has_the_steps(trivial):
     assert "What to do next" not in result.to_markdown()
     assert "<h3>What to do next</h3>" in told._repr_html_()
     assert result.next_steps() == steps
-
-
-def test_saved_results_hold_the_steps(trivial, tmp_path):
-    _, result = trivial
-    folder = result.save(tmp_path / "out")
-    assert len(json.loads((folder / "result.json").read_text())["next_steps"]) == len(result.next_steps())
-    with pytest.raises(InvalidInput, match="no longer holds its question"):
-        next_steps(replace(result, question=None))
 
 
 # --- hints beside sharp answers ----------------------------------------------------------------------------------------------

@@ -7,20 +7,16 @@ import json
 import math
 import re
 import shlex
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import bondic
-from bondic.cli.options import spelled_pairs
 from bondic.core.cells.allowance import Allowance
 from bondic.core.errors import InvalidInput
-from bondic.curve import AllowanceCurve
-from bondic.curve_words import break_words, curve_view
+from bondic.curve_words import break_words
 from bondic.rendering import ends_text, interval_text
 from bondic.report.page import report_page
-from bondic.summary import summarize
 from test_tool import run
 
 TERMS = {"gamma": 0.5, "reward_range": (0.0, 1.0)}
@@ -133,23 +129,6 @@ def test_a_decision_breaks_where_the_curve_says(unstated, stated):
     assert "0.2 one by one" in words
 
 
-def test_beside_another_interval_each_holds_by_itself(unstated):
-    shown = curve_view(unstated.curve, None, first=False, beside=True)
-    assert "each at 90%" in shown.head
-    other = ask(method=bondic.Default(radius=2.0))
-    assert "each at 90%" in summarize(replace(other, curve=unstated.curve)).curve.head
-    assert "each at 90%" not in summarize(unstated).curve.head
-
-
-def test_whole_range_is_the_whole_range_for_larger_allowances(unstated):
-    again = AllowanceCurve(
-        unstated.curve.proof, unstated.curve.rows, unstated.curve.groups, unstated.curve.marks, unstated.curve.model
-    )
-    pair = (2.0, 2.0)
-    assert again.at(pair).status is bondic.Status.TRIVIAL
-    assert again.at((2.0, 3.0)) == replace(again.at(pair), single=3.0)
-
-
 # --- files -------------------------------------------------------------------------------------------------------------
 
 
@@ -177,12 +156,6 @@ def test_markdown_and_notebook_show_every_point(unstated):
             if point.status is bondic.Status.INTERVAL:
                 assert interval_text(point.low, point.high) in text
         assert "--allowance" in text
-
-
-def test_pictures_do_not_need_ends(unstated, stated):
-    pytest.importorskip("matplotlib")
-    assert len(unstated.plot().axes[0].patches) == len(unstated.curve.averages)
-    assert stated.plot() is not None
 
 
 def test_the_page_has_the_section_and_the_sliders_the_values_of_the_curve(unstated, stated):
@@ -245,12 +218,6 @@ def test_one_or_two_numbers_are_stated(place, capsys, unstated, words):
     code, out, err = run(capsys, "verify", "out", "log.npz", "--replay")
     assert code == 0, err
     assert out.startswith(f"verified, except the policy: {interval_text(point.low, point.high)}")
-
-
-def test_numbers_after_the_option_are_told_from_files():
-    assert spelled_pairs(["--allowance", "0.02", "log.csv"]) == ["--allowance", "0.02", "log.csv"]
-    assert spelled_pairs(["--allowance", "1e-3", ".5", "x"]) == ["--allowance", "1e-3,.5", "x"]
-    assert spelled_pairs(["--gamma", "0.9", "0.5"]) == ["--gamma", "0.9", "0.5"]
 
 
 def test_models_groups_and_what_no_method_has(capsys):

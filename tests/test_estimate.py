@@ -1,7 +1,6 @@
 """The whole pipeline: options of the method, horizons, time, continuous actions, limits; every result is verified."""
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +17,6 @@ from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.masked import TimeMask
 from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.noise.plug_in import PlugIn
-from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
@@ -141,23 +139,6 @@ def test_one_side_at_full_alpha(table, plain):
     assert "at most" in high.summary()
 
 
-def test_one_side_of_a_sampled_start_is_cheaper():
-    """Hoeffding for one side pays log(1/delta_0), not log(2/delta_0)."""
-    world = Table(3, initial=sampled_starts)
-    both, low, high = world.run(), world.run(side="lower"), world.run(side="upper")
-    assert low.lower.bound > both.lower.bound
-    assert high.upper.bound < both.upper.bound
-    ratio = math.sqrt(math.log(1 / 0.02) / math.log(2 / 0.02))
-    assert low.lower["initial distribution"].mid == pytest.approx(
-        ratio * both.lower["initial distribution"].mid, rel=1e-9
-    )
-    assert low.lower["noise"].mid == pytest.approx(both.lower["noise"].mid, rel=1e-9)
-    width = both.value_range.width
-    assert both.lower["initial distribution"].mid == pytest.approx(
-        width * math.sqrt(math.log(2 / 0.02) / 4000), rel=1e-9
-    )
-
-
 # --------------------------------------------------------------------------------------------------------- center
 
 
@@ -181,13 +162,6 @@ def test_a_center_moves_the_ball(table, plain):
     assert "the center" in next(a.text for a in found.assumptions if a.name == "values")
     far = builders.table_function(table.mdp.q_star + 30.0, table.problem.layout)
     assert table.run(ball=b.Ball(kernel, 0.1, far)).status is b.Status.REJECTED
-
-
-def test_the_center_zero_is_no_center(table, plain):
-    zero = builders.table_function(np.zeros_like(table.mdp.q_star), table.problem.layout)
-    ball = b.Ball(builders.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), zero)
-    found = table.run(ball=ball)
-    assert (found.low, found.high) == pytest.approx((plain.low, plain.high), abs=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------- misspecification
@@ -216,19 +190,6 @@ def weights(problem, result, end):
     return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
 
 
-def test_misspecification_saves_a_class_that_is_too_small(table):
-    """q* is one constant away from Q: rejected without the allowance, covered with it."""
-    kernel = builders.table_kernel()
-    center = builders.table_function(table.mdp.q_star + 5.0, table.problem.layout)
-    strict = table.run(ball=b.Ball(kernel, 0.1, center))
-    assert strict.status is b.Status.REJECTED
-    assert strict.rejection.p_value < 0.1
-    assert (strict.low, strict.high) == (strict.value_range.low, strict.value_range.high)
-    generous = table.run(ball=b.Ball(kernel, 0.1, center), misspecification=5.0)
-    assert generous.status is not b.Status.REJECTED
-    assert generous.low <= table.mdp.value <= generous.high
-
-
 # --------------------------------------------------------------------------------------------------------- radius
 
 
@@ -241,28 +202,7 @@ def test_larger_radius_contains_smaller(table):
     assert results[0].length < results[2].length
 
 
-def test_a_given_radius_is_used(table):
-    """radius= keeps the default kernel and replaces the rule."""
-    found = checked(table.problem, table.log, b.Dual(radius=7.5, choices=QUICK))
-    assert found.proof.ball.radius == 7.5
-    assert "radius 7.5 as given" in found.choices["Q"]
-
-
 # --------------------------------------------------------------------------------------------------------- gauges
-
-
-def test_constants_are_ordered(table, plain):
-    """half = range / 2 in eps, paper at least range: each interval holds the next; all hold J*."""
-    paper, wide, half = (table.run(gauge=name) for name in ("paper", "range", "half"))
-    assert (half.low, half.high) == (plain.low, plain.high)
-    assert wide.rejection.epsilon == pytest.approx(2 * half.rejection.epsilon, rel=1e-12)
-    assert paper.rejection.epsilon >= wide.rejection.epsilon
-    for inner, outer in ((half, wide), (wide, paper)):
-        assert outer.low <= inner.low
-        assert outer.high >= inner.high
-    assert half.low <= table.mdp.value <= half.high
-    expected = math.sqrt(plain.value_range.width**2 / 2 * math.log(20) / 600)  # K_max = 1
-    assert half.rejection.epsilon == pytest.approx(expected, rel=1e-9)
 
 
 def test_plug_in_promises_nothing(table, plain):
@@ -293,29 +233,6 @@ def test_planned_rows_hold_at_stopping_times(table, plain):
 
 
 # ---------------------------------------------------------------------------------------------------- the search
-
-
-def test_more_candidates_never_hurt(table, plain, rng):
-    """Any omega may be tried on the same event; a good one from elsewhere is kept, a bad one ignored."""
-    layout, instruments = table.problem.layout, table.method().instruments
-    basis = make_basis(
-        instruments.kernel, layout, table.problem.whole().logged, rank=1
-    )  # hardly any coordinates to search in
-    poor = table.run(rank=1)
-    assert poor.length >= plain.length
-    good = plain.proof.omegas["upper"]
-    helped = table.run(rank=1, candidates=(good,))
-    assert helped.high == pytest.approx(plain.high, abs=1e-9)
-    bad = tuple(basis.function(row) for row in rng.standard_normal((2, basis.dimension)))
-    same = table.run(candidates=bad)
-    assert (same.low, same.high) == (plain.low, plain.high)
-
-
-def test_engines_agree(table, plain):
-    """The blocked NumPy sums and the compiled ones: ends equal up to both roundings."""
-    slow = table.run(engine="reference")
-    assert slow.low == pytest.approx(plain.low, abs=plain.lower.rounding + slow.lower.rounding)
-    assert slow.high == pytest.approx(plain.high, abs=plain.upper.rounding + slow.upper.rounding)
 
 
 def test_progress_is_reported(table):
@@ -377,16 +294,6 @@ def test_finite_horizon(horizon, gamma):
     exact = checked(problem, log, b.Dual(instruments=instruments, ball=around))
     assert exact.lower.bound == pytest.approx(mdp.finite_value(horizon), abs=1e-6)
     assert exact.upper.bound == pytest.approx(mdp.finite_value(horizon), abs=1e-6)
-
-
-def test_gamma_one_with_default_choices():
-    """Nothing but log, policy, horizon, range and alpha."""
-    rng = np.random.default_rng(5)
-    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=1.0)
-    log = builders.as_log(mdp.rollout(100, 4, rng))
-    found = checked(builders.tabular_problem(mdp, log, horizon=4), log, b.Dual(radius="paper", choices=QUICK))
-    assert found.low <= mdp.finite_value(4) <= found.high
-    assert found.value_range.high == pytest.approx(4.0)
 
 
 def test_time_varying_policy():
@@ -477,15 +384,6 @@ def test_continuous_actions_end_to_end(rng):
     assert b.estimate_interval(wave.problem(log, seed=4), method=method).interval != found.interval
 
 
-def test_continuous_actions_with_default_choices(rng):
-    wave = Wave()
-    log = wave.log(rng, 300)
-    found = checked(wave.problem(log, draws=2), log, b.Dual(radius="paper", choices=QUICK), policy=wave.policy)
-    assert found.low <= wave.value <= found.high
-    assert "on='point'" in found.choices["W"]
-    assert "on='point'" in found.choices["Q"]
-
-
 def test_a_deterministic_policy_draws_nothing(rng):
     wave = Wave()
     log = wave.log(rng, 200)
@@ -513,18 +411,6 @@ def test_gamma_zero_is_the_mean_reward():
         lengths.append(found.length)
     assert lengths[1] < 0.6 * lengths[0]
     assert lengths[1] < 0.35
-
-
-def test_gamma_zero_with_continuous_actions(rng):
-    """r = cos(s + a): E r = cos(s/2) exp(-sigma^2/2) at each start."""
-    wave = Wave()
-    log = wave.log(rng, 800)
-    log = replace(log, rewards=np.cos(log.observations + log.actions)[:, 0])
-    problem = wave.problem(log, gamma=0.0, reward_range=(-1, 1))
-    circle = RandomFeatures([[1.0, 1.0]], on="point")
-    found = checked(problem, log, b.Dual(instruments=Instruments(circle), ball=b.Ball(circle, 1.0)))
-    assert found.low <= wave.value <= found.high
-    assert found.length < 1.0
 
 
 def test_the_trivial_interval_is_named():

@@ -2,7 +2,6 @@
 
 import csv
 import math
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -13,7 +12,7 @@ from bondic.core.claims import Claim, Part
 from bondic.core.dual.bound import BIAS, NOISE, VALUE
 from bondic.core.rounding import Enclosure
 from bondic.core.sequential.ends import RARE, decided_by_rows
-from bondic.report.comparison import bar, line_ends
+from bondic.report.comparison import line_ends
 from bondic.report.page import report_page
 from bondic.summary import summarize
 
@@ -83,7 +82,6 @@ def test_no_view_draws_what_is_not_there():
     assert next(csv.DictReader(found.to_csv().splitlines()))["estimate"] == ""
     assert bondic.compare({"new": found}).to_rows()[0]["estimate"] is None
     assert line_ends(found)[1] == "-"
-    assert not set("●○") & set(bar(found, 0.0, 1.0, 30))
     assert "estimate=none" in repr(found)
     for text in (found._repr_html_(), found.to_markdown()):
         assert "No point estimate" in text
@@ -96,8 +94,6 @@ def test_no_view_draws_what_is_not_there():
     assert "● estimate" not in top
     assert not found.estimate_outside
     assert found.plot() is not None
-    shown = replace(found, estimate=0.5 * found.high)
-    assert "●" in bar(shown, 0.0, 1.0, 30)
 
 
 def test_an_end_decides_where_chance_is_not_less_than_what_is_unbalanced():

@@ -202,45 +202,6 @@ def test_statements_that_cannot_be_meant_are_refused(words, message, capsys):
         assert "transitions" not in out
 
 
-def test_check_says_what_states_would_be_taken_for(place, capsys):
-    _, out, _ = run(capsys, "check", "log.parquet")
-    assert "states: states are whole numbers in one column" in out
-    _, out, _ = run(capsys, "check", "log.parquet", "--categorical", "none")
-    assert "states: states are numbers, as you stated" in out
-    many = {name: np.concatenate([column] * 4) for name, column in columns().items()}
-    many["obs_0"] = np.arange(4 * len(LOG)) * 7
-    many["next_obs_0"] = many["obs_0"] + 7
-    many["episode_id"] = np.arange(4 * len(LOG)) // 20
-    pq.write_table(pa.table(many), "many.parquet")
-    code, out, _ = run(capsys, "check", "many.parquet")
-    assert code == 0  # the log is fine: only a statement is missing
-    assert "are they names, or a quantity?" in out
-    (place / "rule.py").write_text(RULE)
-    code, _, err = run(capsys, "evaluate", "many.parquet", "--policy", "rule.py:policy", *QUESTION, "--out", "x")
-    assert code == 2
-    assert "--categorical obs" in err
-    assert not (place / "x").exists()
-
-
-@pytest.mark.usefixtures("place")
-def test_text_kept_as_codes_is_names_without_being_asked(capsys):
-    table = columns()
-    table["ward"] = pa.array(["a" if k % 2 else "b" for k in range(len(LOG))])
-    table["next_ward"] = table["ward"]
-    table["obs_0"], table["next_obs_0"] = table["obs_0"] + 0.5, table["next_obs_0"] + 0.5
-    pq.write_table(pa.table(table), "words.parquet")
-    asked = [
-        "--columns",
-        "observations=obs_0,ward",
-        "--columns",
-        "next_observations=next_obs_0,next_ward",
-        "--text",
-        "codes",
-    ]
-    _, out, err = run(capsys, "check", "words.parquet", *asked)
-    assert "column 1 holds names" in out, err
-
-
 @pytest.mark.usefixtures("place")
 def test_compare_and_verify_name_what_was_stated(capsys):
     question = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
@@ -288,20 +249,6 @@ def test_the_method_follows_from_the_options(words, method, place, capsys):
     assert ("method" in data["choices"]) == (not named)
     if not named:
         assert data["choices"]["method"].startswith(method)
-
-
-@pytest.mark.usefixtures("place")
-def test_compare_names_the_method_that_was_taken(capsys):
-    code, out, _ = run(capsys, "compare", *ASKED, "--json")
-    assert code == 0
-    assert [line["method"] for line in json.loads(out)] == ["sequential"]
-    everything = ["compare", *ASKED, "--method", "all", "--with", "tis.steps=5", "--json"]
-    assert [line["method"] for line in json.loads(run(capsys, *everything)[1])][:4] == [
-        "table",
-        "groups",
-        "sequential",
-        "dual",
-    ]
 
 
 def test_help_lists_every_option_once_in_the_groups_of_the_question(capsys):

@@ -78,15 +78,6 @@ def test_slips_are_answered_with_what_was_meant(words, meant, capsys):
     assert meant in err
 
 
-def test_a_csv_file_may_be_read_in_batches(capsys):
-    ends = []
-    for more in ([], ["--with", "memory=1GB", "--force"]):
-        code, out, err = evaluate(capsys, "--json", *more, log="log.csv")
-        assert code == 0, err
-        ends.append((json.loads(out)["low"], json.loads(out)["high"]))
-    assert ends[0] == ends[1]
-
-
 # --- verifying ----------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,6 @@ from bondic.methods.table import NAME as TABLE
 from bondic.rendering import counted, three
 from bondic.result import NextStep, Result
 
-DUAL = "dual"
 SOME = 0.1
 """Share of the length, or of the starts, that is worth a word where the answer is not sharp."""
 _NOT_FROM_HERE = "Take it from how rewards are made, not from this log."

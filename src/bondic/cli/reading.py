@@ -1,22 +1,15 @@
-"""What the options say about the log, its initial states, the policy, and where the work is done.
-
-Nothing that searches is loaded here: `verify` reads with it.
-"""
+"""What the options say about reading: the log (whole, or in batches within a memory budget), names, initial states."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from bondic.core.errors import InvalidInput, did_you_mean, one_line, shown
-from bondic.core.sums.forms import Sums
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log
@@ -26,8 +19,6 @@ from bondic.data.log import Log
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
-from bondic.executors.named import named_executor
-from bondic.rows.inputs import COLUMNS, LOGGED, chosen_policy
 
 SAMPLE = "sample:"
 """Before the name of a file of initial states that are draws."""
@@ -174,39 +165,6 @@ def stated_gamma(options: Mapping[str, Any], loaded: LoadedLog | None = None) ->
     )
 
 
-def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, options: Mapping[str, Any]) -> Any:
-    """The policy that `spec` names: a file, an import path, or columns of the log.
-
-    One in columns has its probabilities at the first `starts` episode starts; None: the initial states are others.
-    """
-    asked = spec not in (COLUMNS, LOGGED)
-    how = {"trust_pickle": options["trust_pickle"], "output": options["policy_output"]} if asked else {}
-    return chosen_policy(spec, loaded, starts, **how)
-
-
-# --- work ---------------------------------------------------------------------------------------------
-
-
 def elsewhere(options: Mapping[str, Any]) -> bool:
     """Whether rows are worked on by other processes, which read them part by part: the log is not held here."""
     return (options.get("executor") or "").partition("://")[0] in ("dask", "processes")
-
-
-def not_elsewhere(options: Mapping[str, Any], method: str) -> None:
-    """Most methods hold their rows, or plan from them one after the other, and leave other processes alone: say so."""
-    if elsewhere(options) and method != "dual":
-        click.echo(
-            f"The method {method} works in threads of this process: the executor is not used. --method dual uses it.",
-            err=True,
-        )
-
-
-@contextmanager
-def sums_of(options: Mapping[str, Any]) -> Iterator[Sums]:
-    """Sums with the engine and the executor of the options; connections and processes are given back at the end."""
-    sums = Sums() if options["engine"] is None else Sums.named(options["engine"])
-    if options["executor"] is None:
-        yield sums
-        return
-    with named_executor(options["executor"]) as executor:
-        yield replace(sums, executor=executor)

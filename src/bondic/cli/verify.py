@@ -12,7 +12,8 @@ from typing import Any
 import click
 import numpy as np
 
-from bondic.cli.reading import SAMPLE, choose_policy, read_initial, read_rows, sums_of
+from bondic.cli.reading import SAMPLE, read_initial, read_rows
+from bondic.cli.work import choose_policy, sums_of
 from bondic.core.certificate.certificate import Certificate
 from bondic.core.certificate.io import load_certificate
 from bondic.core.certificate.limits import MOST_ARRAY_BYTES, clean_text
