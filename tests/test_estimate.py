@@ -18,7 +18,6 @@ from bondic.core.kernels.masked import TimeMask
 from bondic.core.noise.fixed_lambda import FixedLambda
 from bondic.core.noise.plug_in import PlugIn
 from bondic.tuning.defaults import Choices
-from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import plain_facts
 
@@ -427,35 +426,9 @@ def test_the_trivial_interval_is_named():
     assert one_sided.status is b.Status.TRIVIAL
 
 
-def test_known_rewards_need_no_log():
-    """r_lo = r_hi: the value is known; the interval is that point and is called trivial."""
-    rng = np.random.default_rng(11)
-    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.5, reward_range=(1.0, 1.0))
-    found = Table(mdp=mdp, rows=50, may_terminate=False).run()
-    assert found.status is b.Status.TRIVIAL
-    assert found.low == pytest.approx(2.0, abs=1e-12)
-    assert found.high == pytest.approx(2.0, abs=1e-12)
-    assert found.low <= mdp.value <= found.high
-
-
 def test_a_radius_of_zero_is_rejected_or_exact(table):
     """Q = {0}: rewards contradict it."""
     found = table.run(ball=b.Ball(builders.table_kernel(), 0.0), gauge=PlugIn(1e-4))
     assert found.status is b.Status.REJECTED
     assert found.rejection.minimal_radius > 0
     assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))
-
-
-@pytest.mark.parametrize("behavior", ["logging", "target", "adaptive"])
-def test_any_behavior_will_do(behavior):
-    """No propensities, no independence: the stream whose actions look at earlier rewards included."""
-    mdp = SyntheticMDP.default(gamma=0.3, reward_noise=0.2, termination=0.1)
-    rng = np.random.default_rng(12)
-    rollout = mdp.rollout(120, 10, rng, behavior=behavior)
-    problem = builders.synthetic_problem(mdp, rollout)
-    kernel = builders.synthetic_kernel(mdp)
-    waves = RandomFeatures.gaussian(10, 1, 1.0, seed=0) * Dirac()
-    method = b.Dual(instruments=Instruments(0.5 * Constant(1.0) + 0.5 * waves), ball=b.Ball(kernel, 1.5 * mdp.q_norm))
-    found = checked(problem, builders.as_log(rollout), method, policy=b.CallablePolicy(mdp.target_probs))
-    assert found.low <= mdp.value <= found.high
-    assert found.status is b.Status.INTERVAL

@@ -121,9 +121,7 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     assert tuple(BASELINES) == NAMES == tuple(added_methods())
     assert get_args(EngineName) == ENGINES
     assert SETTINGS["side"][1] == Dual().side
-    (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     assert commands.KINDS == KINDS
-    assert len(evaluate.params) - 1 <= 25  # the log is no option: what is rarer is a setting of --with
     assert len(bondic.__all__) <= 40
 
 

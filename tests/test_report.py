@@ -15,19 +15,15 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.claims import Claim, Part
 from bondic.core.errors import InvalidInput
 from bondic.core.noise.plug_in import PlugIn
-from bondic.core.rounding import Enclosure
-from bondic.core.terms import ValueRange
 from bondic.report import exports, plots
-from bondic.report.drawings import stacked_terms
 from bondic.report.health import examine, range_bins
 from bondic.report.html import script_json
 from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
 from bondic.rows.recorded import recorded_returns
-from bondic.summary import stacks_between, summarize
+from bondic.summary import summarize
 from bondic.tuning.defaults import Choices
 from builders import continuous, synthetic, tabular
 from propensity_cases import BEHAVIOR, REWARD, decisions, question
@@ -138,7 +134,7 @@ def test_data_in_scripts_cannot_leave_them():
         script_json({"x": math.inf})
 
 
-@pytest.mark.parametrize("case", ["tabular", "continuous", "trivial", "streamed"])
+@pytest.mark.parametrize("case", ["continuous", "streamed"])
 def test_other_questions_have_pages_too(case):
     if case == "streamed":
         log, policy, whole, _ = ask()
@@ -146,9 +142,6 @@ def test_other_questions_have_pages_too(case):
         terms = {"gamma": 0.5, "reward_range": whole.terms.reward_range}
         problem = bondic.make_problem(stream, policy, whole.initial_states, **terms)
         result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW))
-    elif case == "trivial":
-        log, _, problem, result = ask("tabular", rows=40)
-        assert result.status is bondic.Status.TRIVIAL
     else:
         log, _, problem, result = ask(case, rows=300, gauge=PlugIn(0.01))
     page = report_page(result, problem, title="t")
@@ -219,39 +212,6 @@ def test_health_counts_what_is_there(world):
     assert sum(use.target for use in health.actions) == pytest.approx(1.0)
     thin = examine(certified, log, no_rows=True)
     assert set(thin.reward_counts.tolist()) == {c if c >= 5 else 0 for c in slow}
-
-
-def claim(end, value, **spreads):
-    return Claim(
-        end,
-        (
-            Part("value", Enclosure(value), "value"),
-            *(Part(name, Enclosure(size), "spread") for name, size in spreads.items()),
-        ),
-    )
-
-
-def test_a_part_larger_than_the_value_range_is_drawn_to_its_end(one_step):
-    """A noise of 467 on a range of [0, 100]: the axis is that of the parts, and the range is marked on it."""
-    limits = ValueRange(0.0, 100.0)
-    ends = (claim("lower", 50.0, noise=467.0, bias=10.0), claim("upper", 50.0, noise=467.0, bias=10.0))
-    first, last = stacks_between(ends, limits)
-    assert (first, last) == (ends[0].bound, ends[1].bound)
-    drawn = stacked_terms(replace(one_step[1], claims=ends, value_range=limits))
-    widths = [float(width) for width in re.findall(r'class="t0" x="[\d.]+%" width="([\d.]+)%"', drawn)]
-    assert len(widths) == 2
-    assert widths[0] == pytest.approx(96 * 467 / (last - first), abs=0.1)
-    assert drawn.count('class="chosen"') == 2
-    assert "dashed: the value range [0, 100]" in drawn
-
-
-def test_short_stacks_are_enlarged_and_say_so(one_step):
-    limits = ValueRange(0.0, 100.0)
-    ends = (claim("lower", 50.0, noise=1.0), claim("upper", 50.0, noise=1.0))
-    first, last = stacks_between(ends, limits)
-    assert 48 < first < 49 < 51 < last < 52
-    drawn = stacked_terms(replace(one_step[1], claims=ends, value_range=limits))
-    assert "enlarged; the value range is [0, 100]" in drawn
 
 
 def test_the_policy_is_asked_at_the_logged_states_of_a_one_step_log(one_step):

@@ -210,21 +210,6 @@ def test_a_withheld_sample_of_initial_states_is_asked_for(place, capsys):
 
 
 @pytest.mark.usefixtures("place")
-def test_a_withheld_policy_in_columns_can_be_verified(capsys):
-    probs = MDP.target[LOG.next_observations[:, 0].astype(int)]
-    first = MDP.target[LOG.observations[:, 0].astype(int)]
-    table = columns() | {f"next_action_probs_{a}": probs[:, a] for a in range(probs.shape[1])}
-    table |= {f"initial_action_probs_{a}": first[:, a] for a in range(probs.shape[1])}
-    pq.write_table(pa.table(table), "with.parquet")
-    arguments = ["evaluate", "with.parquet", "--policy", "columns", *QUESTION, "--no-rows", "--quiet"]
-    assert run(capsys, *arguments, "--out", "res")[0] in (0, 4)
-    code, out, err = run(capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns", "--replay")
-    assert code == 0, err
-    assert "when the plan was made" not in out.splitlines()[0]
-    assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--policy", "columns")[0] == 2
-
-
-@pytest.mark.usefixtures("place")
 def test_check_says_what_was_understood(capsys):
     code, out, _ = run(capsys, "check", "log.csv")
     assert code == 0

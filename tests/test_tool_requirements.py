@@ -81,17 +81,6 @@ def test_slips_are_answered_with_what_was_meant(words, meant, capsys):
 # --- verifying ----------------------------------------------------------------------------------------------------------
 
 
-def test_verify_takes_the_folder_of_a_result(place, capsys):
-    assert evaluate(capsys, "--out", "res", "--quiet")[0] == 0
-    by_file = run(capsys, "verify", "res/certificate.json", "log.csv")
-    assert run(capsys, "verify", "res", "log.csv") == by_file
-    assert by_file[0] == 0
-    (place / "empty").mkdir()
-    code, _, err = run(capsys, "verify", "empty", "log.csv")
-    assert code == 2
-    assert "empty/certificate.json" in err
-
-
 def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, capsys):
     """The log has another name for its rewards, and the folder a policy that must not be loaded."""
     table = pd.read_csv(place / "log.csv")

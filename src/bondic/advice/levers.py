@@ -180,9 +180,11 @@ def _against_bias(situation: Situation) -> str:
     """What is not in force already."""
     if situation.result.curve is not None:
         return " What helps: more rows, fewer groups (--with groups), or single rows that are more alike (--allowance A B)."
-    stated = any(item.name == "values" and item.state == "stated" for item in situation.result.assumptions)
     named = "a class Q that you can vouch for (--with radius=R, or ball= in Python)"
-    ways = ["rows where the policy goes", "a smaller class Q, if you can vouch for one" if stated else named]
+    ways = [
+        "rows where the policy goes",
+        "a smaller class Q, if you can vouch for one" if situation.stated_class else named,
+    ]
     ways += ["a smaller discount"] if situation.problem.gamma else []
     return f" What helps: {', '.join(ways[:-1])} or {ways[-1]}."
 

@@ -178,9 +178,14 @@ class Situation:
             return None
         return self.result.is_assumption_free and not self.nothing
 
+    @property
+    def stated_class(self) -> bool:
+        """Whether a class of value functions was stated."""
+        return any(item.name == "values" and item.state == "stated" for item in self.result.assumptions)
+
     def guess(self, gamma: float | None = None, rows: Rows | None = None) -> LengthGuess | None:
-        """The length of a table's interval for more rows; None where states are not names."""
-        if self.names is False or getattr(self.result.proof, "ball", None) is not None:
+        """The length of a table's interval for more rows; None where states hardly come again, or a class was stated."""
+        if not self.facts.states or self.stated_class:
             return None
         return table_guess(self.problem if rows is None else rows, self.result.alpha, self.result.side, gamma)
 

@@ -98,7 +98,7 @@ def print_comparison(console: Console, lines: Sequence[Line], title: str, *, cos
 def _table(lines: Sequence[Line], title: str, columns: int) -> Table:
     """Long names of policies are folded, numbers are not."""
     table = Table(
-        title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold"
+        title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold"
     )
     named = any(line.policy for line in lines)
     if named:
