@@ -88,12 +88,7 @@ def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path
 _LOG = click.argument("log", shell_complete=_files)
 _READ = ("Log", [*opt.READING, opt.STATES, opt.ACCEPT])
 _POLICY = ("Policy", [opt.option("--policy", opt.POLICY_WORDS, required=True, metavar="SPEC")])
-_POLICIES = (
-    "Policies",
-    [
-        opt.several("--policy policies", "SPEC", "A policy, as in evaluate. May be repeated.", required=True),
-    ],
-)
+_POLICIES = [opt.several("--policy policies", "SPEC", "A policy, as in evaluate. May be repeated.", required=True)]
 _METHOD = opt.default(
     "--method",
     "auto",
@@ -202,7 +197,7 @@ COMMANDS = (
         """,
         ("Question", opt.QUESTION),
         _READ,
-        _POLICIES,
+        ("Policies", _POLICIES),
         ("Methods", [_SEVERAL_METHODS, opt.ALLOWANCE, opt.WITH]),
         ("Output", [*_TABLES, *opt.OUTPUT]),
         arguments=[_LOG],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from bondic.cli.reading import one_step, read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
@@ -111,7 +111,7 @@ _FOR_SOME = ("radius", "allowance", "groups", "model")
 def refuse_unused_options(methods: Collection[str], options: Mapping[str, Any]) -> None:
     """Options that none of the methods would look at."""
     listed = [name for name in methods if name != "all"]
-    known = {field.name for name in listed for field in fields(_plain(name))}
+    known = {key for name in listed for key in _known(name)}
     for key in _FOR_SOME:
         if options[key] is not None and key not in known and len(listed) == len(methods):
             raise InvalidInput(
@@ -125,8 +125,7 @@ def refuse_unused_options(methods: Collection[str], options: Mapping[str, Any]) 
 
 def make_method(name: str, options: Mapping[str, Any], inputs: Inputs, sums: Sums | None = None) -> Any:
     """The method of this name with the options given; a statement that it cannot use is refused."""
-    own, method = own_options(name, options["with"]), _plain(name)
-    known = {field.name for field in fields(method)}
+    own, method, known = own_options(name, options["with"]), cast(Any, named_method(name)), _known(name)
     stated = {key: options[key] for key in _STATED if options[key] not in (None, "both")}
     if sums is not None and (sums.executor is not None or sums.engines is not None):
         stated["engine"] = sums
@@ -143,12 +142,13 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs, sums: Sum
         stated["no_rows"] = options.get("no_rows", False)
     if "propensities" in known and (told := ABOUT_PROPENSITIES & own.keys()):
         stated["propensities"] = Propensities(**{key: own.pop(key) for key in told})
-    return replace(method, **{key: value for key, value in stated.items() if key in known}, **own)
+    return replace(method, **{key: value for key, value in {**stated, **own}.items() if key in known})
 
 
-def _plain(name: str) -> Any:
-    """The method with its defaults."""
-    return named_method(name)
+def _known(name: str) -> set[str]:
+    """What may be stated about the method of this name; a model that is not one of groups is another thing."""
+    known = {field.name for field in fields(cast(Any, named_method(name)))}
+    return known if "groups" in known else known - {"model"}
 
 
 def _spelled(key: str) -> str:

@@ -151,7 +151,7 @@ def split_setting(item: str) -> tuple[str | None, str, str]:
     return (method if dot else None), last.replace("-", "_"), text.strip()
 
 
-def settings(known: Sequence[str] = tuple(SETTINGS), *, words: str = "", methods: bool = False) -> Decorator:
+def settings(known: Sequence[str] = tuple(SETTINGS), *, words: str, methods: bool = False) -> Decorator:
     """`--with KEY=VALUE` for these settings; `methods`: keys that are none of them belong to a method."""
 
     def read(ctx: click.Context, parameter: click.Parameter, items: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ def settings(known: Sequence[str] = tuple(SETTINGS), *, words: str = "", methods
             method, key, text = split_setting(item)
             if key in known and method is None:
                 found[key] = _converted(item, SETTINGS[key][0], text, parameter, ctx)
-            elif not methods:
+            elif not methods or (key in SETTINGS and method is None):
                 raise click.BadParameter(
                     f"{one_line(item)}: there is no such setting.{did_you_mean(key, known)} There are {', '.join(known)}.",
                     ctx,
@@ -170,8 +170,7 @@ def settings(known: Sequence[str] = tuple(SETTINGS), *, words: str = "", methods
         return items
 
     form = "[METHOD.]KEY=VALUE" if methods else "KEY=VALUE"
-    listed = f"{words} May be repeated."
-    return several("--with", form, listed.strip(), callback=read)
+    return several("--with", form, f"{words} May be repeated.", callback=read)
 
 
 def _converted(item: str, kind: click.ParamType[Any], text: str, parameter: click.Parameter, ctx: click.Context) -> Any:
