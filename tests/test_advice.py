@@ -164,9 +164,9 @@ def test_the_largest_part_is_named_with_its_lever():
 # --- ranges ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unknown", [7.0, 6.0])
-def test_a_start_that_the_log_never_left_is_said_and_costs_no_warning(unknown):
-    """State 6 is where episodes end, state 7 is nowhere in the log: no row has a weight, whatever its rate."""
+def test_a_start_that_the_log_never_left_is_said_and_costs_no_warning():
+    """State 6 is where episodes end: no row has a weight, whatever its rate."""
+    unknown = 6.0
     mdp = TabularMDP.random(np.random.default_rng(11), gamma=0.8, n_actions=3, reward_noise=0.1)
     log = as_log(mdp.rollout(200, 20, np.random.default_rng(0)))
     last = np.arange(19, len(log), 20)
@@ -251,7 +251,7 @@ def test_propensities_that_would_be_shorter_are_named():
     assert any("--method propensities" in step.text for step in only(next_steps(result, problem), "method"))
 
 
-@pytest.mark.parametrize("rows", [150, 400, 1000])
+@pytest.mark.parametrize("rows", [150, 1000])
 def test_no_method_is_recommended_that_the_default_has_refused(rows):
     """The default has looked at the others: what it answers instead is no reason to name them."""
     problem, result = ask(rows)

@@ -148,11 +148,11 @@ def _fields(method: Any) -> set[str]:
 def _refuse_options(given: Mapping[str, Any]) -> None:
     """Options of a method are its own: it is named with them."""
     for name in given.keys() - {*_ARGUMENTS}:
-        having = [kind.__name__ for kind in OWN.values() if name in _fields(kind)]
+        having = [kind.__name__ for kind in list(OWN.values())[1:] if name in _fields(kind)]
         if having:
+            others = f" (or {', '.join(having[1:])})" if having[1:] else ""
             raise InvalidInput(
-                f"`{one_line(name)}` is an option of a method: pass the method with it, method={having[-1]}({name}=...)"
-                f"{f' (or {chr(44).join(having[:-1])})' if having[:-1] else ''}."
+                f"`{one_line(name)}` is an option of a method: pass the method with it, method={having[0]}({name}=...){others}."
             )
 
 

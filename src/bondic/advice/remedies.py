@@ -3,6 +3,7 @@ what a statement would spare: a nearer question, a range, another method that ap
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -181,15 +182,14 @@ def _largest_discount(situation: Situation) -> float | None:
     half = problem.load(problem.rows.start, problem.rows.start + len(problem.rows) // 2)
     if half is None:
         return None
-    rows = len(problem.rows) - len(half.rows)
-    for gamma in _DISCOUNTS:
-        if (
-            gamma < problem.gamma
-            and (guess := situation.guess(gamma, half)) is not None
-            and guess.share(rows) <= _ENOUGH
-        ):
-            return gamma
-    return None
+    tried, rows = [gamma for gamma in _DISCOUNTS if gamma < problem.gamma], len(problem.rows) - len(half.rows)
+
+    def enough(gamma: float) -> bool:
+        guess = situation.guess(gamma, half)
+        return guess is not None and guess.share(rows) <= _ENOUGH
+
+    first = bisect_left(tried, True, key=enough)  # what is enough for a discount is enough for smaller ones
+    return tried[first] if first < len(tried) else None
 
 
 def ranges(situation: Situation) -> Iterator[NextStep]:

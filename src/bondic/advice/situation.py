@@ -32,6 +32,8 @@ WIDE = 0.25
 _MOST_ROWS = 50_000
 _MOST_STATES = 5000
 """Distinct states above which pairs are not counted."""
+_MOST_GUESSED = 300
+"""Distinct states up to which a length is predicted in about a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +187,7 @@ class Situation:
 
     def guess(self, gamma: float | None = None, rows: Rows | None = None) -> LengthGuess | None:
         """The length of a table's interval for more rows; None where states hardly come again, or a class was stated."""
-        if not self.facts.states or self.stated_class:
+        if not 0 < self.facts.states <= _MOST_GUESSED or self.stated_class:
             return None
         return table_guess(self.problem if rows is None else rows, self.result.alpha, self.result.side, gamma)
 
