@@ -147,7 +147,7 @@ def _lines(result: Result, *, split: bool) -> Iterator[str]:
     yield why.removeprefix(f"{GROUPS}, as ") if result.unstated else f"method: {why}"
     if "states" in choices:
         yield choices["states"]
-    if split and search_words(result):
+    if split and result.status is not Status.REJECTED and search_words(result):
         yield search_words(result)
     if (known := result.robustness) is not None:
         same, most = (
