@@ -21,6 +21,8 @@ import numpy as np
 from machine import describe
 
 import bondic
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import SearchModel, build_model
@@ -51,8 +53,8 @@ def build(rows: int, pairs: int, rank: int) -> SearchModel:
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
     )
-    weight = bondic.RandomFeatures.gaussian(pairs, 4, 1.0, seed=0) * bondic.Dirac()
-    value = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0)
+    weight = RandomFeatures.gaussian(pairs, 4, 1.0, seed=0) * Dirac()
+    value = bondic.Gaussian(1.0) * Dirac() + Constant(1.0)
     points = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
     weights = make_basis(weight, problem.layout, problem.whole().logged, rank=rank)
     values = make_basis(value, problem.layout, points, rank=rank)

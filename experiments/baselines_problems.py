@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import bondic
+from bondic.rows import Rows
 from bondic_lab.worlds.tabular import TabularMDP
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
@@ -51,7 +52,7 @@ class Case:
         """The steepest slope of q* between neighboring states, for the Lipschitz interval."""
         return float(np.abs(np.diff(self.mdp.q_star, axis=0)).max())
 
-    def problem(self, rng: np.random.Generator, *, own_starts: bool = False) -> bondic.Rows:
+    def problem(self, rng: np.random.Generator, *, own_starts: bool = False) -> Rows:
         """The question from d_0 as an exact list, or from the episodes' own starts, which are draws of it."""
         rollout = self.mdp.rollout(self.episodes, self.steps, rng, behavior=self.behavior)  # type: ignore[arg-type]
         log = bondic.Transitions(**{name: getattr(rollout, name) for name in COLUMNS})

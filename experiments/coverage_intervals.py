@@ -22,7 +22,11 @@ from experiments.coverage_saturating import (
 import bondic as b
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
-from bondic.core.dual.noise import NoiseBound, NoiseFacts
+from bondic.core.classes.balls import Instruments
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, Pinelis
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import Constant, Dirac
+from bondic.core.registry import register
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -33,7 +37,7 @@ ROWS, TABULAR_ROWS = 300, 500
 SYNTHETIC_FACTOR, TABULAR_FACTOR = 1.5, 2.0
 """Radius over norm of q*. With 1 the weight 0 often is best on a small table, and no noise enters the interval."""
 
-TABLE = b.Dirac(on="state") * b.Dirac(on="action")  # norm of a function: the Euclidean norm of its table
+TABLE = Dirac(on="state") * Dirac(on="action")  # norm of a function: the Euclidean norm of its table
 SYNTHETIC = SyntheticMDP.default(0.4, reward_noise=0.5, termination=0.1)
 TABULAR = TabularMDP.random(np.random.default_rng(3), n_states=4, n_actions=2, gamma=0.3, reward_noise=0.2)
 ENDING = TabularMDP.random(
@@ -52,7 +56,7 @@ class Question:
     ball: b.Ball
     value: float  # J*
     start: float  # J_emp
-    instruments: b.Instruments | None = None  # None: tuned on pilot rows
+    instruments: Instruments | None = None  # None: tuned on pilot rows
 
 
 def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
@@ -97,8 +101,8 @@ def synthetic_question(rng: Generator, *, behavior: str, tuned: bool = False) ->
     )
     following = np.where(log.terminations, 0.0, mdp.state_values(log.next_observations))
     residuals = mdp.q_star(log.observations, log.actions) - mdp.gamma * following - log.rewards
-    kernel = b.Gaussian(mdp.bandwidth, on="observation") * b.Dirac() + b.Constant(mdp.offset)
-    instruments = None if tuned else b.Instruments(0.5 * b.Constant(1.0) + 0.5 * (b.Gaussian(1.0) * b.Dirac()))
+    kernel = b.Gaussian(mdp.bandwidth, on="observation") * Dirac() + Constant(mdp.offset)
+    instruments = None if tuned else Instruments(0.5 * Constant(1.0) + 0.5 * (b.Gaussian(1.0) * Dirac()))
     return Question(
         problem, residuals, b.Ball(kernel, SYNTHETIC_FACTOR * mdp.q_norm), mdp.value, mdp.value, instruments
     )
@@ -126,7 +130,7 @@ def tabular_question(
     if fitted:
         ball = _fitted_ball(mdp, log, problem)
     residuals = tabular_residuals(mdp, log, problem)
-    return Question(problem, residuals, ball, truth, seen, b.Instruments(0.3 * b.Constant(1.0) + 0.7 * TABLE))
+    return Question(problem, residuals, ball, truth, seen, Instruments(0.3 * Constant(1.0) + 0.7 * TABLE))
 
 
 def _initial(rng: Generator, mdp: TabularMDP, log: b.Transitions, start: str) -> b.InitialStates | None:
@@ -152,7 +156,7 @@ def _fitted_ball(mdp: TabularMDP, log: b.Transitions, problem: Rows) -> b.Ball:
     center = np.where(counts > 0, sums / np.maximum(counts, 1.0), 0.0)
     states = np.arange(float(len(center)))[:, None]
     radius = 1.0 + float(np.linalg.norm(mdp.q_star - center))
-    return b.Ball(TABLE, radius, b.KernelFunction(TABLE, problem.layout, states, center))
+    return b.Ball(TABLE, radius, KernelFunction(TABLE, problem.layout, states, center))
 
 
 @dataclass(frozen=True)
@@ -233,8 +237,8 @@ def continuous_question(rng: Generator) -> Question:
     after = nexts.per_row(mdp.q(*nexts.points.T)[:, None], ROWS)
     first = firsts.per_row(mdp.q(*firsts.points.T)[:, None], len(starts))
     residuals = mdp.q(log.observations[:, 0], log.actions[:, 0]) - mdp.gamma * after - log.rewards
-    kernel = b.Gaussian(mdp.width, on="point") + b.Constant(1.0)
-    weights = b.Instruments(0.5 * b.Constant(1.0) + 0.5 * b.Gaussian(1.0, on="point"))
+    kernel = b.Gaussian(mdp.width, on="point") + Constant(1.0)
+    weights = Instruments(0.5 * Constant(1.0) + 0.5 * b.Gaussian(1.0, on="point"))
     return Question(
         problem,
         residuals,
@@ -245,7 +249,7 @@ def continuous_question(rng: Generator) -> Question:
     )
 
 
-@b.register("noise", "half-radius")
+@register("noise", "half-radius")
 @dataclass(frozen=True)
 class HalfRadius(NoiseBound):
     """The control: "half" with eps cut to its half. Not a bound, though it says so."""
@@ -255,10 +259,10 @@ class HalfRadius(NoiseBound):
         return "finite-sample"
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        return b.Pinelis().epsilon(facts, probability) * 0.5
+        return Pinelis().epsilon(facts, probability) * 0.5
 
     def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
-        return b.Pinelis().p_value(facts, 2.0 * epsilon)
+        return Pinelis().p_value(facts, 2.0 * epsilon)
 
     def describe(self) -> str:
         return "half of the Hilbert-space Hoeffding bound"
@@ -273,9 +277,9 @@ def constant_question(rng: Generator, mdp: TabularMDP, rows: int) -> Question:
     """gamma = 0, rewards 0 or 1, constant kernels: the interval is mean(r) +- eps, with no bias to hide behind."""
     log = transitions_of(mdp.rollout(rows, 1, rng))
     problem = tabular_problem(mdp, log)
-    kernel = b.Constant(1.0)
+    kernel = Constant(1.0)
     ball = b.Ball(kernel, 10.0)
-    return Question(problem, tabular_residuals(mdp, log, problem), ball, mdp.value, mdp.value, b.Instruments(kernel))
+    return Question(problem, tabular_residuals(mdp, log, problem), ball, mdp.value, mdp.value, Instruments(kernel))
 
 
 def coin_trial(rng: Generator, gauges: tuple[str, ...] = GAUGES) -> list[Check]:

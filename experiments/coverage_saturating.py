@@ -15,10 +15,14 @@ import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
+from bondic.core.classes.balls import Instruments
 from bondic.core.dual.bound import Setting
-from bondic.core.dual.noise import NoiseBound
+from bondic.core.dual.noise import NoiseBound, Pinelis
 from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.features import ExplicitFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant
 from bondic.engines.sums import STANDARD
+from bondic.policies.protocol import CallableSampler
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.noise.fixed_lambda import FixedLambda
@@ -26,8 +30,8 @@ from bondic_lab.worlds.rollout import Rollout
 from bondic_lab.worlds.tabular import TabularMDP
 
 ROWS = 200
-PINELIS = {name: b.Pinelis(name) for name in ("half", "range", "paper")}
-ONE_DIRECTION = b.Constant(1.0)
+PINELIS = {name: Pinelis(name) for name in ("half", "range", "paper")}
+ONE_DIRECTION = Constant(1.0)
 
 Generator = np.random.Generator
 
@@ -113,7 +117,7 @@ def tabular_residuals(mdp: TabularMDP, log: b.Transitions, problem: Rows) -> Flo
 
 def setting(problem: Rows, kernel: Kernel, gauge: NoiseBound) -> Setting:
     """The bound's own view of its noise and start terms, all of alpha given to the one that is asked."""
-    return Setting(problem, b.Ball(kernel, 1.0), b.Instruments(kernel), gauge, ALPHA, ALPHA, 2, STANDARD)
+    return Setting(problem, b.Ball(kernel, 1.0), Instruments(kernel), gauge, ALPHA, ALPHA, 2, STANDARD)
 
 
 def noise_checks(
@@ -157,7 +161,7 @@ def adaptive_trial(rng: Generator) -> list[Check]:
     log = transitions_of(ARMS.rollout(ROWS, 1, rng, behavior="adaptive"))
     problem = tabular_problem(ARMS, log)
     residuals = tabular_residuals(ARMS, log, problem)
-    signs = b.ActionEmbedding([[1.0], [-1.0]])
+    signs = ActionEmbedding([[1.0], [-1.0]])
     return noise_checks(problem, signs, residuals, PINELIS, sharp="half", factor=1.0)
 
 
@@ -178,7 +182,7 @@ def horizon_trial(rng: Generator) -> list[Check]:
     log = transitions_of(WAITING.rollout(EPISODES, HORIZON + 2, rng, behavior="adaptive"))
     problem = tabular_problem(WAITING, log, horizon=HORIZON)
     residuals = tabular_residuals(WAITING, log, problem)
-    jumps = b.ExplicitFeatures(is_start, 1.0, "start state") * b.ActionEmbedding([[1.0], [0.0]])
+    jumps = ExplicitFeatures(is_start, 1.0, "start state") * ActionEmbedding([[1.0], [0.0]])
     # about half of the episodes that still wait jump at each time: 60 jumps, mean square width 16/2 + 9/4 + 4/8 + 1/16
     planned = FixedLambda.planned(EPISODES, probability=ALPHA, sup_diag=1.0, mean_square_width=10.8)
     gauges: dict[str, NoiseBound] = {"fixed lambda": planned, **PINELIS}
@@ -225,7 +229,7 @@ def initial_draws_trial(rng: Generator) -> list[Check]:
     """Four exact initial states, 50 draws of the action +-1 at each, gamma = 0, reward = action."""
     problem = b.make_problem(
         sign_log(0.0, 0.0, 5),
-        b.CallableSampler(random_sign),
+        CallableSampler(random_sign),
         b.InitialStates.exact(np.zeros((4, 1))),
         gamma=0.0,
         reward_range=(-1.0, 1.0),
@@ -247,7 +251,7 @@ def next_draws_trial(rng: Generator) -> list[Check]:
     for label, sampler in (("", random_sign), (", shared draws", shared_sign)):
         problem = b.make_problem(
             sign_log(5.0, 0.0, ROWS),
-            b.CallableSampler(sampler),
+            CallableSampler(sampler),
             b.InitialStates.exact([[5.0]]),
             gamma=gamma,
             reward_range=(-1.0, 1.0),

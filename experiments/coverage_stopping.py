@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
 
-import bondic as b
-from bondic.core.dual.noise import NoiseFacts
+from bondic.core.dual.noise import NoiseFacts, Pinelis
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.starts import SampledStart
 from bondic.core.terms import Terms
@@ -35,8 +35,8 @@ STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (
 def bounds() -> dict[str, FloatArray]:
     """Bounds of |S_n| for n = 1, 2, ..., LONGEST, from the library."""
     fixed = FixedLambda.planned(PLANNED, probability=ALPHA, sup_diag=1.0, mean_square_width=4.0)
-    half, layout, terms = b.Pinelis("half"), Layout(1, False, 0, 1), Terms(0.0, (0.0, 2.0), False)
-    one = NoiseFacts(b.Constant(1.0), layout, terms, list, 1, 1)
+    half, layout, terms = Pinelis("half"), Layout(1, False, 0, 1), Terms(0.0, (0.0, 2.0), False)
+    one = NoiseFacts(Constant(1.0), layout, terms, list, 1, 1)
     names = ("fixed lambda", "half", "start of any size", "start of fixed size")
     out = {name: np.zeros(LONGEST) for name in names}
     for n in range(1, LONGEST + 1):

@@ -34,8 +34,12 @@ import numpy as np
 from experiments.certificate_damage import DAMAGES
 
 import bondic
+from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.verify import Verification
+from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SECONDS = 10
@@ -92,12 +96,10 @@ def good_certificates() -> list[Good]:
     terms: dict[str, Any] = {"gamma": 0.3, "reward_range": mdp.reward_range}
     question = bondic.make_problem(log, policy, initial, **terms)
     timed = bondic.make_problem(log, policy, bondic.InitialStates.from_log(log), **terms, horizon=8)
-    value = bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0)
-    center = bondic.KernelFunction(
-        bondic.Constant(1.0), question.layout, question.whole().logged[:1], np.array([[0.2, 0.0]])
-    )
-    fixed = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5))
-    features = bondic.Choices(pairs=8)
+    value = bondic.Gaussian(0.5) * Dirac() + Constant(1.0)
+    center = KernelFunction(Constant(1.0), question.layout, question.whole().logged[:1], np.array([[0.2, 0.0]]))
+    fixed = Instruments(bondic.Gaussian(1.0) * Dirac() + Constant(0.5))
+    features = Choices(pairs=8)
     made = [
         (question, log, policy, bondic.Dual(radius="paper", gauge=PlugIn(0.01), choices=features)),
         (question, log, policy, bondic.Dual(instruments=fixed, ball=bondic.Ball(value, 9.0, center), gauge=PlugIn(0.01))),

@@ -23,6 +23,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 
 import bondic as b
+from bondic.core.dual.noise import NoiseBound
 from bondic_lab.reproduction.known import synthetic, tabular
 from bondic_lab.reproduction.worlds import Setup, simulated
 
@@ -44,7 +45,7 @@ def _rough(name: str, rows: int, rng: np.random.Generator) -> Setup:
     return replace(setup, ball=setup.ball.with_radius(60.0))
 
 
-def length(setup: Setup, gauge: str | b.NoiseBound) -> float:
+def length(setup: Setup, gauge: str | NoiseBound) -> float:
     """F+ - F- with this noise bound."""
     method = b.Dual(instruments=setup.instruments, ball=setup.ball, gauge=gauge)
     ends = {claim.end: claim.bound for claim in b.estimate_interval(setup.problem, method=method).claims}

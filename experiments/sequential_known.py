@@ -18,6 +18,7 @@ import bondic as b
 from bondic.core.claims import Side
 from bondic.core.classes.balls import Ball, constant_function
 from bondic.core.columns import Batch
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of
 from bondic.rows import Rows
@@ -95,7 +96,7 @@ def table(
         may_terminate=bool(np.any(mdp.termination)),
         horizon=horizon,
     )
-    kernel = b.Dirac(on="state") * b.Dirac(on="action")
+    kernel = Dirac(on="state") * Dirac(on="action")
     pairs = mdp.q_star.size * (horizon or 1)
     assumed = b.Ball(kernel, FACTOR * float(np.linalg.norm(mdp.q_star))) if ball else nothing_assumed(problem, pairs)
     if horizon is None:
@@ -109,7 +110,7 @@ def nothing_assumed(problem: Rows, pairs: int) -> Ball:
     """Every function with values in the range on so many pairs: |q - middle|^2 <= pairs (B/2)^2."""
     limits = range_of(problem.terms)
     middle = constant_function(0.5 * (limits.low + limits.high), problem.layout)
-    return Ball(b.Dirac(on="state") * b.Dirac(on="action"), 0.5 * limits.width * np.sqrt(pairs) * (1 + 1e-9), middle)
+    return Ball(Dirac(on="state") * Dirac(on="action"), 0.5 * limits.width * np.sqrt(pairs) * (1 + 1e-9), middle)
 
 
 def with_jumps(mdp: TabularMDP, rows: int, *, expected: float = 3.0) -> TabularMDP:
@@ -151,7 +152,7 @@ def continuous_states(rng: Generator, rows: int, *, behavior: str = "logging") -
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
     )
-    kernel = b.Gaussian(mdp.bandwidth, on="observation") * b.Dirac() + b.Constant(mdp.offset)
+    kernel = b.Gaussian(mdp.bandwidth, on="observation") * Dirac() + Constant(mdp.offset)
     return Known(problem, b.Ball(kernel, FACTOR * mdp.q_norm), mdp.value, mdp.q_star)
 
 
@@ -169,7 +170,7 @@ def continuous_actions(rng: Generator, rows: int) -> Known:
         initial_draws=2000,
         seed=int(rng.integers(2**31)),
     )
-    kernel = b.Gaussian(mdp.width, on="point") + b.Constant(1.0)
+    kernel = b.Gaussian(mdp.width, on="point") + Constant(1.0)
     return Known(
         problem, b.Ball(kernel, FACTOR * mdp.norm), float(mdp.v(starts).mean()), lambda points, _: mdp.q(*points.T)
     )

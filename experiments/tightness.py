@@ -29,6 +29,7 @@ from experiments.defaults_problems_gym import TABLES, gym_table, table_trial
 from scipy.stats import norm
 
 import bondic
+from bondic.core.classes.balls import Box
 from bondic.core.kernels.normal_form import Layout
 from bondic.methods.sequential import Sequential
 from bondic_lab.baselines.registry import make_baseline
@@ -161,7 +162,7 @@ def table() -> Case:
     spread = means * (1 - means) + 0.81 * (transitions @ values**2 - (transitions @ values) ** 2)
     variance = float((law * ratio**2 * spread).sum())
     unseen = float((ratio * q).max() + (ratio * (10.0 - q)).max())
-    box = bondic.Box.around(0.0, 10.0, Layout(1, False, 0, 2))
+    box = Box.around(0.0, 10.0, Layout(1, False, 0, 2))
     methods = ("sequential", "self-normalized", "half", "paper", "hcope", "propensities", "dm")
     return Case("table, 16 pairs, nothing assumed", make, world.value, variance, unseen, box, methods)
 

@@ -23,8 +23,10 @@ from experiments.coverage import write_atomically
 
 import bondic
 from bondic.advice.levers import next_steps
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.rendering import three
 from bondic.result import NextStep
+from bondic.rows import Rows
 from bondic_lab.worlds.tabular import TabularMDP
 
 LENIENT = 1.5
@@ -40,7 +42,7 @@ COLUMNS = (
 class Asked:
     """A question that can be asked again with more rows or other statements."""
 
-    problem: bondic.Rows
+    problem: Rows
     method: Any = None
 
     def answer(self) -> bondic.Result:
@@ -141,11 +143,8 @@ def ending(**fixed: Any) -> Callable[..., Asked]:
 
 
 def _rows(step: NextStep, result: bondic.Result) -> dict[str, Any]:
-    """A new log of the cautious number of rows, those that are set aside on top."""
-    if "rows" in step.numbers:
-        return {"rows": step.numbers["rows"], "seed": 1}
-    rows = step.numbers.get("rows_to", step.numbers["rows_from"]) + result.rows[0]
-    return {"rows": rows, "seed": 1}
+    """A new log of that many rows, those that are set aside on top."""
+    return {"rows": step.numbers["rows"] + result.rows[0], "seed": 1}
 
 
 def _gamma(step: NextStep, _: bondic.Result) -> dict[str, Any]:
@@ -181,7 +180,7 @@ def _foreseen(step: NextStep, _: float) -> float:
     return step.numbers["share"]
 
 
-TINY = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 1e-3)
+TINY = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(1.0), 1e-3)
 CASES = (
     Case("table of 6 states, 600 rows, γ = 0.9", table(rows=600), "rows", _rows, _half_range),
     Case("table of 6 states, 1000 rows, γ = 0.95", table(gamma=0.95), "rows", _rows, _half_range),

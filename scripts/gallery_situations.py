@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 
 import bondic
+from bondic.core.kernels.leaves import Constant, Dirac
+from bondic.report.compare import Comparison
+from bondic.report.page import report_page
+from bondic.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 COLUMNS = (
@@ -22,16 +26,16 @@ class Situation:
     """A question with its heading, and the method where it is not the default."""
 
     title: str
-    ask: Callable[[], bondic.Rows]
+    ask: Callable[[], Rows]
     method: Any = None
 
     def page(self) -> str:
         problem = self.ask()
         result = bondic.estimate_interval(problem, method=self.method)
-        return bondic.report_page(result, problem, title=self.title, log=problem.log)
+        return report_page(result, problem, title=self.title)
 
 
-def machine(rows: int | None = None, gamma: float = 0.8) -> bondic.Rows:
+def machine(rows: int | None = None, gamma: float = 0.8) -> Rows:
     """The demonstration, or its first rows as a log of their own."""
     demo = bondic.load_demo()
     columns = {name: column[:rows] for name, column in demo.log.columns().items() if column is not None}
@@ -39,7 +43,7 @@ def machine(rows: int | None = None, gamma: float = 0.8) -> bondic.Rows:
     return bondic.make_problem(log, demo.policy, demo.initial, gamma=gamma, reward_range=(0.0, 1.0))
 
 
-def smooth() -> bondic.Rows:
+def smooth() -> Rows:
     """States that are numbers, and few rows."""
     world = SyntheticMDP.default(0.8, seed=1)
     rollout = world.rollout(20, 20, np.random.default_rng(0))
@@ -51,7 +55,7 @@ def smooth() -> bondic.Rows:
     )  # a round one around the world's
 
 
-def offers(rows: int, actions: int) -> bondic.Rows:
+def offers(rows: int, actions: int) -> Rows:
     """Single decisions: which of many offers to show, with the probabilities with which they were shown."""
     rng = np.random.default_rng(0)
     visitors = rng.normal(size=(rows, 3))
@@ -67,7 +71,7 @@ def offers(rows: int, actions: int) -> bondic.Rows:
     return bondic.make_problem(log, policy, start, gamma=0.0, reward_range=(0.0, 1.0))
 
 
-TINY = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 1e-3)
+TINY = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(1.0), 1e-3)
 SITUATIONS = {
     "sharp": Situation("When to maintain the machine", machine),
     "wide": Situation("A short log with states that are numbers", smooth, bondic.Default(radius="paper")),
@@ -78,6 +82,6 @@ SITUATIONS = {
 }
 
 
-def comparison() -> bondic.Comparison:
+def comparison() -> Comparison:
     """The demonstration's first rows: on the whole log most intervals are shorter than their dot."""
     return bondic.compare(machine(2000), METHODS)

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 import bondic
+from bondic.report.pens import result_table
 from bondic.report.plots import save_plot
-from bondic.report.table import result_table
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"

@@ -8,11 +8,16 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 import bondic
+from bondic.core.classes.balls import Instruments
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.noise import Pinelis
 from bondic.core.dual.weighing import weights_at_rows as all_weights
-from bondic.core.functions import ExpansionFunction, TermExpansion
+from bondic.core.functions import ExpansionFunction, KernelFunction, TermExpansion
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines.sums import STANDARD
+from bondic.policies.protocol import CallableSampler
+from bondic.rows import Rows
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -74,7 +79,7 @@ def softmax_policy(n_actions=3):
 
 def wobbling_sampler(spread=0.5):
     """a = s_1 / 2 + noise: a continuous policy; without noise its means over actions are exact."""
-    return bondic.CallableSampler(
+    return CallableSampler(
         lambda s, rng: 0.5 * s[:, :1] + spread * rng.standard_normal((len(s), 1)), deterministic=spread == 0
     )
 
@@ -143,7 +148,7 @@ def synthetic_problem(mdp: SyntheticMDP, rollout, **statements):
 
 
 def synthetic_kernel(mdp: SyntheticMDP):
-    return bondic.Gaussian(mdp.bandwidth) * bondic.Dirac() + bondic.Constant(mdp.offset)
+    return bondic.Gaussian(mdp.bandwidth) * Dirac() + Constant(mdp.offset)
 
 
 def synthetic_truth(mdp: SyntheticMDP, layout):
@@ -163,7 +168,7 @@ def tabular_problem(mdp: TabularMDP, log, **statements):
 
 def table_kernel():
     """All tables, |q|^2 = sum of squares."""
-    return bondic.Dirac(on="state") * bondic.Dirac(on="action")
+    return Dirac(on="state") * Dirac(on="action")
 
 
 def table_function(table, layout, kernel=None):
@@ -173,7 +178,7 @@ def table_function(table, layout, kernel=None):
     points = states[:, None]
     if table.ndim == 3:
         points = np.array([(s, t) for t in range(table.shape[0]) for s in states])
-    return bondic.KernelFunction(kernel or table_kernel(), layout, points, table.reshape(-1, table.shape[-1]))
+    return KernelFunction(kernel or table_kernel(), layout, points, table.reshape(-1, table.shape[-1]))
 
 
 def exact_log(mdp: TabularMDP, copies):
@@ -240,7 +245,7 @@ def lake(episodes: int = 150, seed: int = 0, limit: int = 40, slip: float = 0.2)
     }
 
 
-def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object) -> bondic.Rows:
+def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object) -> Rows:
     """Walk to the right with probability 0.8; gamma = 0.95 and rewards in [0, 1] unless stated otherwise."""
     log = bondic.Transitions(**(lake() if data is None else data))
     terms = {"gamma": LAKE_GAMMA, "reward_range": (0, 1)} | statements
@@ -252,8 +257,8 @@ def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object
 
 def setting_of(problem, ball, weight_kernel, noise=None, *, probability=0.1, start=None, sides=2):
     """What a bound depends on besides omega; `start` is the probability paid for sampled initial states."""
-    noise = bondic.Pinelis() if noise is None else noise
-    return Setting(problem, ball, bondic.Instruments(weight_kernel), noise, probability, start, sides, STANDARD)
+    noise = Pinelis() if noise is None else noise
+    return Setting(problem, ball, Instruments(weight_kernel), noise, probability, start, sides, STANDARD)
 
 
 def everything(problem):

@@ -17,6 +17,7 @@ from mpmath import mpf
 import bondic
 import naive
 from bondic.core.bounded import U, upper_sum
+from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
@@ -33,7 +34,7 @@ LEAVES = {
     "narrow": (bondic.Gaussian(0.05), lambda x, y: naive.gaussian(x, y, 0.05)),
     "laplace": (bondic.Laplace(0.9), lambda x, y: naive.laplace(x, y, 0.9)),
     "matern": (bondic.Matern(1.1), lambda x, y: naive.matern(x, y, 1.1, 2.5)),
-    "waves": (bondic.RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+    "waves": (RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
 }
 PRODUCTS = [(), *((name,) for name in LEAVES), ("gaussian", "gaussian"), ("gaussian", "waves"), ("matern", "laplace")]
 

@@ -18,16 +18,20 @@ from scipy.stats import binom
 import bondic
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
+from bondic.core.classes.balls import Instruments
 from bondic.core.codec import Encoder, decode
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights
-from bondic.core.functions import FeatureMap
+from bondic.core.functions import FeatureFunction, FeatureMap, KernelFunction
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.registry import registered
 from bondic.core.terms import Terms
+from bondic.report.page import report_page
 from builders import synthetic
 
 LAYOUT, TERMS = Layout(1, False, 0, 1), Terms(0.0, (0.0, 1.0), False)
-ONE, WAVES = bondic.Constant(1.0), bondic.Constant(0.5) + bondic.RandomFeatures.gaussian(2, 1, 1.0, seed=3)
+ONE, WAVES = Constant(1.0), Constant(0.5) + RandomFeatures.gaussian(2, 1, 1.0, seed=3)
 ROWS, RUNS = 40, 400
 PROBABILITIES = (0.5, 0.2, 0.05, 1e-3, 1e-6)
 
@@ -43,7 +47,7 @@ def facts_about(kernel, n=ROWS):
 
 def weights_of(kernel, coordinates):
     """omega = phi . w as a noise bound sees it, and its values at the points."""
-    omega = bondic.FeatureFunction(kernel, LAYOUT, coordinates)
+    omega = FeatureFunction(kernel, LAYOUT, coordinates)
     values = omega.values(points())[0][:, 0]
     return Weights(omega, omega.norm(), float(values @ values) * (1 + 1e-12)), values
 
@@ -66,7 +70,7 @@ class NoiseCase:
     def weights(request):
         """Weight functions with some features, with one, and one that is written with kernel centers."""
         if request.param == "centers":
-            omega = bondic.KernelFunction(WAVES, LAYOUT, [[0.3], [-1.0]], [[1.5], [-0.4]])
+            omega = KernelFunction(WAVES, LAYOUT, [[0.3], [-1.0]], [[1.5], [-0.4]])
             values = omega.values(points())[0][:, 0]
             return Weights(omega, omega.norm(), float(values @ values) * (1 + 1e-12))
         some = np.array([0.5, -1.0, 0.0, 0.3, 2.0]) if request.param == "some" else np.eye(5)[3]
@@ -134,7 +138,7 @@ class NoiseCase:
     @staticmethod
     def _as_weights(w, phi):
         squares = float(np.sum((phi @ w) ** 2)) * (1 + 1e-12)
-        return Weights(bondic.FeatureFunction(WAVES, LAYOUT, w), Enclosure(float(np.linalg.norm(w))), squares)
+        return Weights(FeatureFunction(WAVES, LAYOUT, w), Enclosure(float(np.linalg.norm(w))), squares)
 
     def test_it_says_what_it_is(self):
         gauge = self.bound()
@@ -154,9 +158,9 @@ class NoiseCase:
         """Searched with, certified, written, read, verified, shown."""
         mdp, log, policy, initial = synthetic(300, gamma=0.5)
         problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
-        kernel = 0.3 * bondic.Constant(1.0) + bondic.RandomFeatures.gaussian(4, 1, 1.0, seed=3) * bondic.Dirac()
-        ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 5.0)
-        method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=ball, gauge=self.for_problem(kernel))
+        kernel = 0.3 * Constant(1.0) + RandomFeatures.gaussian(4, 1, 1.0, seed=3) * Dirac()
+        ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(1.0), 5.0)
+        method = bondic.Dual(instruments=Instruments(kernel), ball=ball, gauge=self.for_problem(kernel))
         result = bondic.estimate_interval(problem, method=method)
         assert any(claim.uses_log and claim["noise"].lower > 0 for claim in result.claims)
         text, _ = bondic.save_certificate(result.certificate, tmp_path / "certificate")
@@ -164,7 +168,7 @@ class NoiseCase:
         assert (found.low, found.high) == (result.low, result.high)
         words = result.proof.noise.describe()
         assert words in next(a.text for a in found.assumptions if a.name == "noise")
-        assert words.replace("'", "&#x27;") in bondic.report_page(result, problem, title="noise")
+        assert words.replace("'", "&#x27;") in report_page(result, problem, title="noise")
 
     def for_problem(self, kernel):
         """What is passed to `Dual`."""

@@ -25,6 +25,7 @@ from bondic.core.proof import Claims, Proof
 from bondic.core.registry import lookup, registered
 from bondic.core.terms import range_of
 from bondic.engines.sums import STANDARD, EngineSums
+from bondic.report.page import report_page
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class ProofCase:
         assert all(states[name] == "checked" for name in self.replayed)
 
     def test_the_page_shows_its_end_points(self, answer):
-        page = bondic.report_page(answer.result, answer.problem, title="a proof")
+        page = report_page(answer.result, answer.problem, title="a proof")
         for claim in answer.result.claims:
             assert all(part.name in page for part in claim.parts if part.role != "detail" and part.shown)
 

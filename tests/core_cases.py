@@ -13,8 +13,11 @@ import bondic
 import naive
 from bondic.core.bounded import Enclosure
 from bondic.core.dual.noise import NoiseBound, NoiseFacts
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import RowProbabilities
 from bondic.rows import Rows, Terms, make_rows
 
 
@@ -84,7 +87,7 @@ def make_case(
         actions = rng.integers(0, slots, n)
         next_probs, initial_probs = rng.dirichlet(np.ones(slots), n), rng.dirichlet(np.ones(slots), starts)
         log = bondic.Transitions(states, actions, rewards, following, terminal, timesteps=times)
-        policy = bondic.RowProbabilities(next_probs, initial_probs)
+        policy = RowProbabilities(next_probs, initial_probs)
         problem = bondic.make_problem(log, policy, begins, **terms, accept=None)  # rows of no world: not inspected
         said = [[naive.slots(normalized(p)) for p in probs] for probs in (next_probs[kept], initial_probs)]
         logged = naive.logged_points(states[kept], [int(a) for a in actions[kept]], kept_times)
@@ -110,16 +113,16 @@ def kernels(case, bandwidth, constant=0.0, *, time_bandwidth=2.0):
     """(library kernel, twin): Gaussian on the state, Dirac on discrete actions, time if there is any, an offset."""
     h = bandwidth
     if case.discrete:
-        ours = bondic.Gaussian(h) * bondic.Dirac()
+        ours = bondic.Gaussian(h) * Dirac()
         twin = naive.on_product(lambda x, y: naive.gaussian(x, y, h), naive.dirac)
     else:
         ours = bondic.Gaussian(h) * bondic.Gaussian(2 * h, on="action")
         twin = naive.on_product(lambda x, y: naive.gaussian(x, y, h), lambda a, b: naive.gaussian(a, b, 2 * h))
     if case.horizon is not None:
-        ours = ours * bondic.Gaussian(time_bandwidth, on="time") * bondic.TimeMask(case.horizon)
+        ours = ours * bondic.Gaussian(time_bandwidth, on="time") * TimeMask(case.horizon)
         twin = naive.masked(naive.with_time(twin, lambda t, u: naive.gaussian(t, u, time_bandwidth)), case.horizon)
     if constant:
-        ours = ours + bondic.Constant(constant)
+        ours = ours + Constant(constant)
         twin = naive.plus(twin, lambda p, q: naive.number(constant))  # noqa: ARG005
     return ours, twin
 
@@ -129,7 +132,7 @@ def kernel_function(case, kernel, coefficients):
     problem = case.problem
     weights = np.zeros((len(problem), problem.layout.slots))
     weights[np.arange(len(problem)), problem.whole().slots] = coefficients
-    return bondic.KernelFunction(kernel, problem.layout, problem.whole().logged, weights)
+    return KernelFunction(kernel, problem.layout, problem.whole().logged, weights)
 
 
 def inside(enclosure, exact):
@@ -142,7 +145,7 @@ def plain_facts(n, width=1.0, *, dropped=0, **more):
     """What is known about n rows with W = constants and value range [0, width]; `more` replaces single facts."""
     layout, terms = Layout(1, False, 0, 1), Terms(0.0, (0.0, width), False)
     rows = [(np.zeros((n, 1)), np.zeros(n, dtype=np.int64), None)]
-    facts = NoiseFacts(bondic.Constant(1.0), layout, terms, lambda: rows, n, n + dropped)
+    facts = NoiseFacts(Constant(1.0), layout, terms, lambda: rows, n, n + dropped)
     return replace(facts, **more)
 
 

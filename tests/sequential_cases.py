@@ -16,6 +16,7 @@ import bondic
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.classes.balls import constant_function
 from bondic.core.classes.basis import LandmarkBasis
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential import bound as sequential
 from bondic.core.sequential import localize
 from bondic.core.sequential.embedded import limits_from_class
@@ -111,8 +112,8 @@ class World:
     @property
     def kernel(self):
         if self.kind == "continuous":
-            return bondic.Gaussian(self.bandwidth, on="point") + bondic.Constant(CONSTANT)
-        return bondic.Gaussian(self.bandwidth, on="state") * bondic.Dirac() + bondic.Constant(CONSTANT)
+            return bondic.Gaussian(self.bandwidth, on="point") + Constant(CONSTANT)
+        return bondic.Gaussian(self.bandwidth, on="state") * Dirac() + Constant(CONSTANT)
 
     def ball(self, layout):
         center = None if self.center is None else constant_function(self.center, layout)

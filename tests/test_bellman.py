@@ -20,8 +20,11 @@ from bondic.core.functions import (
     values_together,
 )
 from bondic.core.identity import bellman_residual, residual_error
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.engines.sums import EngineSums
+from bondic.policies.protocol import RowProbabilities
 from bondic_lab.identity.formulas import (
     WholeValues,
     discrepancy,
@@ -130,7 +133,7 @@ def test_kernel_bellman_loss(case):
 def test_loss_knows_the_error_of_its_residuals():
     """All residuals off by the same amount in the direction that matters: the allowance is used up."""
     case = make_case(n=6, seed=3)
-    kernel = 4.0 * bondic.Constant(1.0)
+    kernel = 4.0 * Constant(1.0)
     residual, off = np.full(len(case.problem), 3.0), 1e-3
     wrong = residual_loss(case.problem.whole(), kernel, residual + off, off)
     assert wrong.lower <= 6.0 <= wrong.upper
@@ -243,7 +246,7 @@ def test_feature_function_values_and_norm(slots, rng):
     """f(z, a) = sum_p phi(z) W_p E_ap in coordinates; |f| = |w| up to rounding, always rounded up."""
     layout = Layout(2, False, 0, slots)
     similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])[:slots]
-    kernel = 0.7 * bondic.RandomFeatures(FREQUENCIES) * bondic.ActionEmbedding(similar) + bondic.Constant(2.0)
+    kernel = 0.7 * RandomFeatures(FREQUENCIES) * ActionEmbedding(similar) + Constant(2.0)
     w = rng.normal(size=8 * 2 + 1)
     function = FeatureFunction(kernel, layout, w)
     points = rng.normal(size=(5, 2))
@@ -267,13 +270,13 @@ def test_feature_function_values_and_norm(slots, rng):
 
 def test_functions_evaluated_together_have_the_values_they_have_alone(rng):
     layout = Layout(2, False, 0, 3)
-    features = bondic.RandomFeatures.gaussian(4, 2, 1.0, seed=0)
-    shared = features * bondic.Dirac(on="action") + bondic.Constant(0.5)
-    other = bondic.RandomFeatures.gaussian(2, 2, 1.0, seed=1)
+    features = RandomFeatures.gaussian(4, 2, 1.0, seed=0)
+    shared = features * Dirac(on="action") + Constant(0.5)
+    other = RandomFeatures.gaussian(2, 2, 1.0, seed=1)
     points = rng.normal(size=(5000, 2))
     functions = [
         FeatureFunction(shared, layout, rng.normal(size=25)),
-        bondic.KernelFunction(bondic.Gaussian(1.0), layout, points[:2], rng.normal(size=(2, 3))),
+        KernelFunction(bondic.Gaussian(1.0), layout, points[:2], rng.normal(size=(2, 3))),
         FeatureFunction(other, layout, rng.normal(size=4)),
         FeatureFunction(shared, layout, rng.normal(size=25)),
     ]
@@ -287,7 +290,7 @@ def test_functions_evaluated_together_have_the_values_they_have_alone(rng):
 def test_feature_function_error_covers_planted_errors(rng):
     """Features that are wrong by what they declare: values stay within the declared error."""
     layout = Layout(1, False, 0, 1)
-    leaf = bondic.RandomFeatures([[1.0], [0.3]], center=0.0)
+    leaf = RandomFeatures([[1.0], [0.3]], center=0.0)
     points = 1e9 + rng.normal(size=(50, 1))  # angles of 1e9 carry an error of 1e-7
     w = rng.normal(size=4)
     values, error = FeatureFunction(leaf, layout, w).values(points)
@@ -303,7 +306,7 @@ def test_feature_function_error_covers_planted_errors(rng):
 def test_expansion_function_values_and_norm(rng):
     """One expansion per term; the norm is at most the root of the sum of squares, here with 2 slots."""
     layout = Layout(2, False, 0, 2)
-    kernel = bondic.Gaussian(0.9) * bondic.Dirac() + 3.0 * bondic.Constant(1.0)
+    kernel = bondic.Gaussian(0.9) * Dirac() + 3.0 * Constant(1.0)
     first = TermExpansion(rng.normal(size=(4, 2)), rng.normal(size=(4, 2)))
     second = TermExpansion(np.zeros((1, 2)), np.array([[0.7]]))
     function = ExpansionFunction(kernel, layout, (first, second))
@@ -336,9 +339,7 @@ def test_normalisation_is_part_of_the_error():
     rough = probs * (1 + 1e-7 * rng.uniform(-1, 1, size=(5, 1)))
     log = bondic.Transitions(states, [0, 1, 2, 1, 0], np.zeros(5), states + 1, np.zeros(5, bool))
     begins = bondic.InitialStates.exact(states[:2], np.array([0.25, 0.75]) * (1 - 3e-7))
-    problem = bondic.make_problem(
-        log, bondic.RowProbabilities(rough, rough[:2]), begins, gamma=0.9, reward_range=(0, 1)
-    )
+    problem = bondic.make_problem(log, RowProbabilities(rough, rough[:2]), begins, gamma=0.9, reward_range=(0, 1))
     assert np.abs(problem.whole().next.weights.sum(axis=1) - 1).max() <= 4 * U
     measure = signed_measure(problem.whole(), np.ones(5))
     start = [mpf(1) / 4 * p for p in core_cases.normalized(rough[0])]

@@ -19,6 +19,8 @@ from bondic.core.classes.balls import Box, Instruments, constant_function, const
 from bondic.core.dual.bound import dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.sums import forms
 from bondic.core.sums.measure import Measure, Stream
@@ -27,6 +29,7 @@ from bondic.core.terms import ValueRange, range_at_all_times
 from bondic.engines.sums import STANDARD
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
+from bondic.tuning.defaults import Choices
 from builders import COLUMNS, setting_of, tabular, world_problem
 
 
@@ -144,7 +147,7 @@ def test_a_box_around_the_value_range_holds_it_and_a_smaller_one_does_not():
         assert box.radius <= (high - low) / 2 * (1 + 1e-12) + 1e-7 * abs(high)
         smaller = replace(box, radius=box.radius * (1 - 1e-9))
         assert box.radius < 1e-300 or abs(high) > 1e6 or not smaller.assumes_nothing(ValueRange(low, high))
-    bent = b.KernelFunction(b.Gaussian(1.0) * b.Dirac(), layout, [[0.0]], [[1.0, 0.0]])
+    bent = KernelFunction(b.Gaussian(1.0) * Dirac(), layout, [[0.0]], [[1.0, 0.0]])
     assert not Box(3.0, bent).assumes_nothing(ValueRange(-1.0, 1.0))
     assert constant_value(constant_function(2.5, layout)) == 2.5
     assert constant_value(None) == 0.0
@@ -159,9 +162,9 @@ def test_bad_boxes_are_refused():
 def test_shares_of_table_kernels_are_read_back():
     for share in (0.0, 0.2, 0.5, 0.8):
         assert table_share(table_kernel(share)) == share
-    assert table_share(b.Gaussian(1.0) * b.Dirac()) is None
-    assert table_share(0.5 * b.Constant(1.0) + 0.5 * b.Dirac(on="action")) is None
-    assert table_share(0.5 * b.Constant(2.0) + 0.5 * (b.Dirac(on="state") * b.Dirac(on="action"))) is None
+    assert table_share(b.Gaussian(1.0) * Dirac()) is None
+    assert table_share(0.5 * Constant(1.0) + 0.5 * Dirac(on="action")) is None
+    assert table_share(0.5 * Constant(2.0) + 0.5 * (Dirac(on="state") * Dirac(on="action"))) is None
 
 
 def conic_optimum(search, *, sign, radius, kappa):
@@ -221,7 +224,7 @@ def test_memory_and_stream_agree():
     found = []
     for source in (b.Transitions(**columns), b.stream_log(columns, batch_rows=170)):
         problem = b.make_problem(source, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-        found.append(b.estimate_interval(problem, method=b.Dual(choices=b.Choices(categorical=True))))
+        found.append(b.estimate_interval(problem, method=b.Dual(choices=Choices(categorical=True))))
     assert found[0].low == pytest.approx(found[1].low, abs=1e-9)
     assert found[0].high == pytest.approx(found[1].high, abs=1e-9)
 
@@ -229,7 +232,7 @@ def test_memory_and_stream_agree():
 def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assumption():
     mdp, log, policy, initial = tabular(3000, gamma=0.8)
     terms = {"gamma": 0.8, "reward_range": mdp.reward_range, "initial": initial}
-    result = b.evaluate_policy(log, policy, method=b.Dual(choices=b.Choices(categorical=True)), **terms)
+    result = b.evaluate_policy(log, policy, method=b.Dual(choices=Choices(categorical=True)), **terms)
     assert {item.name: item.state for item in result.assumptions}["values"] == "checked"
     assert result.chosen == ()
     assert result.robustness is None

@@ -11,9 +11,13 @@ import pytest
 import bondic
 from bondic.core.bounded import Enclosure
 from bondic.core.certificate import Certificate
+from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
+from bondic.core.kernels.features import ExplicitFeatures, RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.printed import last_digit
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic
@@ -199,12 +203,12 @@ def test_every_kind_of_weight_function_verifies():
     mdp, log, policy, initial = synthetic(300, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
     kernels = {
-        ExpansionFunction: bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5),
-        FeatureFunction: bondic.RandomFeatures.gaussian(16, 1, 1.0, seed=0) * bondic.Dirac() + bondic.Constant(0.5),
+        ExpansionFunction: bondic.Gaussian(1.0) * Dirac() + Constant(0.5),
+        FeatureFunction: RandomFeatures.gaussian(16, 1, 1.0, seed=0) * Dirac() + Constant(0.5),
     }
-    ball = bondic.Ball(bondic.Matern(1.0, nu=1.5) * bondic.Dirac() + bondic.Constant(1.0), 20.0)
+    ball = bondic.Ball(bondic.Matern(1.0, nu=1.5) * Dirac() + Constant(1.0), 20.0)
     for kind, kernel in kernels.items():
-        method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=ball, gauge=PlugIn(0.01))
+        method = bondic.Dual(instruments=Instruments(kernel), ball=ball, gauge=PlugIn(0.01))
         result = bondic.estimate_interval(problem, method=method)
         assert result.guarantee == "none"
         names = " ".join(result.certificate.arrays)
@@ -214,9 +218,7 @@ def test_every_kind_of_weight_function_verifies():
     weights = np.zeros((len(problem), 2))
     weights[np.arange(len(problem)), problem.whole().slots] = 1.0 / len(problem)
     candidate = KernelFunction(kernel, problem.layout, problem.whole().logged, weights)
-    method = bondic.Dual(
-        instruments=bondic.Instruments(kernel), ball=ball, gauge=FixedLambda(0.5), candidates=(candidate,)
-    )
+    method = bondic.Dual(instruments=Instruments(kernel), ball=ball, gauge=FixedLambda(0.5), candidates=(candidate,))
     result = bondic.estimate_interval(problem, method=method)
     same(bondic.verify(result.certificate, log), result)
 
@@ -228,13 +230,11 @@ def test_a_center_and_feature_functions_of_the_user_are_rechecked():
     def bumps(states):
         return np.exp(-((states - np.linspace(-1, 1, 5)) ** 2)) / np.sqrt(5.0)
 
-    own = bondic.ExplicitFeatures(bumps, 1.0, "bumps")
-    center = bondic.KernelFunction(
-        bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[0.2, 0.0]])
-    )
+    own = ExplicitFeatures(bumps, 1.0, "bumps")
+    center = KernelFunction(Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[0.2, 0.0]]))
     method = bondic.Dual(
-        instruments=bondic.Instruments(own * bondic.Dirac() + bondic.Constant(1.0)),
-        ball=bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 9.0, center),
+        instruments=Instruments(own * Dirac() + Constant(1.0)),
+        ball=bondic.Ball(bondic.Gaussian(0.5) * Dirac() + Constant(1.0), 9.0, center),
     )
     result = bondic.estimate_interval(problem, method=method)
     same(bondic.verify(result.certificate, log, functions={"bumps": bumps}), result)
@@ -248,7 +248,7 @@ def test_numpy_numbers_go_into_a_certificate(tmp_path):
     problem = bondic.make_problem(
         log, policy, initial, gamma=np.float32(0.5), reward_range=np.array(mdp.reward_range), seed=np.int64(3)
     )
-    method = bondic.Dual(radius=np.float32(9.0), pilot=np.int64(20), choices=bondic.Choices(pairs=8))
+    method = bondic.Dual(radius=np.float32(9.0), pilot=np.int64(20), choices=Choices(pairs=8))
     result = bondic.estimate_interval(problem, alpha=np.float32(0.1), method=method)
     bondic.save_certificate(result.certificate, tmp_path / "c")
     same(bondic.verify(bondic.load_certificate(tmp_path / "c"), log, policy), result)

@@ -18,18 +18,22 @@ from mpmath import mpf
 
 import bondic
 from bondic.core.bounded import Enclosure, U
-from bondic.core.classes.balls import Box, ValueClass
+from bondic.core.classes.balls import Box, Instruments, Provenance, ValueClass
 from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
-from bondic.core.dual.noise import NoiseBound
+from bondic.core.dual.noise import NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from bondic.core.kernels.base import FloatArray, Kernel, Leaf, PointPart
+from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout
+from bondic.core.kernels.series import GaussianSeries
 from bondic.core.registry import from_outside, lookup, names, register, registered
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms
 from bondic.core.verify import read_proof
 from bondic.engines.sums import STANDARD
+from bondic.report.page import report_page
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from conformance_kernels import Example, LeafCase
@@ -58,16 +62,14 @@ LEAVES: dict[str, st.SearchStrategy[Leaf]] = {
     "gaussian": st.builds(bondic.Gaussian, sizes | vectors, parts),
     "laplace": st.builds(bondic.Laplace, sizes | vectors, parts),
     "matern": st.builds(bondic.Matern, sizes | vectors, st.sampled_from([0.5, 1.5, 2.5]), parts),
-    "constant": st.builds(bondic.Constant, sizes),
-    "dirac": st.builds(bondic.Dirac, st.sampled_from(["action", "state"])),
-    "action-embedding": st.builds(bondic.ActionEmbedding, arrays(np.float64, (2, 3), elements=st.floats(-2, 2))),
-    "time-mask": st.builds(bondic.TimeMask, st.integers(1, 10**6)),
-    "linear": st.builds(bondic.Linear, sizes | st.just(math.inf), vectors, centers, parts),
-    "explicit-features": st.builds(bondic.ExplicitFeatures, st.just(waves), sizes, st.just("waves"), parts),
-    "random-features": st.builds(
-        bondic.RandomFeatures, arrays(np.float64, (3, 2), elements=st.floats(-5, 5)), centers, parts
-    ),
-    "gaussian-series": st.builds(bondic.GaussianSeries, vectors, st.integers(1, 9), centers, parts),
+    "constant": st.builds(Constant, sizes),
+    "dirac": st.builds(Dirac, st.sampled_from(["action", "state"])),
+    "action-embedding": st.builds(ActionEmbedding, arrays(np.float64, (2, 3), elements=st.floats(-2, 2))),
+    "time-mask": st.builds(TimeMask, st.integers(1, 10**6)),
+    "linear": st.builds(Linear, sizes | st.just(math.inf), vectors, centers, parts),
+    "explicit-features": st.builds(ExplicitFeatures, st.just(waves), sizes, st.just("waves"), parts),
+    "random-features": st.builds(RandomFeatures, arrays(np.float64, (3, 2), elements=st.floats(-5, 5)), centers, parts),
+    "gaussian-series": st.builds(GaussianSeries, vectors, st.integers(1, 9), centers, parts),
 }
 leaves = st.one_of(*LEAVES.values())
 kernels = st.recursive(
@@ -103,19 +105,17 @@ def numbers(*shape: int) -> st.SearchStrategy[FloatArray]:
 
 FUNCTIONS = {
     "centers": st.builds(KernelFunction, st.just(bondic.Gaussian(1.0)), st.just(LAYOUT), numbers(3, 2), numbers(3, 2)),
-    "features": st.builds(FeatureFunction, st.just(bondic.Linear() + bondic.Linear()), st.just(LAYOUT), numbers(4)),
+    "features": st.builds(FeatureFunction, st.just(Linear() + Linear()), st.just(LAYOUT), numbers(4)),
     "expansion": st.builds(
-        lambda one, two: ExpansionFunction(
-            bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Gaussian(2.0), LAYOUT, (one, two)
-        ),
+        lambda one, two: ExpansionFunction(bondic.Gaussian(1.0) * Dirac() + bondic.Gaussian(2.0), LAYOUT, (one, two)),
         st.builds(TermExpansion, numbers(3, 2), numbers(3, 2)),
         st.builds(TermExpansion, numbers(1, 2), numbers(1, 1)),
     ),
 }
 GAUGES = {
-    "pinelis": st.builds(bondic.Pinelis, st.sampled_from(["half", "range", "paper"])),
+    "pinelis": st.builds(Pinelis, st.sampled_from(["half", "range", "paper"])),
 }
-provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
+provenances = st.builds(Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
 CLASSES = {
     "ball": st.builds(
         bondic.Ball, leaves, sizes, st.none() | st.one_of(*FUNCTIONS.values()), st.floats(0, 1), provenances
@@ -146,22 +146,22 @@ def test_other_kinds_survive(kind, base, made):
 @given(
     TERMS,
     st.dictionaries(st.text("ab", min_size=1), sizes),
-    st.builds(bondic.Instruments, leaves.filter(lambda leaf: leaf.sup_diag < math.inf), provenances),
+    st.builds(Instruments, leaves.filter(lambda leaf: leaf.sup_diag < math.inf), provenances),
 )
 @settings(max_examples=60, deadline=None)
 def test_plain_dataclasses_survive(terms, budget, instruments):
     assert there_and_back(Terms, terms) == terms
     assert there_and_back(dict[str, float], budget) == budget
-    assert same(there_and_back(bondic.Instruments, instruments), instruments)
+    assert same(there_and_back(Instruments, instruments), instruments)
 
 
 def test_an_array_that_is_shared_is_stored_once():
-    waves = bondic.RandomFeatures.gaussian(5, 2, 1.0, seed=0)
+    waves = RandomFeatures.gaussian(5, 2, 1.0, seed=0)
     encoder = Encoder()
-    data = encoder.encode((waves, waves * bondic.Dirac()), "k")
+    data = encoder.encode((waves, waves * Dirac()), "k")
     assert set(encoder.arrays) == {"k.0.frequencies", "k.0.center"}
     first, second = decode(tuple[Kernel, Kernel], data, encoder.arrays, "k")
-    assert same(second, waves * bondic.Dirac())
+    assert same(second, waves * Dirac())
     assert same(first, waves)
 
 
@@ -187,8 +187,8 @@ class Everything:
     open_end: Extended = math.inf
     vector: Numbers = field(default_factory=lambda: np.arange(3.0))
     rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.arange(2))
-    kernel: Kernel = field(default_factory=lambda: bondic.Constant(1.0))
-    leaf: Leaf = field(default_factory=bondic.Dirac)
+    kernel: Kernel = field(default_factory=lambda: Constant(1.0))
+    leaf: Leaf = field(default_factory=Dirac)
 
 
 WRONG = [
@@ -259,7 +259,7 @@ def test_hostile_values_stay_short_and_printable():
 
 def test_what_is_supplied_is_not_written():
     encoder = Encoder()
-    data = encoder.encode(bondic.ExplicitFeatures(waves, 2.0, "waves"), "k")
+    data = encoder.encode(ExplicitFeatures(waves, 2.0, "waves"), "k")
     assert "function" not in data
     with pytest.raises(InvalidInput, match=r"pass functions=\{'waves': f\}"):
         decode(Kernel, data, {}, "k")
@@ -326,12 +326,12 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     problem = bondic.make_problem(
         log, bondic.UniformPolicy(2), bondic.InitialStates.exact(log.observations[:1]), gamma=0.5, reward_range=(0, 1)
     )
-    kernel = Cauchy(1.0) * bondic.Dirac() + bondic.Constant(1.0)
-    method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=PlugIn(1e-3))
+    kernel = Cauchy(1.0) * Dirac() + Constant(1.0)
+    method = bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=PlugIn(1e-3))
     result = bondic.estimate_interval(problem, method=method)
     assert result.status is bondic.Status.INTERVAL
     bondic.save_certificate(result.certificate, tmp_path / "c")
-    assert "Cauchy(" in bondic.report_page(result, problem, title="a kernel from outside")
+    assert "Cauchy(" in report_page(result, problem, title="a kernel from outside")
     for sums in (STANDARD, REFERENCE):
         checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log, sums=sums)
         assert checked.low == pytest.approx(result.low, abs=1e-9)
@@ -355,7 +355,7 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
 )
 def test_broken_promises_are_found_at_construction(flaw, words):
     kernel = bondic.Gaussian(1.0) * Cauchy(1.0, flaw=flaw)
-    for make in (lambda: bondic.Ball(kernel, 1.0), lambda: bondic.Instruments(kernel)):
+    for make in (lambda: bondic.Ball(kernel, 1.0), lambda: Instruments(kernel)):
         with pytest.raises(InvalidInput, match=words):
             make()
 
@@ -409,11 +409,11 @@ class Probed(CauchyFormula):
 )
 def test_leaves_that_no_certificate_can_hold_are_refused_at_construction(kernel, words):
     with pytest.raises(InvalidInput, match=words):
-        bondic.Instruments(bondic.Gaussian(1.0) * kernel)
+        Instruments(bondic.Gaussian(1.0) * kernel)
 
 
 def test_a_leaf_may_bring_its_own_points():
-    assert bondic.Instruments(Probed(1.0)).kernel.sup_diag == 1.0
+    assert Instruments(Probed(1.0)).kernel.sup_diag == 1.0
 
 
 @register("noise", "test-doubled")
@@ -421,7 +421,7 @@ def test_a_leaf_may_bring_its_own_points():
 class Doubled(NoiseBound):
     """Twice another bound: valid, and wide."""
 
-    inner: NoiseBound = field(default_factory=bondic.Pinelis)
+    inner: NoiseBound = field(default_factory=Pinelis)
     flaw: str = ""
     guarantee = "finite-sample"
 
@@ -443,7 +443,7 @@ def test_noise_bounds_from_outside():
         with pytest.raises(InvalidInput, match=words):
             bondic.Dual(gauge=Doubled(flaw=flaw))
 
-    class Nameless(bondic.Pinelis):
+    class Nameless(Pinelis):
         pass
 
     with pytest.raises(InvalidInput, match="not registered"):
@@ -475,13 +475,13 @@ class Twice(Function):
 
 
 def test_functions_from_outside():
-    kernel = bondic.ExplicitFeatures(waves, 2.0, "waves")
+    kernel = ExplicitFeatures(waves, 2.0, "waves")
     own = Twice(FeatureFunction(kernel, LAYOUT, np.ones(2)))
     assert bondic.Dual(candidates=(own,)).candidates == (own,)
-    assert bondic.Ball(bondic.Constant(1.0), 1.0, center=own).center is own
+    assert bondic.Ball(Constant(1.0), 1.0, center=own).center is own
 
     class Loose(Function):
-        kernel, layout, is_zero = bondic.Constant(1.0), LAYOUT, False
+        kernel, layout, is_zero = Constant(1.0), LAYOUT, False
         values = norm = None
 
     for make in (lambda f: bondic.Dual(candidates=(f,)), lambda f: bondic.Ball(kernel, 1.0, center=f)):
@@ -518,7 +518,7 @@ def test_names_are_given_once_and_to_the_right_kind():
 
 
 def test_supplied_fields_are_compared_by_identity():
-    one = bondic.ExplicitFeatures(waves, 2.0, "waves")
+    one = ExplicitFeatures(waves, 2.0, "waves")
     assert same(one, replace(one))
     assert not same(one, replace(one, function=np.sin))
     assert supplied("layout") == {"supplied": "layout", "key": None}

@@ -12,8 +12,9 @@ import bondic
 import naive
 from bondic.core.bounded import U
 from bondic.core.claims import ErrorBudget, check_alpha
-from bondic.core.dual.noise import NoiseFacts
+from bondic.core.dual.noise import NoiseFacts, Pinelis
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.kernels.leaves import Constant
 from bondic.core.starts import SampledStart
 from bondic.core.terms import discounted_steps, row_widths, value_range
 from bondic.rows import Terms
@@ -161,20 +162,20 @@ def upper_and_close(enclosure, exact, tolerance=1e-13):
 @pytest.mark.parametrize("constant", ["half", "range", "paper"])
 def test_pinelis(case, constant, probability):
     """(9), with N rows of which n carry weight: sqrt(2 c log(2/delta) N) / n."""
-    kernel = 0.3 * bondic.Constant(1.0) + bondic.Gaussian(1.0)
+    kernel = 0.3 * Constant(1.0) + bondic.Gaussian(1.0)
     facts = facts_of(case, kernel)
     c = twin_constant(case, constant, 1 + mpf(0.3))
     n, count = len(case.logged), len(case.log)
     exact = naive.epsilon(c, n, probability) * mp.sqrt(mpf(count) / n)
-    upper_and_close(bondic.Pinelis(constant).epsilon(facts, probability), exact)
+    upper_and_close(Pinelis(constant).epsilon(facts, probability), exact)
     assert (count > n) == (case.horizon is not None)
 
 
 def test_the_default_constant_is_half_of_range(case):
     facts = facts_of(case, bondic.Gaussian(1.0))
-    half, whole = bondic.Pinelis().epsilon(facts, 0.1), bondic.Pinelis("range").epsilon(facts, 0.1)
+    half, whole = Pinelis().epsilon(facts, 0.1), Pinelis("range").epsilon(facts, 0.1)
     assert half.mid == pytest.approx(whole.mid / 2, rel=1e-14)
-    assert whole.upper <= bondic.Pinelis("paper").epsilon(facts, 0.1).upper
+    assert whole.upper <= Pinelis("paper").epsilon(facts, 0.1).upper
 
 
 @pytest.mark.parametrize("constant", ["half", "range", "paper"])
@@ -185,14 +186,14 @@ def test_p_value_of_pinelis(case, constant, observed):
     c = twin_constant(case, constant, 1)
     n, count = len(case.logged), len(case.log)
     exact = naive.p_value(c * mpf(count) / n, n, observed * scale)
-    ours = bondic.Pinelis(constant).p_value(facts, observed * scale)
+    ours = Pinelis(constant).p_value(facts, observed * scale)
     assert mpf(ours) >= exact
     assert mpf(ours) <= exact * (1 + mpf(10) ** -8)
 
 
 def test_noise_facts_round_up(case):
     """K_max, widths and the paper's bound of |q*| are upper bounds."""
-    kernel = 0.7 * bondic.Gaussian(1.0) + bondic.Constant(0.1)
+    kernel = 0.7 * bondic.Gaussian(1.0) + Constant(0.1)
     facts = facts_of(case, kernel)
     assert mpf(facts.sup_diag) * (1 + 64 * mpf(U)) >= mpf(0.7) + mpf(0.1)
     times = case.times or [0] * len(case.logged)
@@ -201,7 +202,7 @@ def test_noise_facts_round_up(case):
     steps = naive.geometric_sum(case.gamma, case.horizon) if case.horizon else 1 / (1 - mpf(case.gamma))
     assert mpf(facts.largest_value.upper) >= max(map(abs, case.reward_range)) * steps
     with pytest.raises(InvalidInput, match="half, range, paper"):
-        bondic.Pinelis("quarter")
+        Pinelis("quarter")
 
 
 # ------------------------------------------------------------------------------------------------- initial terms
@@ -306,4 +307,4 @@ def test_impossible_levels_are_refused():
     facts = plain_facts(5)
     for probability in (0.0, -0.1):
         with pytest.raises(NumericalError):
-            bondic.Pinelis().epsilon(facts, probability)
+            Pinelis().epsilon(facts, probability)

@@ -12,10 +12,14 @@ import bondic
 import naive
 from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import ErrorBudget
+from bondic.core.classes.balls import Instruments
 from bondic.core.codec import same
 from bondic.core.dual.bound import dual_bound, evaluate_witness
+from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
-from bondic.core.functions import FeatureFunction, term_feature_bounds
+from bondic.core.functions import FeatureFunction, KernelFunction, term_feature_bounds
+from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.engines import moments
 from bondic_lab.bounds.primal import sum_of_values
@@ -45,9 +49,9 @@ def coin_problem(rng, n=60):
 def test_omega_of_another_space_is_refused(rng):
     """The same function has a small norm in the space of a large kernel: that norm must not enter eps |omega|."""
     _, problem = coin_problem(rng)
-    kernel = bondic.Constant(1.0)
-    foreign = bondic.KernelFunction(1e12 * kernel, problem.layout, ORIGIN, np.array([[2e-12]]))
-    own = bondic.KernelFunction(bondic.Constant(1.0), problem.layout, ORIGIN, np.array([[2.0]]))
+    kernel = Constant(1.0)
+    foreign = KernelFunction(1e12 * kernel, problem.layout, ORIGIN, np.array([[2e-12]]))
+    own = KernelFunction(Constant(1.0), problem.layout, ORIGIN, np.array([[2.0]]))
     setting = setting_of(problem, bondic.Ball(kernel, 2.0), kernel)
     for call in (dual_bound, evaluate_witness):
         with pytest.raises(InvalidInput, match="space of"):
@@ -56,18 +60,16 @@ def test_omega_of_another_space_is_refused(rng):
     with pytest.raises(InvalidInput, match="space of"):
         bondic.estimate_interval(
             problem,
-            method=bondic.Dual(
-                instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 2.0), candidates=(foreign,)
-            ),
+            method=bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 2.0), candidates=(foreign,)),
         )
 
 
 def test_a_certificate_with_a_foreign_omega_does_not_verify(rng):
     log, problem = coin_problem(rng)
-    kernel = bondic.Constant(1.0)
-    own = bondic.KernelFunction(kernel, problem.layout, ORIGIN, np.array([[2.0]]))
+    kernel = Constant(1.0)
+    own = KernelFunction(kernel, problem.layout, ORIGIN, np.array([[2.0]]))
     method = bondic.Dual(
-        instruments=bondic.Instruments(kernel),
+        instruments=Instruments(kernel),
         ball=bondic.Ball(kernel, 9.0),
         candidates=(own,),
         gauge=PlugIn(1e-4),
@@ -75,14 +77,14 @@ def test_a_certificate_with_a_foreign_omega_does_not_verify(rng):
     result = bondic.estimate_interval(problem, method=method)
     certificate = result.certificate
     assert bondic.verify(certificate, log)
-    smaller = replace(result.proof, instruments=bondic.Instruments(0.5 * kernel))
+    smaller = replace(result.proof, instruments=Instruments(0.5 * kernel))
     with pytest.raises(VerificationError, match="space of"):
         bondic.verify(certificate.with_proof(smaller), log)
 
 
 def test_same_kernel():
     def build(h=1.0, c=2.0, order=False):
-        parts = (bondic.Gaussian([h, 2.0]) * bondic.Dirac(), c * bondic.Constant(1.0))
+        parts = (bondic.Gaussian([h, 2.0]) * Dirac(), c * Constant(1.0))
         return parts[1] + parts[0] if order else parts[0] + parts[1]
 
     assert same(build(), build())
@@ -98,11 +100,11 @@ def test_same_kernel():
     def two(x):
         return x
 
-    assert same(bondic.ExplicitFeatures(one, 1.0, "f"), bondic.ExplicitFeatures(one, 1.0, "f"))
-    assert not same(bondic.ExplicitFeatures(one, 1.0, "f"), bondic.ExplicitFeatures(two, 1.0, "f"))
-    a = bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=1)
-    assert same(a, bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=1))
-    assert not same(a, bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=2))
+    assert same(ExplicitFeatures(one, 1.0, "f"), ExplicitFeatures(one, 1.0, "f"))
+    assert not same(ExplicitFeatures(one, 1.0, "f"), ExplicitFeatures(two, 1.0, "f"))
+    a = RandomFeatures.gaussian(3, 2, 1.0, seed=1)
+    assert same(a, RandomFeatures.gaussian(3, 2, 1.0, seed=1))
+    assert not same(a, RandomFeatures.gaussian(3, 2, 1.0, seed=2))
 
 
 # ------------------------------------------------------------------------------------------------- initial states
@@ -139,16 +141,16 @@ def test_normalisation_of_initial_weights_is_paid_for():
 def test_a_supremum_broken_beyond_rounding_is_refused():
     x = np.array([[math.sqrt(1 + 5e-10)]])
     with pytest.raises(InvalidInput, match="supremum"):
-        bondic.Linear(supremum=1.0).max_abs(x, x)
+        Linear(supremum=1.0).max_abs(x, x)
     with pytest.raises(InvalidInput, match="supremum"):
-        bondic.ExplicitFeatures(lambda z: z, 1.0, "identity").features(x)
+        ExplicitFeatures(lambda z: z, 1.0, "identity").features(x)
     unit = np.array([[0.6, 0.8], [0.28, 0.96]])  # norm 1 up to rounding
-    assert bondic.Linear(supremum=1.0).max_abs(unit, unit) >= 1.0
+    assert Linear(supremum=1.0).max_abs(unit, unit) >= 1.0
 
 
 def test_a_time_mask_looks_at_time_only():
     with pytest.raises(InvalidInput, match="time"):
-        bondic.TimeMask(3, on="observation")
+        TimeMask(3, on="observation")
 
 
 # --------------------------------------------------------------------------------------------- many terms, dust
@@ -157,9 +159,9 @@ def test_a_time_mask_looks_at_time_only():
 @pytest.mark.parametrize("count", [1, 200])
 def test_every_added_term_is_charged(count):
     """1 + 1e-16 + 1e-16 + ... in floats stays 1: the error must know how often that happens."""
-    kernel = bondic.Constant(1.0)
+    kernel = Constant(1.0)
     for _ in range(count):
-        kernel = kernel + bondic.Constant(1e-16)
+        kernel = kernel + Constant(1e-16)
     exact = 1 + count * Fraction(1e-16)
     values, error = evaluate(normal_form(kernel, LINE), ORIGIN, ORIGIN, np.ones((1, 1)))
     assert abs(Fraction(float(values[0, 0])) - exact) <= Fraction(error)
@@ -237,7 +239,7 @@ def test_error_of_a_product_does_not_cancel(factors, dimension):
 
 
 def test_error_of_product_features_does_not_cancel():
-    leaf = bondic.RandomFeatures.gaussian(64, 1, 1.0, seed=0)
+    leaf = RandomFeatures.gaussian(64, 1, 1.0, seed=0)
     (term,) = normal_form(leaf * leaf * leaf, LINE)
     own = Fraction(leaf.feature_error(ORIGIN))
     needed = (1 + own) ** 3 - 1 + 3 * Fraction(U)
@@ -254,7 +256,7 @@ def test_sum_of_values_pays_for_its_additions():
 # ------------------------------------------------------------------------------------------------------ p-values
 
 
-@pytest.mark.parametrize("gauge", [bondic.Pinelis(), FixedLambda(5.0), PlugIn(1.0)])
+@pytest.mark.parametrize("gauge", [Pinelis(), FixedLambda(5.0), PlugIn(1.0)])
 @pytest.mark.parametrize("observed", [50.0, 1e10, 1e160, 1e200])
 def test_p_values_are_never_zero_and_never_overflow(gauge, observed):
     assert 0 < gauge.p_value(plain_facts(100), observed) < 1e-300

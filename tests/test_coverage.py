@@ -28,9 +28,10 @@ from experiments.coverage_intervals import INTERVALS, ContinuousMDP
 from experiments.coverage_saturating import EVENTS, JUMP, tabular_problem, tabular_residuals, transitions_of
 from experiments.coverage_stopping import LONGEST, bounds, stopping_trial
 
-import bondic as b
 from bondic.core.dual import noise
 from bondic.core.dual.noise import Pinelis
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import Dirac
 
 SCRIPT = Path(coverage.__file__)
 
@@ -188,9 +189,9 @@ def test_residuals_of_the_tables_are_those_of_the_library(rng):
     """The experiment computes R^q* from the model; the library must agree, or events would be about something else."""
     log = transitions_of(JUMP.rollout(50, 3, rng))
     problem = tabular_problem(JUMP, log)
-    table = b.Dirac(on="state") * b.Dirac(on="action")
+    table = Dirac(on="state") * Dirac(on="action")
     states = np.arange(3.0)[:, None]
-    values = b.KernelFunction(table, problem.layout, states, JUMP.q_star)
+    values = KernelFunction(table, problem.layout, states, JUMP.q_star)
     from_library = values.values(problem.whole().logged)[0][:, 0] - JUMP.gamma * problem.whole().next.per_row(
         values.values(problem.whole().next.points)[0], len(problem)
     )

@@ -25,6 +25,11 @@ from experiments.certificate_damage import as_archive, as_member, as_text
 import bondic
 from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import FeatureFunction
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import Constant
+from bondic.core.kernels.series import GaussianSeries
+from bondic.tuning.defaults import Choices
 from builders import synthetic
 
 
@@ -32,7 +37,7 @@ from builders import synthetic
 def certified():
     mdp, log, policy, initial = synthetic(200, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    method = bondic.Dual(radius="paper", gauge=PlugIn(0.05), choices=bondic.Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.05), choices=Choices(pairs=8))
     return bondic.estimate_interval(problem, method=method).certificate, log
 
 
@@ -242,16 +247,16 @@ def test_the_work_is_estimated_before_it_is_done(certified):
 
 def test_kernels_do_not_explode():
     layout = bondic.core.kernels.normal_form.Layout(1, False, 0, 2)
-    product = bondic.Constant(1.0) + bondic.Gaussian(1.0)
+    product = Constant(1.0) + bondic.Gaussian(1.0)
     for _ in range(24):
-        product = product * (bondic.Constant(1.0) + bondic.Gaussian(1.0))
+        product = product * (Constant(1.0) + bondic.Gaussian(1.0))
     with pytest.raises(InvalidInput, match="33554432 terms"):
         bondic.core.kernels.normal_form.normal_form(product, layout)
     with pytest.raises(InvalidInput, match="features"):
-        bondic.GaussianSeries(1.0, 400).features(np.zeros((1, 6)))
-    waves = bondic.RandomFeatures.gaussian(300, 1, 1.0, seed=0)
+        GaussianSeries(1.0, 400).features(np.zeros((1, 6)))
+    waves = RandomFeatures.gaussian(300, 1, 1.0, seed=0)
     with pytest.raises(InvalidInput, match="216000000 features"):
-        bondic.FeatureFunction(waves * waves * waves, layout, np.zeros(3))
+        FeatureFunction(waves * waves * waves, layout, np.zeros(3))
 
 
 def test_some_hundred_damaged_files():

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bondic import InitialStates, InvalidInput, RowRange, Transitions, inspect_log, stream_log
+from bondic import InitialStates, InvalidInput, Transitions, inspect_log, stream_log
+from bondic.core.columns import RowRange
 from builders import COLUMNS
 
 

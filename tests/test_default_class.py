@@ -10,17 +10,19 @@ import pytest
 import bondic as b
 import bondic_lab
 from bondic.core.claims import Status, conclude
-from bondic.core.classes.balls import Box, constant_value
+from bondic.core.classes.balls import Box, Instruments, constant_value
 from bondic.core.errors import InvalidInput
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.methods.setting import make_setting
 from bondic.robustness import robustness
+from bondic.tuning.defaults import Choices
 from bondic.tuning.radius import weakness
 from bondic.tuning.sequential_class import kind_of_states
 from bondic.tuning.states import SeenStates, kind_of_pilot, state_kind
 from builders import synthetic, tabular, world_problem
 
-QUICK = b.Choices(pairs=16)
+QUICK = Choices(pairs=16)
 
 
 # --------------------------------------------------------------------------------------------- names or numbers
@@ -36,11 +38,11 @@ def test_whole_numbers_in_one_column_are_names():
     found = kind(np.arange(200)[:, None] % 60)
     assert found.table
     assert "60 different values" in found.text
-    assert "--numeric" in found.question
+    assert "--categorical none" in found.question
 
 
 def test_many_whole_numbers_in_one_column_are_asked_about():
-    with pytest.raises(InvalidInput, match=r"--categorical obs.*--numeric"):
+    with pytest.raises(InvalidInput, match=r"--categorical obs.*--categorical none"):
         kind(np.arange(3000)[:, None])
     assert kind(np.arange(3000)[:, None], True).table
     assert not kind(np.arange(3000)[:, None], False).table
@@ -130,7 +132,7 @@ def test_check_and_evaluate_agree_about_the_pilot():
         )
         method = b.Sequential()
         assert method.pilot_rows(problem) == pilot  # what the default looks at
-        assert kind_of_states(None, b.Choices(), method.pilot_of(problem, pilot)).text == found.text
+        assert kind_of_states(None, Choices(), method.pilot_of(problem, pilot)).text == found.text
 
 
 def test_few_whole_numbers_beside_measurements_are_names():
@@ -243,7 +245,7 @@ def test_numbers_without_a_statement_are_refused_with_the_way_out():
     _, problem = world_problem()
     for method in (b.Dual(choices=QUICK), b.Sequential(choices=QUICK)):
         with pytest.raises(
-            InvalidInput, match=r"states are numbers: .* radius= \(--radius\) or ball=, or radius='paper'"
+            InvalidInput, match=r"states are numbers: .* radius= \(--with radius\) or ball=, or radius='paper'"
         ):
             b.estimate_interval(problem, method=method)
         with pytest.raises(InvalidInput, match="'papers'; a number is needed, or 'paper'"):
@@ -255,7 +257,7 @@ def test_numbers_without_a_statement_are_refused_with_the_way_out():
 
 def test_every_class_is_stated_and_the_rule_of_the_paper_by_its_name():
     _, problem = world_problem()
-    ball = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 30.0)
+    ball = b.Ball(b.Gaussian(1.0) * Dirac() + Constant(1.0), 30.0)
     words = {
         "radius": "radius as you state it",
         "paper": "stated by you: the radius rule of the paper",
@@ -279,8 +281,8 @@ def test_every_class_is_stated_and_the_rule_of_the_paper_by_its_name():
 def test_an_end_without_weights_is_no_interval():
     """Q = {one function}: omega = 0 gives a point, and says nothing about the log."""
     _, problem = world_problem()
-    point = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 0.0)
-    result = b.estimate_interval(problem, method=b.Dual(ball=point, instruments=b.Instruments(b.Constant(1.0))))
+    point = b.Ball(b.Gaussian(1.0) * Dirac() + Constant(1.0), 0.0)
+    result = b.estimate_interval(problem, method=b.Dual(ball=point, instruments=Instruments(Constant(1.0))))
     assert not result.lower.uses_log
     assert result.status in (Status.TRIVIAL, Status.REJECTED)
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)

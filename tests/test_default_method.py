@@ -8,10 +8,12 @@ import pytest
 import bondic as b
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
-from bondic.core.classes.balls import constant_function
+from bondic.core.classes.balls import Box, constant_function
 from bondic.core.dual.proof import DualProof
 from bondic.core.errors import InvalidInput
+from bondic.core.kernels.leaves import Dirac
 from bondic.summary import summarize
+from bondic.tuning.defaults import Choices
 from builders import tabular
 
 MDP, LOG, POLICY, INITIAL = tabular(600, gamma=0.3)
@@ -50,15 +52,15 @@ def test_without_a_method_it_is_the_table_where_states_are_names():
     with pytest.raises(InvalidInput, match=r"method=Table\(\)"):
         b.estimate_interval(question(), method=b.Sequential())
     with pytest.raises(InvalidInput, match=r"method=Table\(\)"):
-        b.Sequential(ball=b.Box(1.0))
-    assert isinstance(b.Default(ball=b.Box(1.0)).choose(question())[0], b.Dual)
+        b.Sequential(ball=Box(1.0))
+    assert isinstance(b.Default(ball=Box(1.0)).choose(question())[0], b.Dual)
 
 
 WHY = {
     "gauge": (b.Default(gauge="half"), "a noise bound was named"),
     "misspecification": (b.Default(misspecification=0.1), "misspecification"),
-    "ball": (b.Default(ball=b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0, misspecification=0.1)), "misspecification"),
-    "W": (b.Default(choices=b.Choices(weight_bandwidth=1.0)), "W was described"),
+    "ball": (b.Default(ball=b.Ball(b.Gaussian(1.0) * Dirac(), 3.0, misspecification=0.1)), "misspecification"),
+    "W": (b.Default(choices=Choices(weight_bandwidth=1.0)), "W was described"),
     "no pilot": (b.Default(pilot=0), "no rows may be set aside"),
     "tiny pilot": (b.Default(pilot=10), "too few rows of the pilot"),
     "planned": (b.Default(planned_rows=150), "150 rows are fewer than the 200"),
@@ -246,7 +248,7 @@ def test_an_end_that_only_repeats_a_stated_class_is_no_answer():
     problem = b.make_problem(
         log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0), accept=None
     )
-    kernel = b.Gaussian(1.0) * b.Dirac()
+    kernel = b.Gaussian(1.0) * Dirac()
     middle = constant_function(1.0, problem.layout)
     narrow = b.estimate_interval(problem, method=b.Sequential(ball=b.Ball(kernel, 0.001, middle)))
     assert narrow.status.name == "TRIVIAL"

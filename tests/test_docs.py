@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import re
-import runpy
 import subprocess
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -183,14 +179,3 @@ def test_files_commands_and_code_share_a_folder(tmp_path, monkeypatch):
         "```console\n$ cat new.txt\nhello\n$ bondic check \\\n>     nothing.csv\nerror: …\n$ echo $?\n2\n```\n"
     )
     Reader(page, tmp_path).follow()
-
-
-def test_parameters_become_a_list_on_the_site(monkeypatch):
-    """The extension that prepares docstrings for the site; the library it extends is needed to build the site only."""
-    monkeypatch.setitem(sys.modules, "griffe", types.SimpleNamespace(Extension=object))
-    escape = runpy.run_path(str(ROOT / "scripts" / "docs_extension.py"))["escape"]
-    shown = escape(bondic.Ball.__doc__)
-    assert "----" not in shown
-    fields = [field.name for field in dataclasses.fields(bondic.Ball)]
-    assert re.findall(r"^- `(\w+)` \(.+\): \S", shown, re.MULTILINE) == fields
-    assert r"q\* in Q is an assumption" in shown

@@ -13,8 +13,10 @@ import naive
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Rejection
 from bondic.core.dual.bound import dual_bound, evaluate_witness
+from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
+from bondic.core.kernels.features import RandomFeatures
 from bondic.engines.sums import EngineSums
 from bondic_lab.noise.plug_in import PlugIn
 from builders import setting_of, weights_at_rows
@@ -59,7 +61,7 @@ class Example:
         sampled = not case.problem.answers.exact or case.problem.initial_states.kind == "sample"
         self.setting = setting_of(
             case.problem, bondic.Ball(self.kernel_q, self.radius, self.center, self.beta), self.kernel_w,
-            bondic.Pinelis(constant), probability=DELTA, start=DELTA_0 if sampled else None,
+            Pinelis(constant), probability=DELTA, start=DELTA_0 if sampled else None,
         )  # fmt: skip
         self.rows = [float(w) for w in weights_at_rows(case.problem.whole(), self.omega)[0]]
 
@@ -173,7 +175,7 @@ def test_feature_function_as_omega(rng):
     """W of random features: the noise uses the norm of the coordinates and the error of the features."""
     case = make_case(seed=30)
     frequencies = rng.normal(size=(5, 2))
-    leaf = bondic.RandomFeatures(frequencies)
+    leaf = RandomFeatures(frequencies)
     w = rng.normal(size=10)
     omega = FeatureFunction(leaf, case.problem.layout, w)
     kernel_q, twin_q = core_cases.kernels(case, 1.4, 0.6)

@@ -10,7 +10,11 @@ import pytest
 
 import bondic
 from bondic.core.bounded import U
+from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import Crossed, Share
 from bondic.core.sums.measure import Measure, Stream
@@ -22,6 +26,7 @@ from bondic.engines.series import Series
 from bondic.engines.spool import NumpyPairs
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads, in_order
+from bondic.report.page import report_page
 from bondic.saving import save_certificate
 from builders import synthetic
 from conformance import EngineCase
@@ -75,12 +80,12 @@ class TestToy(EngineCase):
 
 def test_an_engine_of_ones_own_is_used_through_sums(rng):
     points, weights = rng.normal(size=(200, 2)), rng.normal(size=(2, 200, 2))
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Matern(1.0) + bondic.Constant(2.0)
+    kernel = bondic.Gaussian(1.0) * Dirac() + bondic.Matern(1.0) + Constant(2.0)
     terms, measure, toy = normal_form(kernel, LAYOUT), Measure(points, weights), EngineSums(engines=(Toy(),))
     for one, other in zip(toy.squares(terms, measure), EngineSums().squares(terms, measure), strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert 0 < one.rad <= 2 * other.rad
-    function = bondic.KernelFunction(kernel, LAYOUT, points, weights[0])
+    function = KernelFunction(kernel, LAYOUT, points, weights[0])
     mine, error = function.values(points[:20], toy)
     theirs, more = function.values(points[:20])
     assert np.abs(mine - theirs).max() <= error + more
@@ -98,7 +103,7 @@ def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
     assert (found.low, found.high) == pytest.approx((result.low, result.high), rel=1e-9)
     plain = bondic.verify(result.certificate, log)
     assert plain.low == pytest.approx(found.low, rel=1e-9)
-    assert result.sentence() in html.unescape(bondic.report_page(result, problem, title="toy"))
+    assert result.sentence() in html.unescape(report_page(result, problem, title="toy"))
 
 
 def test_sums_without_an_engine_for_a_term_say_so(rng):
@@ -115,10 +120,10 @@ def test_sums_without_an_engine_for_a_term_say_so(rng):
 
 
 KERNELS = {
-    "series": bondic.Gaussian(0.9) * bondic.Dirac() + bondic.Constant(0.5),
-    "small bandwidth": bondic.Gaussian(0.02) * bondic.Dirac(),
-    "pairs": bondic.Matern(0.7) * bondic.Dirac(),
-    "features": bondic.RandomFeatures.gaussian(8, 2, 1.0, seed=0),
+    "series": bondic.Gaussian(0.9) * Dirac() + Constant(0.5),
+    "small bandwidth": bondic.Gaussian(0.02) * Dirac(),
+    "pairs": bondic.Matern(0.7) * Dirac(),
+    "features": RandomFeatures.gaussian(8, 2, 1.0, seed=0),
 }
 
 
@@ -189,8 +194,8 @@ def test_a_certificate_is_verified_without_compiled_code(tmp_path):
     }  # fmt: skip
     start, terms = bondic.InitialStates.exact(np.zeros((1, 2))), {"gamma": 0.5, "reward_range": (0.0, 1.0)}
     problem = bondic.make_problem(bondic.Transitions(**data), bondic.UniformPolicy(2), start, **terms)
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac()
-    method = bondic.Dual(ball=bondic.Ball(kernel, 1.0), instruments=bondic.Instruments(kernel), pilot=0)
+    kernel = bondic.Gaussian(1.0) * Dirac()
+    method = bondic.Dual(ball=bondic.Ball(kernel, 1.0), instruments=Instruments(kernel), pilot=0)
     result = bondic.estimate_interval(problem, method=method)
     save_certificate(result.certificate, tmp_path / "certificate.json")
     np.savez(tmp_path / "log.npz", **data)

@@ -1,7 +1,6 @@
 """The whole pipeline: options of the method, horizons, time, continuous actions, limits; every result is verified."""
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,12 +8,14 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.search.basis import make_basis
+from bondic.core.classes.balls import Instruments
+from bondic.core.functions import FeatureFunction
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.tuning.defaults import Choices
 from bondic_lab.identity.formulas import function_values
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
-from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import plain_facts
 
@@ -50,7 +51,7 @@ class Table:
     def method(self, factor=1.2, **options):
         radius = factor * float(np.linalg.norm(self.mdp.q_star))
         ball = options.pop("ball", b.Ball(builders.table_kernel(), radius))
-        instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * builders.table_kernel())
+        instruments = Instruments(0.3 * Constant(1.0) + 0.7 * builders.table_kernel())
         return b.Dual(instruments=instruments, ball=ball, **options)
 
     def run(self, *, alpha=0.1, factor=1.2, **options):
@@ -135,23 +136,6 @@ def test_one_side_at_full_alpha(table, plain):
     assert "at most" in high.summary()
 
 
-def test_one_side_of_a_sampled_start_is_cheaper():
-    """Hoeffding for one side pays log(1/delta_0), not log(2/delta_0)."""
-    world = Table(3, initial=sampled_starts)
-    both, low, high = world.run(), world.run(side="lower"), world.run(side="upper")
-    assert low.lower.bound > both.lower.bound
-    assert high.upper.bound < both.upper.bound
-    ratio = math.sqrt(math.log(1 / 0.02) / math.log(2 / 0.02))
-    assert low.lower["initial distribution"].mid == pytest.approx(
-        ratio * both.lower["initial distribution"].mid, rel=1e-9
-    )
-    assert low.lower["noise"].mid == pytest.approx(both.lower["noise"].mid, rel=1e-9)
-    width = both.value_range.width
-    assert both.lower["initial distribution"].mid == pytest.approx(
-        width * math.sqrt(math.log(2 / 0.02) / 4000), rel=1e-9
-    )
-
-
 # --------------------------------------------------------------------------------------------------------- center
 
 
@@ -175,13 +159,6 @@ def test_a_center_moves_the_ball(table, plain):
     assert "the center" in next(a.text for a in found.assumptions if a.name == "values")
     far = builders.table_function(table.mdp.q_star + 30.0, table.problem.layout)
     assert table.run(ball=b.Ball(kernel, 0.1, far)).status is b.Status.REJECTED
-
-
-def test_the_center_zero_is_no_center(table, plain):
-    zero = builders.table_function(np.zeros_like(table.mdp.q_star), table.problem.layout)
-    ball = b.Ball(builders.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), zero)
-    found = table.run(ball=ball)
-    assert (found.low, found.high) == pytest.approx((plain.low, plain.high), abs=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------- misspecification
@@ -210,19 +187,6 @@ def weights(problem, result, end):
     return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
 
 
-def test_misspecification_saves_a_class_that_is_too_small(table):
-    """q* is one constant away from Q: rejected without the allowance, covered with it."""
-    kernel = builders.table_kernel()
-    center = builders.table_function(table.mdp.q_star + 5.0, table.problem.layout)
-    strict = table.run(ball=b.Ball(kernel, 0.1, center))
-    assert strict.status is b.Status.REJECTED
-    assert strict.rejection.p_value < 0.1
-    assert (strict.low, strict.high) == (strict.value_range.low, strict.value_range.high)
-    generous = table.run(ball=b.Ball(kernel, 0.1, center), misspecification=5.0)
-    assert generous.status is not b.Status.REJECTED
-    assert generous.low <= table.mdp.value <= generous.high
-
-
 # --------------------------------------------------------------------------------------------------------- radius
 
 
@@ -235,28 +199,7 @@ def test_larger_radius_contains_smaller(table):
     assert results[0].length < results[2].length
 
 
-def test_a_given_radius_is_used(table):
-    """radius= keeps the default kernel and replaces the rule."""
-    found = checked(table.problem, table.log, b.Dual(radius=7.5, choices=QUICK))
-    assert found.proof.ball.radius == 7.5
-    assert "radius 7.5 as given" in found.choices["Q"]
-
-
 # --------------------------------------------------------------------------------------------------------- gauges
-
-
-def test_constants_are_ordered(table, plain):
-    """half = range / 2 in eps, paper at least range: each interval holds the next; all hold J*."""
-    paper, wide, half = (table.run(gauge=name) for name in ("paper", "range", "half"))
-    assert (half.low, half.high) == (plain.low, plain.high)
-    assert wide.rejection.epsilon == pytest.approx(2 * half.rejection.epsilon, rel=1e-12)
-    assert paper.rejection.epsilon >= wide.rejection.epsilon
-    for inner, outer in ((half, wide), (wide, paper)):
-        assert outer.low <= inner.low
-        assert outer.high >= inner.high
-    assert half.low <= table.mdp.value <= half.high
-    expected = math.sqrt(plain.value_range.width**2 / 2 * math.log(20) / 600)  # K_max = 1
-    assert half.rejection.epsilon == pytest.approx(expected, rel=1e-9)
 
 
 def test_plug_in_promises_nothing(table, plain):
@@ -287,29 +230,6 @@ def test_planned_rows_hold_at_stopping_times(table, plain):
 
 
 # ---------------------------------------------------------------------------------------------------- the search
-
-
-def test_more_candidates_never_hurt(table, plain, rng):
-    """Any omega may be tried on the same event; a good one from elsewhere is kept, a bad one ignored."""
-    layout, instruments = table.problem.layout, table.method().instruments
-    basis = make_basis(
-        instruments.kernel, layout, table.problem.whole().logged, rank=1
-    )  # hardly any coordinates to search in
-    poor = table.run(rank=1)
-    assert poor.length >= plain.length
-    good = plain.proof.omegas["upper"]
-    helped = table.run(rank=1, candidates=(good,))
-    assert helped.high == pytest.approx(plain.high, abs=1e-9)
-    bad = tuple(basis.function(row) for row in rng.standard_normal((2, basis.dimension)))
-    same = table.run(candidates=bad)
-    assert (same.low, same.high) == (plain.low, plain.high)
-
-
-def test_engines_agree(table, plain):
-    """The blocked NumPy sums and the compiled ones: ends equal up to both roundings."""
-    slow = table.run(engine="reference")
-    assert slow.low == pytest.approx(plain.low, abs=plain.lower.rounding + slow.lower.rounding)
-    assert slow.high == pytest.approx(plain.high, abs=plain.upper.rounding + slow.upper.rounding)
 
 
 def test_progress_is_reported(table):
@@ -351,8 +271,8 @@ def test_finite_horizon(horizon, gamma):
     assert function_values(problem.whole(), q_star).initial @ mdp.initial_probs == pytest.approx(
         mdp.finite_value(horizon)
     )
-    instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * kernel)
-    ball = b.Ball(kernel * b.TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
+    instruments = Instruments(0.3 * Constant(1.0) + 0.7 * kernel)
+    ball = b.Ball(kernel * TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
     found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=b.TablePolicy(mdp.target))
     assert found.low <= mdp.finite_value(horizon) <= found.high
     assert found.status is b.Status.INTERVAL
@@ -373,16 +293,6 @@ def test_finite_horizon(horizon, gamma):
     assert exact.upper.bound == pytest.approx(mdp.finite_value(horizon), abs=1e-6)
 
 
-def test_gamma_one_with_default_choices():
-    """Nothing but log, policy, horizon, range and alpha."""
-    rng = np.random.default_rng(5)
-    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=1.0)
-    log = builders.as_log(mdp.rollout(100, 4, rng))
-    found = checked(builders.tabular_problem(mdp, log, horizon=4), log, b.Dual(radius="paper", choices=QUICK))
-    assert found.low <= mdp.finite_value(4) <= found.high
-    assert found.value_range.high == pytest.approx(4.0)
-
-
 def test_time_varying_policy():
     """pi_0 at the start, another policy afterwards: J = sum d_0 pi_0 q' with q' of the later policy."""
     rng = np.random.default_rng(6)
@@ -400,12 +310,12 @@ def test_time_varying_policy():
     initial = b.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
     problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1), time_varying=True)
     table = np.broadcast_to(mdp.q_star, (6, 3, 2))
-    instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * (b.Dirac(on="observation") * b.Dirac()))
+    instruments = Instruments(0.3 * Constant(1.0) + 0.7 * (Dirac(on="observation") * Dirac()))
     small = b.Ball(builders.table_kernel(), 1e-9, builders.table_function(table, problem.layout))
     exact = checked(problem, log, b.Dual(instruments=instruments, ball=small), policy=policy)
     assert exact.lower.bound == pytest.approx(value, abs=1e-6)
     assert exact.upper.bound == pytest.approx(value, abs=1e-6)
-    kernel = b.Dirac(on="observation") * b.Dirac()  # q' does not depend on time here
+    kernel = Dirac(on="observation") * Dirac()  # q' does not depend on time here
     ball = b.Ball(kernel, 1.2 * float(np.linalg.norm(mdp.q_star)))
     found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=policy)
     assert found.status is b.Status.INTERVAL
@@ -454,9 +364,9 @@ def test_continuous_actions_end_to_end(rng):
     wave = Wave()
     log = wave.log(rng, 1500)
     problem = wave.problem(log, seed=3)
-    circle = b.RandomFeatures([[1.0, 1.0]], on="point")  # cos(s + a) and sin(s + a): q* has norm 1
-    weights = 0.5 * b.Constant(1.0) + 0.5 * b.RandomFeatures.gaussian(16, 2, 1.0, seed=0, on="point")
-    method = b.Dual(instruments=b.Instruments(weights), ball=b.Ball(circle, 1.0))
+    circle = RandomFeatures([[1.0, 1.0]], on="point")  # cos(s + a) and sin(s + a): q* has norm 1
+    weights = 0.5 * Constant(1.0) + 0.5 * RandomFeatures.gaussian(16, 2, 1.0, seed=0, on="point")
+    method = b.Dual(instruments=Instruments(weights), ball=b.Ball(circle, 1.0))
     found = checked(problem, log, method, policy=wave.policy)
     assert found.low <= wave.value <= found.high
     assert found.status is b.Status.INTERVAL
@@ -464,20 +374,11 @@ def test_continuous_actions_end_to_end(rng):
     assert set(found.budget.parts) == {"noise", "initial"}
     assert found.seeds["policy draws"] == 3
     assert problem.next_draws == 5
-    q_star = b.FeatureFunction(circle, problem.layout, np.array([1.0, 0.0]))
-    exact = checked(problem, log, b.Dual(instruments=b.Instruments(weights), ball=b.Ball(circle, 0.0, q_star)))
+    q_star = FeatureFunction(circle, problem.layout, np.array([1.0, 0.0]))
+    exact = checked(problem, log, b.Dual(instruments=Instruments(weights), ball=b.Ball(circle, 0.0, q_star)))
     assert exact.lower.bound <= wave.value <= exact.upper.bound
     assert exact.upper.bound - exact.lower.bound < 0.4  # what the drawn initial actions cost
     assert b.estimate_interval(wave.problem(log, seed=4), method=method).interval != found.interval
-
-
-def test_continuous_actions_with_default_choices(rng):
-    wave = Wave()
-    log = wave.log(rng, 300)
-    found = checked(wave.problem(log, draws=2), log, b.Dual(radius="paper", choices=QUICK), policy=wave.policy)
-    assert found.low <= wave.value <= found.high
-    assert "on='point'" in found.choices["W"]
-    assert "on='point'" in found.choices["Q"]
 
 
 def test_a_deterministic_policy_draws_nothing(rng):
@@ -509,18 +410,6 @@ def test_gamma_zero_is_the_mean_reward():
     assert lengths[1] < 0.35
 
 
-def test_gamma_zero_with_continuous_actions(rng):
-    """r = cos(s + a): E r = cos(s/2) exp(-sigma^2/2) at each start."""
-    wave = Wave()
-    log = wave.log(rng, 800)
-    log = replace(log, rewards=np.cos(log.observations + log.actions)[:, 0])
-    problem = wave.problem(log, gamma=0.0, reward_range=(-1, 1))
-    circle = b.RandomFeatures([[1.0, 1.0]], on="point")
-    found = checked(problem, log, b.Dual(instruments=b.Instruments(circle), ball=b.Ball(circle, 1.0)))
-    assert found.low <= wave.value <= found.high
-    assert found.length < 1.0
-
-
 def test_the_trivial_interval_is_named():
     """Few rows, a worst-case constant, a large radius: the log adds nothing, and the result says so."""
     world = Table(9, rows=20)
@@ -535,37 +424,9 @@ def test_the_trivial_interval_is_named():
     assert one_sided.status is b.Status.TRIVIAL
 
 
-def test_known_rewards_need_no_log():
-    """r_lo = r_hi: the value is known; the interval is that point and is called trivial."""
-    rng = np.random.default_rng(11)
-    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.5, reward_range=(1.0, 1.0))
-    found = Table(mdp=mdp, rows=50, may_terminate=False).run()
-    assert found.status is b.Status.TRIVIAL
-    assert found.low == pytest.approx(2.0, abs=1e-12)
-    assert found.high == pytest.approx(2.0, abs=1e-12)
-    assert found.low <= mdp.value <= found.high
-
-
 def test_a_radius_of_zero_is_rejected_or_exact(table):
     """Q = {0}: rewards contradict it."""
     found = table.run(ball=b.Ball(builders.table_kernel(), 0.0), gauge=PlugIn(1e-4))
     assert found.status is b.Status.REJECTED
     assert found.rejection.minimal_radius > 0
     assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))
-
-
-@pytest.mark.parametrize("behavior", ["logging", "target", "adaptive"])
-def test_any_behavior_will_do(behavior):
-    """No propensities, no independence: the stream whose actions look at earlier rewards included."""
-    mdp = SyntheticMDP.default(gamma=0.3, reward_noise=0.2, termination=0.1)
-    rng = np.random.default_rng(12)
-    rollout = mdp.rollout(120, 10, rng, behavior=behavior)
-    problem = builders.synthetic_problem(mdp, rollout)
-    kernel = builders.synthetic_kernel(mdp)
-    waves = b.RandomFeatures.gaussian(10, 1, 1.0, seed=0) * b.Dirac()
-    method = b.Dual(
-        instruments=b.Instruments(0.5 * b.Constant(1.0) + 0.5 * waves), ball=b.Ball(kernel, 1.5 * mdp.q_norm)
-    )
-    found = checked(problem, builders.as_log(rollout), method, policy=b.CallablePolicy(mdp.target_probs))
-    assert found.low <= mdp.value <= found.high
-    assert found.status is b.Status.INTERVAL

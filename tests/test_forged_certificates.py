@@ -13,11 +13,16 @@ import pytest
 import bondic
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import ErrorBudget, conclude
+from bondic.core.classes.balls import Instruments, Provenance
 from bondic.core.codec import Encoder, decode
+from bondic.core.dual.noise import Pinelis
 from bondic.core.dual.proof import DualProof
 from bondic.core.errors import InvalidInput, VerificationError, clean_text
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.base import Kernel
+from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
+from bondic.core.kernels.series import GaussianSeries
 from bondic.core.terms import range_of
 from bondic.core.verify import read_proof
 from bondic.engines.sums import STANDARD
@@ -44,14 +49,14 @@ def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), al
     sampled = problem.initial_states.kind == "sample"
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
     named = dict(zip(("lower", "upper"), omegas, strict=True))
-    proof = DualProof(asked_of(problem), budget, "both", ball, instruments, bondic.Pinelis(), named, witnesses)
+    proof = DualProof(asked_of(problem), budget, "both", ball, instruments, Pinelis(), named, witnesses)
     claims = proof.claims(problem, STANDARD)
     result = conclude(range_of(problem.terms), claims.ends, claims.rejected, "both")
     return certify(proof, claims, result, proof.assumptions(problem, rejected=result.status.name == "REJECTED"))
 
 
-W = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5))
-Q = bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 9.0)
+W = Instruments(bondic.Gaussian(1.0) * Dirac() + Constant(0.5))
+Q = bondic.Ball(bondic.Gaussian(0.5) * Dirac() + Constant(1.0), 9.0)
 
 
 def question(world, **changes):
@@ -96,23 +101,23 @@ def test_w_fixed_beforehand_is_a_statement(world):
 )
 def test_rows_of_w_are_compared_by_position(world, rows, same_log, words):
     log = world[1]
-    provenance = bondic.Provenance("picked", rows, log.content_hash if same_log else "0" * 64)
-    checked = bondic.verify(forge(question(world).select(200, 500), Q, bondic.Instruments(W.kernel, provenance)), log)
+    provenance = Provenance("picked", rows, log.content_hash if same_log else "0" * 64)
+    checked = bondic.verify(forge(question(world).select(200, 500), Q, Instruments(W.kernel, provenance)), log)
     assert any(words in line for line in checked.checks + checked.unchecked)
     assert "when the plan was made" not in checked.headline  # ω is 0 at both ends: W is not used
 
 
 def test_w_from_later_rows_is_refused(world):
     """What happened later depends on what happened in the certified rows."""
-    provenance = bondic.Provenance("picked", (500, 600), world[1].content_hash)
-    forged = forge(question(world).select(200, 500), Q, bondic.Instruments(W.kernel, provenance))
+    provenance = Provenance("picked", (500, 600), world[1].content_hash)
+    forged = forge(question(world).select(200, 500), Q, Instruments(W.kernel, provenance))
     with pytest.raises(VerificationError, match="or on rows after them"):
         bondic.verify(forged, world[1])
 
 
 def test_w_from_certified_rows_is_refused(world):
     log = world[1]
-    seen = bondic.Instruments(W.kernel, bondic.Provenance("picked", (100, 201), log.content_hash))
+    seen = Instruments(W.kernel, Provenance("picked", (100, 201), log.content_hash))
     with pytest.raises(VerificationError, match="tuned on rows that it certifies"):
         bondic.verify(forge(question(world).select(200), Q, seen), log)
 
@@ -187,24 +192,24 @@ def test_given_states_in_place_of_withheld_ones_are_of_their_kind(world):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: bondic.Linear(bandwidth=np.inf),
-        lambda: bondic.Linear(center=np.nan),
-        lambda: bondic.Linear(supremum=np.nan),
-        lambda: bondic.TimeMask(np.nan),
-        lambda: bondic.TimeMask(2.5),
-        lambda: bondic.TimeMask(True),
-        lambda: bondic.Constant(np.inf),
+        lambda: Linear(bandwidth=np.inf),
+        lambda: Linear(center=np.nan),
+        lambda: Linear(supremum=np.nan),
+        lambda: TimeMask(np.nan),
+        lambda: TimeMask(2.5),
+        lambda: TimeMask(True),
+        lambda: Constant(np.inf),
         lambda: bondic.Gaussian(np.inf),
         lambda: bondic.Laplace([1.0, np.nan]),
         lambda: bondic.Matern(np.inf),
-        lambda: bondic.RandomFeatures([[np.inf]]),
-        lambda: bondic.RandomFeatures([[1.0]], center=np.nan),
-        lambda: bondic.GaussianSeries(1.0, 3, center=np.inf),
-        lambda: bondic.GaussianSeries(1.0, True),
-        lambda: bondic.ActionEmbedding([[np.nan]]),
-        lambda: bondic.ExplicitFeatures(np.sin, np.nan, "sine"),
-        lambda: bondic.ExplicitFeatures(np.sin, 1.0, "si\x1b[2Jne"),
-        lambda: np.inf * bondic.Constant(),
+        lambda: RandomFeatures([[np.inf]]),
+        lambda: RandomFeatures([[1.0]], center=np.nan),
+        lambda: GaussianSeries(1.0, 3, center=np.inf),
+        lambda: GaussianSeries(1.0, True),
+        lambda: ActionEmbedding([[np.nan]]),
+        lambda: ExplicitFeatures(np.sin, np.nan, "sine"),
+        lambda: ExplicitFeatures(np.sin, 1.0, "si\x1b[2Jne"),
+        lambda: np.inf * Constant(),
     ],
 )
 def test_numbers_that_are_not_finite_make_no_kernel(make):
@@ -226,16 +231,16 @@ def test_what_is_stated_is_not_rounded_when_it_is_read(world):
 def test_every_parameter_of_a_kernel_shows_in_its_name():
     many = np.linspace(1.0, 2.0, 9)
     pairs = [
-        (bondic.ActionEmbedding(np.eye(3)), bondic.ActionEmbedding(np.eye(3) * 1.001)),
-        (bondic.Linear(bandwidth=2.0), bondic.Linear(bandwidth=3.0)),
-        (bondic.Linear(center=1.0), bondic.Linear(center=2.0)),
-        (bondic.RandomFeatures([[1.0, 2.0]]), bondic.RandomFeatures([[1.0, 2.001]])),
-        (bondic.RandomFeatures([[1.0]], center=1.0), bondic.RandomFeatures([[1.0]], center=2.0)),
-        (bondic.GaussianSeries(1.0, 3, center=1.0), bondic.GaussianSeries(1.0, 3, center=2.0)),
+        (ActionEmbedding(np.eye(3)), ActionEmbedding(np.eye(3) * 1.001)),
+        (Linear(bandwidth=2.0), Linear(bandwidth=3.0)),
+        (Linear(center=1.0), Linear(center=2.0)),
+        (RandomFeatures([[1.0, 2.0]]), RandomFeatures([[1.0, 2.001]])),
+        (RandomFeatures([[1.0]], center=1.0), RandomFeatures([[1.0]], center=2.0)),
+        (GaussianSeries(1.0, 3, center=1.0), GaussianSeries(1.0, 3, center=2.0)),
         (bondic.Gaussian(many), bondic.Gaussian(np.append(many[:-1], 2.5))),
         (bondic.Laplace(many), bondic.Laplace(np.append(many[:-1], 2.5))),
         (bondic.Matern(many), bondic.Matern(np.append(many[:-1], 2.5))),
-        (bondic.TimeMask(3), bondic.TimeMask(4)),
+        (TimeMask(3), TimeMask(4)),
     ]
     for one, other in pairs:
         assert repr(one) != repr(other)
@@ -247,9 +252,7 @@ def test_the_center_of_q_is_named(world):
     problem, log = question(world), world[1]
     texts = []
     for height in (0.2, 0.3):
-        center = KernelFunction(
-            bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[height, 0.0]])
-        )
+        center = KernelFunction(Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[height, 0.0]]))
         checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, 9.0, center), W), log)
         texts += [item.text for item in checked.assumptions if item.name == "values"]
     assert "the center Function(1 points of Constant(1), sha256 " in texts[0]
@@ -293,7 +296,7 @@ def contradicted():
     """A log that rejects Q = {functions below 0.5}, and a certificate with a witness that does not see it."""
     world = synthetic(8000, gamma=0.3)
     log, problem = world[1], question(world)
-    local = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac())
+    local = Instruments(bondic.Gaussian(1.0) * Dirac())
     small = bondic.Ball(Q.kernel, 0.5)
     result = bondic.estimate_interval(problem, method=bondic.Dual(ball=small, instruments=local))
     assert result.status is bondic.Status.REJECTED
@@ -338,7 +341,7 @@ def test_an_interval_cannot_be_claimed_from_nothing(world):
 def test_an_end_that_repeats_q_is_no_evidence(world, radius):
     """Q = {one function} proves anything about itself; a tiny omega does not change that."""
     problem, log = question(world), world[1]
-    center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[0.5, 0.5]]))
+    center = KernelFunction(Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[0.5, 0.5]]))
     tiny = KernelFunction(W.kernel, problem.layout, problem.whole().logged[:1], np.array([[1e-9, 0.0]]))
     for omega in (None, tiny):
         checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, radius, center), W, (omega, None)), log)
@@ -394,7 +397,7 @@ def test_clean_text_leaves_nothing_to_obey():
 
 
 def test_notes_are_printable_from_the_start(world):
-    note = bondic.Provenance(HOSTILE, (0, 5), "\x1b")
+    note = Provenance(HOSTILE, (0, 5), "\x1b")
     assert str(note).isprintable()
     certificate = forge(question(world), bondic.Ball(Q.kernel, 9.0, provenance=note), W)
     assert all(item.text.isprintable() for item in bondic.verify(certificate, world[1]).assumptions)

@@ -88,8 +88,8 @@ def evaluating(place, policy):
         "--reward-range",
         "0",
         "1",
-        "--radius",
-        "9",
+        "--with",
+        "radius=9",
         "--out",
         "out/res",
     ]

@@ -9,11 +9,16 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.core.bounded import U
+from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.functions import FeatureMap, term_feature_bounds, term_features
+from bondic.core.functions import FeatureFunction, FeatureMap, KernelFunction, term_feature_bounds, term_features
 from bondic.core.kernels import checks
 from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
+from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.kernels.series import GaussianSeries
+from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from conformance_kernels import EMBEDDING, FREQUENCIES, dot_twin, linear_twin, series_twin, waves
 
@@ -55,7 +60,7 @@ def test_sensitivities_of_the_matern_kernels():
 def test_feature_error_grows_with_the_angle():
     """At an offset of 1e8 an angle loses eight digits; the declared error says so, a center repairs it."""
     x = 1e8 + np.random.default_rng(0).normal(size=(20, 2))
-    raw, centered = bondic.RandomFeatures(FREQUENCIES), bondic.RandomFeatures(FREQUENCIES, center=1e8)
+    raw, centered = RandomFeatures(FREQUENCIES), RandomFeatures(FREQUENCIES, center=1e8)
     for leaf in (raw, centered):
         worst = mpf(0)
         for row, point in zip(leaf.features(x), x, strict=True):
@@ -119,17 +124,15 @@ def leaf_pool(layout):
         (bondic.Gaussian([0.8, 1.7]), on("observation", lambda x, y: naive.gaussian(x, y, [0.8, 1.7]))),
         (bondic.Laplace(1.3, on="state"), on("state", lambda x, y: naive.laplace(x, y, 1.3))),
         (bondic.Matern(2.0, 1.5, on="time"), on("time", lambda x, y: naive.matern(x, y, 2.0, 1.5))),
-        (bondic.TimeMask(3), on("time", lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)))),
-        (bondic.Constant(0.7), lambda p, q: mpf(0.7)),  # noqa: ARG005
-        (bondic.RandomFeatures(FREQUENCIES), on("observation", lambda x, y: naive.random_feature(x, y, FREQUENCIES))),
-        (bondic.Linear(center=0.5), on("observation", linear_twin([0.5, 0.5], [1.0, 1.0]))),
-        (bondic.Dirac(on="time"), on("time", naive.dirac)),
-        (bondic.Dirac(), on("action", naive.dirac)),
+        (TimeMask(3), on("time", lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)))),
+        (Constant(0.7), lambda p, q: mpf(0.7)),  # noqa: ARG005
+        (RandomFeatures(FREQUENCIES), on("observation", lambda x, y: naive.random_feature(x, y, FREQUENCIES))),
+        (Linear(center=0.5), on("observation", linear_twin([0.5, 0.5], [1.0, 1.0]))),
+        (Dirac(on="time"), on("time", naive.dirac)),
+        (Dirac(), on("action", naive.dirac)),
     ]
     if layout.discrete:
-        pool.append(
-            (bondic.ActionEmbedding(EMBEDDING), on("action", lambda a, b: dot_twin(EMBEDDING[a[0]], EMBEDDING[b[0]])))
-        )
+        pool.append((ActionEmbedding(EMBEDDING), on("action", lambda a, b: dot_twin(EMBEDDING[a[0]], EMBEDDING[b[0]]))))
     else:
         pool.append((bondic.Gaussian(0.5, on="action"), on("action", lambda x, y: naive.gaussian(x, y, 0.5))))
         pool.append((bondic.Gaussian(2.0, on="point"), on("point", lambda x, y: naive.gaussian(x, y, 2.0))))
@@ -202,30 +205,28 @@ def test_error_of_a_product(factors):
 def test_embeddings_multiply():
     """A product of two action kernels has the product of their Gram matrices."""
     other = np.array([[1.0], [2.0], [-1.0], [0.5]])
-    kernel = bondic.ActionEmbedding(EMBEDDING) * bondic.ActionEmbedding(other) * bondic.Constant(2.0)
+    kernel = ActionEmbedding(EMBEDDING) * ActionEmbedding(other) * Constant(2.0)
     (term,) = normal_form(kernel, DISCRETE)
     expected = 2.0 * (EMBEDDING @ EMBEDDING.T) * (other @ other.T)
     assert np.allclose(term.coefficient * term.embedding @ term.embedding.T, expected, rtol=1e-14, atol=0)
-    (term,) = normal_form(kernel * bondic.Dirac(), DISCRETE)
+    (term,) = normal_form(kernel * Dirac(), DISCRETE)
     assert np.allclose(term.coefficient * term.embedding @ term.embedding.T, np.diag(np.diag(expected)), rtol=1e-14)
 
 
 def test_action_embedding_from_similarities():
     gram = np.exp(-0.5 * (np.arange(4)[:, None] - np.arange(4)[None, :]) ** 2)
-    leaf = bondic.ActionEmbedding.from_gram(gram)
+    leaf = ActionEmbedding.from_gram(gram)
     assert np.allclose(leaf.embedding @ leaf.embedding.T, gram, atol=1e-14)
     assert leaf.sup_diag >= 1.0 - 1e-14
     with pytest.raises(InvalidInput, match="semi-definite"):
-        bondic.ActionEmbedding.from_gram([[1.0, 2.0], [2.0, 1.0]])
+        ActionEmbedding.from_gram([[1.0, 2.0], [2.0, 1.0]])
     with pytest.raises(InvalidInput, match="symmetric"):
-        bondic.ActionEmbedding.from_gram([[1.0, 0.5], [0.2, 1.0]])
+        ActionEmbedding.from_gram([[1.0, 0.5], [0.2, 1.0]])
 
 
 def test_features_of_a_term(rng):
     """phi(x) . phi(y) E_a . E_b is the kernel; every entry within its declared error, every row within its size."""
-    kernel = 0.3 * bondic.RandomFeatures(FREQUENCIES) * bondic.Linear(center=0.5) * bondic.Dirac() + bondic.Constant(
-        2.0
-    )
+    kernel = 0.3 * RandomFeatures(FREQUENCIES) * Linear(center=0.5) * Dirac() + Constant(2.0)
     layout = Layout(2, False, 0, 3)
     assert FeatureMap.exists(kernel, layout)
     terms = FeatureMap(kernel, layout).terms
@@ -239,7 +240,7 @@ def test_features_of_a_term(rng):
             exact = [mp.sqrt(mpf(term.coefficient))]
             for leaf, columns in term.factors:
                 z = point[list(columns)]
-                if isinstance(leaf, bondic.RandomFeatures):
+                if isinstance(leaf, RandomFeatures):
                     part = naive.random_features(z, FREQUENCIES)
                 else:
                     part = [naive.number(v) - mpf(0.5) for v in z]
@@ -276,13 +277,13 @@ def test_value_error_of_features_is_honest(rng):
 def test_stated_suprema_are_checked():
     x = np.array([[3.0, 4.0]])
     with pytest.raises(InvalidInput, match="supremum"):
-        bondic.Linear(supremum=24.0).max_abs(x, x)
-    assert bondic.Linear(supremum=25.0).max_abs(x, x) >= 25.0
+        Linear(supremum=24.0).max_abs(x, x)
+    assert Linear(supremum=25.0).max_abs(x, x) >= 25.0
     with pytest.raises(InvalidInput, match="waves"):
-        bondic.ExplicitFeatures(waves, 1e-3, "waves").block(x, x)
-    assert bondic.Linear().sup_diag == math.inf
+        ExplicitFeatures(waves, 1e-3, "waves").block(x, x)
+    assert Linear().sup_diag == math.inf
     with pytest.raises(InvalidInput, match="bounded on the diagonal"):
-        bondic.Instruments(bondic.Linear() + bondic.Constant(1.0))
+        Instruments(Linear() + Constant(1.0))
 
 
 @pytest.mark.parametrize(
@@ -294,22 +295,22 @@ def test_stated_suprema_are_checked():
         lambda: bondic.Gaussian(1.0, on="color"),
         lambda: bondic.Laplace(math.inf),
         lambda: bondic.Matern(1.0, 2.0),
-        lambda: bondic.Constant(0.0),
-        lambda: bondic.Constant(math.nan),
+        lambda: Constant(0.0),
+        lambda: Constant(math.nan),
         lambda: -1.0 * bondic.Gaussian(1.0),
         lambda: 0.0 * bondic.Gaussian(1.0),
         lambda: math.inf * bondic.Gaussian(1.0),
-        lambda: bondic.TimeMask(0),
-        lambda: bondic.Linear(supremum=0.0),
-        lambda: bondic.RandomFeatures([[math.nan]]),
-        lambda: bondic.RandomFeatures.gaussian(0, 2, 1.0, seed=0),
-        lambda: bondic.ActionEmbedding([[math.inf]]),
+        lambda: TimeMask(0),
+        lambda: Linear(supremum=0.0),
+        lambda: RandomFeatures([[math.nan]]),
+        lambda: RandomFeatures.gaussian(0, 2, 1.0, seed=0),
+        lambda: ActionEmbedding([[math.inf]]),
         lambda: normal_form(bondic.Gaussian(1.0, on="action"), DISCRETE),
-        lambda: normal_form(bondic.ActionEmbedding(EMBEDDING), CONTINUOUS),
-        lambda: normal_form(bondic.ActionEmbedding(EMBEDDING[:2]), DISCRETE),
-        lambda: normal_form(bondic.TimeMask(2), Layout(2, False, 0, 2)),
+        lambda: normal_form(ActionEmbedding(EMBEDDING), CONTINUOUS),
+        lambda: normal_form(ActionEmbedding(EMBEDDING[:2]), DISCRETE),
+        lambda: normal_form(TimeMask(2), Layout(2, False, 0, 2)),
         lambda: bondic.Gaussian([1.0, 2.0, 3.0]).block(np.zeros((1, 2)), np.zeros((1, 2))),
-        lambda: bondic.RandomFeatures(FREQUENCIES).features(np.zeros((1, 3))),
+        lambda: RandomFeatures(FREQUENCIES).features(np.zeros((1, 3))),
     ],
 )
 def test_bad_kernels_are_refused(build):
@@ -327,23 +328,23 @@ def test_far_points_do_not_poison_a_block():
 def test_single_precision_numbers_are_widened():
     """Factors, constants, centers, weights and coordinates: what they touch stays in double precision."""
     layout = Layout(1, False, 0, 1)
-    kernel = np.float32(0.1) * bondic.Gaussian(np.float32(0.3)) + bondic.Constant(np.float32(0.7))
+    kernel = np.float32(0.1) * bondic.Gaussian(np.float32(0.3)) + Constant(np.float32(0.7))
     (first, second) = normal_form(kernel, layout)
     assert type(first.coefficient) is float
     assert type(second.coefficient) is float
     single = np.array([[0.1], [0.7]], dtype=np.float32)
-    narrow = bondic.KernelFunction(kernel, layout, single, single)
-    wide = bondic.KernelFunction(kernel, layout, single.astype(float), single.astype(float))
+    narrow = KernelFunction(kernel, layout, single, single)
+    wide = KernelFunction(kernel, layout, single.astype(float), single.astype(float))
     assert narrow.weights.dtype == narrow.centers.dtype == np.float64
     assert narrow.norm() == wide.norm()
-    features = bondic.RandomFeatures.gaussian(2, 1, 1.0, seed=0)
-    assert bondic.FeatureFunction(features, layout, np.ones(4, dtype=np.float32)).coordinates.dtype == np.float64
+    features = RandomFeatures.gaussian(2, 1, 1.0, seed=0)
+    assert FeatureFunction(features, layout, np.ones(4, dtype=np.float32)).coordinates.dtype == np.float64
 
 
 @pytest.mark.parametrize("degree", [1, 4, 12, 30])
 def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
     points = np.random.default_rng(2).normal(size=(12, 2)) * 1.5
-    series = bondic.GaussianSeries([1.1, 0.8], degree, [0.2, 0.0])
+    series = GaussianSeries([1.1, 0.8], degree, [0.2, 0.0])
     exact = [
         abs(naive.gaussian(x, y, [1.1, 0.8]) - series_twin(x, y, (1.1, 0.8), degree, (0.2, 0.0)))
         for x in points
@@ -356,26 +357,26 @@ def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
 
 def test_a_fitted_series_has_the_least_degree_that_serves():
     points = np.random.default_rng(3).normal(size=(50, 3))
-    series = bondic.GaussianSeries.fit(points, 1.5, tolerance=1e-6)
+    series = GaussianSeries.fit(points, 1.5, tolerance=1e-6)
     assert series.distance(points) <= 1e-6
-    assert bondic.GaussianSeries(1.5, series.degree - 1, series.center).distance(points) > 1e-6
+    assert GaussianSeries(1.5, series.degree - 1, series.center).distance(points) > 1e-6
     with pytest.raises(InvalidInput, match="Use Gaussian itself"):
-        bondic.GaussianSeries.fit(points * 1e3, 1.5, tolerance=1e-6)
+        GaussianSeries.fit(points * 1e3, 1.5, tolerance=1e-6)
     for bad in ({"degree": 0}, {"degree": 2.5}, {"degree": 3, "center": [np.nan]}):
         with pytest.raises(InvalidInput):
-            bondic.GaussianSeries(1.0, **bad)
+            GaussianSeries(1.0, **bad)
 
 
 def test_a_ball_of_the_series_gives_an_interval_like_that_of_the_gaussian():
     """Q with explicit features: everything is linear in the rows, and the interval hardly moves."""
     log, policy, start, question = small_question()
     points = np.concatenate([log.observations, log.next_observations, start.observations])
-    kernel, series = bondic.Gaussian(1.5), bondic.GaussianSeries.fit(points, 1.5, tolerance=1e-9)
+    kernel, series = bondic.Gaussian(1.5), GaussianSeries.fit(points, 1.5, tolerance=1e-9)
     problem = bondic.make_problem(log, policy, start, **question)
     found = []
     for leaf in (kernel, series):
-        ball = bondic.Ball(leaf * bondic.Dirac() + bondic.Constant(1.0), 5.0)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball, choices=bondic.Choices(pairs=16)))
+        ball = bondic.Ball(leaf * Dirac() + Constant(1.0), 5.0)
+        result = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball, choices=Choices(pairs=16)))
         bondic.verify(result.certificate, log)
         found.append(result)
     assert found[0].low == pytest.approx(found[1].low, abs=1e-4)

@@ -9,6 +9,7 @@ from bondic.core.classes import shared
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.landmarks import Coordinates
 from bondic.core.errors import NumericalError
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.sums.measure import Measure, RowMeasures
 from bondic.engines.sums import STANDARD
@@ -84,7 +85,7 @@ def measure(rows, i, factor=1.0):
 def test_what_is_left_over(near, scale, h):
     basis, logged, after = case(0, near=near, scale=scale, h=h)
     radius = 3.0
-    ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), radius)
+    ball = bondic.Ball(bondic.Gaussian(h, on="state") * Dirac() + Constant(0.5), radius)
     found = Coordinates(ball, basis, LAYOUT)
     with mp.workdps(DIGITS):
         twin = Twin(h, 0.5, basis)
@@ -110,7 +111,7 @@ def largest(gram):
 def test_what_rows_leave_over_together(near, scale, h):
     """λ_max of the exact Gram matrices, for instruments and for weights; within rounding, and never above the rows one by one."""
     basis, logged, after = case(4, near=near, scale=scale, h=h)
-    ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), 3.0)
+    ball = bondic.Ball(bondic.Gaussian(h, on="state") * Dirac() + Constant(0.5), 3.0)
     found = Coordinates(ball, basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
     together = found.together(logged, after, GAMMA, step.coordinates, there.coordinates)
@@ -136,7 +137,7 @@ def test_what_rows_leave_over_together(near, scale, h):
 
 def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatch):
     basis, logged, after = case(4, near=1.0, scale=1.0, h=1.0)
-    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac() + bondic.Constant(0.5)
+    kernel = bondic.Gaussian(1.0, on="state") * Dirac() + Constant(0.5)
     found = Coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
     arguments = logged, after, GAMMA, step.coordinates, there.coordinates
@@ -150,7 +151,7 @@ def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatc
 def test_skew_and_radius(near):
     """|M K M^T - 1| is bounded, so the coordinates of a function of norm r have norm <= radius."""
     basis, _, _ = case(1, near=near, scale=1.0, h=1.0)
-    found = Coordinates(bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 2.0), basis, LAYOUT)
+    found = Coordinates(bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(0.5), 2.0), basis, LAYOUT)
     with mp.workdps(DIGITS):
         twin = Twin(1.0, 0.5, basis)
         m = len(basis)
@@ -165,7 +166,7 @@ def test_skew_and_radius(near):
 
 def test_left_over_of_one_measure():
     basis, logged, _ = case(2, near=1e-3, scale=1.0, h=1.5)
-    ball = bondic.Ball(bondic.Gaussian(1.5) * bondic.Dirac() + bondic.Constant(0.5), 2.0)
+    ball = bondic.Ball(bondic.Gaussian(1.5) * Dirac() + Constant(0.5), 2.0)
     found = Coordinates(ball, basis, LAYOUT)
     one = Measure(logged.points, logged.weights[None])
     for factor in (1.0, 0.5, -1e6):  # any floats are coordinates
@@ -182,14 +183,14 @@ def test_landmarks_that_cannot_be_told_apart_are_refused():
     rng = np.random.default_rng(0)
     points = np.repeat(rng.normal(size=(1, 2)), 2, axis=0)
     matrix = np.array([[1.0, 0.0], [-1e8, 1e8]])
-    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac(), 1.0)
+    ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac(), 1.0)
     with pytest.raises(NumericalError):
         _ = Coordinates(ball, LandmarkBasis(points, np.zeros(2, dtype=np.int64), matrix), LAYOUT).radius
 
 
 def test_a_radius_of_zero_can_be_divided_by():
     basis, _, _ = case(0, near=1.0, scale=1.0, h=1.0)
-    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 0.0)
+    ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(0.5), 0.0)
     assert 0 < Coordinates(ball, basis, LAYOUT).radius < 1e-50
 
 
@@ -197,7 +198,7 @@ def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows():
     """What models and weights see is the same to the last bit whatever was put into the basis afterwards."""
     rng = np.random.default_rng(5)
     points, slots = rng.normal(size=(90, 2)), np.tile([0, 1], 45)
-    q = bondic.Ball(bondic.Gaussian(0.5, on="state") * bondic.Dirac() + bondic.Constant(0.5), 2.0)
+    q = bondic.Ball(bondic.Gaussian(0.5, on="state") * Dirac() + Constant(0.5), 2.0)
     gram = np.exp(-((points[:, None] - points) ** 2).sum(-1) / 0.5) * (slots[:, None] == slots) + 0.5
     matrix = np.tril(np.linalg.inv(np.linalg.cholesky(gram + 1e-9 * np.eye(90))))
     x, a = np.vstack([points[:70], rng.normal(size=(300, 2))]), rng.integers(0, 2, 370)

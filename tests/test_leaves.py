@@ -9,6 +9,9 @@ import naive
 from bondic.core.codec import Encoder, decode
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import Leaf
+from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
+from bondic.core.kernels.series import GaussianSeries
 from bondic.core.registry import from_outside, lookup, names
 from conformance_kernels import EMBEDDING, FREQUENCIES, Example, LeafCase, dot_twin, linear_twin, series_twin, waves
 
@@ -31,17 +34,17 @@ class TestMatern(LeafCase):
 
 
 class TestConstant(LeafCase):
-    examples = (Example(bondic.Constant(0.3), lambda x, y: naive.constant(x, y, 0.3)),)
+    examples = (Example(Constant(0.3), lambda x, y: naive.constant(x, y, 0.3)),)
 
 
 class TestDirac(LeafCase):
-    examples = (Example(bondic.Dirac(on="observation"), naive.dirac),)
+    examples = (Example(Dirac(on="observation"), naive.dirac),)
 
 
 class TestActionEmbedding(LeafCase):
     examples = (
         Example(
-            bondic.ActionEmbedding(EMBEDDING),
+            ActionEmbedding(EMBEDDING),
             lambda x, y: dot_twin(EMBEDDING[int(x[0])], EMBEDDING[int(y[0])]),
             "actions",
         ),
@@ -49,15 +52,15 @@ class TestActionEmbedding(LeafCase):
 
 
 class TestTimeMask(LeafCase):
-    examples = (Example(bondic.TimeMask(3), lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)), "times"),)
+    examples = (Example(TimeMask(3), lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)), "times"),)
 
 
 class TestLinear(LeafCase):
-    examples = (Example(bondic.Linear(bandwidth=[2.0, 0.3], center=[0.1, -5.0]), linear_twin([0.1, -5.0], [2.0, 0.3])),)
+    examples = (Example(Linear(bandwidth=[2.0, 0.3], center=[0.1, -5.0]), linear_twin([0.1, -5.0], [2.0, 0.3])),)
 
 
 class TestExplicitFeatures(LeafCase):
-    leaf, functions = bondic.ExplicitFeatures(waves, 3.0, "waves"), {"waves": waves}
+    leaf, functions = ExplicitFeatures(waves, 3.0, "waves"), {"waves": waves}
     examples = (Example(leaf, lambda x, y: dot_twin(waves(np.array([x]))[0], waves(np.array([y]))[0]), "near"),)
 
     def test_its_function_is_asked_for(self):
@@ -70,12 +73,10 @@ class TestExplicitFeatures(LeafCase):
 class TestRandomFeatures(LeafCase):
     drawn = np.random.default_rng(3).standard_normal((40, 2)) / [0.5, 2.0]
     examples = (
-        Example(bondic.RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+        Example(RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+        Example(RandomFeatures(FREQUENCIES, center=[0.5, 1e3]), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
         Example(
-            bondic.RandomFeatures(FREQUENCIES, center=[0.5, 1e3]), lambda x, y: naive.random_feature(x, y, FREQUENCIES)
-        ),
-        Example(
-            bondic.RandomFeatures.gaussian(40, 2, [0.5, 2.0], seed=3),
+            RandomFeatures.gaussian(40, 2, [0.5, 2.0], seed=3),
             lambda x, y, drawn=drawn: naive.random_feature(x, y, drawn),
             "near",
         ),
@@ -85,7 +86,7 @@ class TestRandomFeatures(LeafCase):
 class TestGaussianSeries(LeafCase):
     examples = tuple(
         Example(
-            bondic.GaussianSeries(h, degree, center),
+            GaussianSeries(h, degree, center),
             lambda x, y, h=h, degree=degree, center=center: series_twin(x, y, h, degree, center),
         )
         for h, degree, center in ((1.3, 6, 0.0), ([0.5, 2.0], 9, [0.25, -1.0]), (40.0, 1, 0.0))

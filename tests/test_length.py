@@ -10,9 +10,10 @@ from bondic.core.certificate import certify
 from bondic.core.errors import VerificationError
 from bondic.engines.sums import STANDARD
 from bondic.rows.asked import rebuild
+from bondic.tuning.defaults import Choices
 from builders import synthetic, tabular
 
-FEW = bondic.Choices(pairs=24)
+FEW = Choices(pairs=24)
 
 
 def ask(kind, method, **options):

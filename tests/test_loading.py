@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.tuning.defaults import Choices
 from builders import tabular
 
 RUN = """
@@ -41,7 +42,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loading")
     mdp, log, policy, initial = tabular(300, gamma=0.5)
     np.savez(folder / "log.npz", **{name: column for name, column in log.columns().items() if column is not None})
-    method = bondic.Dual(radius="paper", choices=bondic.Choices(categorical=False))
+    method = bondic.Dual(radius="paper", choices=Choices(categorical=False))
     problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
     result = bondic.estimate_interval(problem, alpha=0.1, method=method)
     bondic.save_certificate(result.certificate, folder / "certificate")

@@ -17,14 +17,16 @@ from bondic.cli import main as cli
 from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput, NoInterval, PolicyError
 from bondic.core.sequential.plan import columns
 from bondic.core.terms import make_terms
 from bondic.engines.sums import STANDARD
 from bondic.methods import monitor_files
 from bondic.methods.sequential import Sequential
+from bondic.policies.protocol import CallableSampler, RowProbabilities
 from bondic.rows.asked import rebuild
 from bondic.rows.growing import GrowingRows, Statements
+from bondic.tuning.defaults import Choices
 from builders import COLUMNS, continuous, part, synthetic, tabular
 
 
@@ -129,7 +131,7 @@ def test_a_rejection_is_for_good():
     monitor.update(part(first, slice(1000, 1500)))
     assert monitor.status is Status.REJECTED
     assert (monitor.running.low, monitor.running.high) == pytest.approx((0.0, 1.0))
-    with pytest.raises(bondic.NoInterval):
+    with pytest.raises(NoInterval):
         _ = monitor.interval
     last = monitor.updates[-1].told()
     assert (last["running_low"], last["running_high"], last["running_status"]) == (None, None, "REJECTED")
@@ -151,9 +153,9 @@ def test_confidence_that_is_taken_for_alpha_is_doubted():
 
 def test_numbers_without_a_statement_are_refused():
     log, asked, _ = smooth()
-    monitor = new_monitor(asked, Sequential(choices=bondic.Choices(categorical=False)))
+    monitor = new_monitor(asked, Sequential(choices=Choices(categorical=False)))
     with pytest.raises(
-        bondic.InvalidInput, match=r"states are numbers: without a statement .* radius= \(--radius\) or ball="
+        bondic.InvalidInput, match=r"states are numbers: without a statement .* radius= \(--with radius\) or ball="
     ):
         monitor.update(part(log, slice(500)))
     assert len(monitor) == 0
@@ -290,7 +292,7 @@ def fussy_sampler():
             out[bad] = rng.standard_normal((int(bad.sum()), 1))
         return out
 
-    return bondic.CallableSampler(sample)
+    return CallableSampler(sample)
 
 
 def test_draws_of_earlier_rows_stay():
@@ -504,7 +506,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
         ({"gamma": 1.2}, "gamma"),
         ({"initial": [[0.0]]}, "Initial states are InitialStates"),
         ({"seed": -1}, "seed"),
-        ({"policy": bondic.RowProbabilities(np.ones((3, 1)), np.ones((1, 1)))}, "belong to one log"),
+        ({"policy": RowProbabilities(np.ones((3, 1)), np.ones((1, 1)))}, "belong to one log"),
     ],
 )
 def test_what_cannot_be_watched_is_refused_at_once(changed, words):

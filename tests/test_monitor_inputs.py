@@ -112,10 +112,8 @@ def test_a_new_category_is_refused_by_name_unless_it_was_stated(tmp_path):
     stated = shop(tmp_path, "even", "--actions", "hold,push")
     call(tmp_path / "watch", "--log", first, *stated)
     refused = str(call(tmp_path / "watch", "--log", second).exception)
-    assert all(
-        word in refused for word in ("obs_channel is 'tv' at row", "app, web", "--categories obs_channel=app,web,tv")
-    )
-    told = [*stated, "--categories", "obs_channel=app,web,tv"]
+    assert all(word in refused for word in ("obs_channel is 'tv' at row", "app, web", "--text obs_channel=app,web,tv"))
+    told = [*stated, "--text", "obs_channel=app,web,tv"]
     assert call(tmp_path / "stated", "--log", first, *told).exit_code == 0
     done = call(tmp_path / "stated", "--log", second)
     assert "500 in all" in done.output, done.exception

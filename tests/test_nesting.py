@@ -13,8 +13,11 @@ from scipy.stats import binom
 
 import bondic as b
 import builders
+from bondic.core.classes.balls import Instruments
 from bondic.core.dual.bound import dual_bound
 from bondic.core.identity import bellman_residual
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -35,7 +38,7 @@ class World:
     def __init__(self, problem, kernel, truth, value, *, instruments, factor=1.5):
         self.problem, self.truth, self.value = problem, truth, value
         self.ball = b.Ball(kernel, factor * truth.norm().upper)
-        self.instruments = b.Instruments(instruments)
+        self.instruments = Instruments(instruments)
         self.setting = builders.setting_of(problem, self.ball, instruments)
         self.model = builders.search_model(self.setting)
         self.spectrum = spectral.Spectrum.of(self.model)
@@ -58,8 +61,8 @@ class World:
 def synthetic_world(seed, *, rows=60, **options):
     mdp = SyntheticMDP.default(seed=seed, **options)
     problem = builders.synthetic_problem(mdp, mdp.rollout(rows // 10, 10, np.random.default_rng(seed)))
-    waves = b.RandomFeatures.gaussian(10, problem.layout.observation_dim, 1.0, seed=seed)
-    weights = 0.5 * b.Constant(1.0) + 0.5 * (waves * b.Dirac())
+    waves = RandomFeatures.gaussian(10, problem.layout.observation_dim, 1.0, seed=seed)
+    weights = 0.5 * Constant(1.0) + 0.5 * (waves * Dirac())
     truth = builders.synthetic_truth(mdp, problem.layout)
     return mdp, World(problem, builders.synthetic_kernel(mdp), truth, mdp.value, instruments=weights)
 
@@ -69,7 +72,7 @@ def tabular_world(seed, *, rows=80, **options):
     mdp = TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.7, **options)
     problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(rows // 8, 8, rng)))
     truth = builders.table_function(mdp.q_star, problem.layout)
-    weights = 0.5 * builders.table_kernel() + b.Constant(0.5)
+    weights = 0.5 * builders.table_kernel() + Constant(0.5)
     return mdp, World(problem, builders.table_kernel(), truth, mdp.value, instruments=weights)
 
 
@@ -298,7 +301,7 @@ def test_unseen_starts_need_q(rng):
         highs.append(best.objective)
         assert best.objective >= radius * unseen
     assert highs[2] - highs[1] == pytest.approx((1e5 - 1e3) * unseen, rel=1e-3)
-    method = b.Dual(instruments=b.Instruments(kernel), ball=b.Ball(kernel, 1e5), gauge=PlugIn(1e-6))
+    method = b.Dual(instruments=Instruments(kernel), ball=b.Ball(kernel, 1e5), gauge=PlugIn(1e-6))
     result = b.estimate_interval(problem, method=method)
     assert result.status is b.Status.TRIVIAL
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
@@ -338,7 +341,7 @@ def test_losses_are_close_for_any_fixed_q(wildness, rng):
     """|L_W(q) - L*_W(q)| <= eps for q fixed beforehand, q* or not: 60 logs of a tabular MDP, none fails."""
     mdp = TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.7, reward_noise=0.2, termination=0.3)
     q = mdp.q_star + wildness * rng.standard_normal(mdp.q_star.shape)
-    kernel = 0.5 * builders.table_kernel() + b.Constant(0.5)
+    kernel = 0.5 * builders.table_kernel() + Constant(0.5)
     ratios = []
     for _ in range(60):
         problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(8, 5, rng, behavior="adaptive")))
@@ -356,7 +359,7 @@ def test_losses_are_close_for_any_fixed_q(wildness, rng):
 def test_closeness_is_sharp(rng):
     """On the saturating problem half of eps fails: 200 logs, false alarm as in the finite-class test (99.9 %)."""
     mdp = TabularMDP.saturating()
-    q, kernel, delta = mdp.q_star, b.Constant(1.0), 0.1
+    q, kernel, delta = mdp.q_star, Constant(1.0), 0.1
     misses = np.zeros(2, dtype=int)
     for _ in range(200):
         problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(50, 1, rng)))

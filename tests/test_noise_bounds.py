@@ -3,16 +3,16 @@
 import math
 from dataclasses import dataclass
 
-import bondic
 from bondic.core.bounded import Enclosure
-from bondic.core.dual.noise import NoiseBound
+from bondic.core.dual.noise import NoiseBound, Pinelis
+from bondic.core.registry import register
 from conformance_noise import NoiseCase
 
 
 class TestHalf(NoiseCase):
     def make(self, kernel, rows, probability):
         del kernel, rows, probability
-        return bondic.Pinelis()
+        return Pinelis()
 
 
 class TestPaper(NoiseCase):
@@ -20,10 +20,10 @@ class TestPaper(NoiseCase):
 
     def make(self, kernel, rows, probability):
         del kernel, rows, probability
-        return bondic.Pinelis("paper")
+        return Pinelis("paper")
 
 
-@bondic.register("noise", "test-chebyshev")
+@register("noise", "test-chebyshev")
 @dataclass(frozen=True)
 class Chebyshev(NoiseBound):
     """E |S_n|^2 <= n K_max B^2 / 4, so |S_n| / n exceeds eps with chance at most K_max B^2 / (4 n eps^2)."""

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 import bondic as b
+from bondic.core.classes.balls import Instruments
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import InvalidInput
+from bondic.core.kernels.features import Linear
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Threads
@@ -19,12 +23,13 @@ from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import LONGEST_BLOCK, block_length
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.self_normalized import SelfNormalized
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
 BATCHES = (50, 128, 333, 5000)
-QUICK = {"rank": 40, "choices": b.Choices(pairs=12)}
+QUICK = {"rank": 40, "choices": Choices(pairs=12)}
 EASY = {"gamma": 0.6, "reward_range": (-1.0, 1.0), "accept": None}
 
 
@@ -59,9 +64,9 @@ def logs(data):
 GAUSS = b.GaussianPolicy(lambda s: 0.3 * s[:, :1], 0.6)
 SOFT = b.SoftmaxPolicy(lambda s: np.stack([s[:, 0], -s[:, 0]], axis=1))
 KERNELS = {
-    "gaussian": b.Gaussian(1.5) + b.Constant(1.0),
-    "linear": b.Linear(60.0, on="observation") + b.Constant(1.0),
-    "matern": b.Matern(1.5, nu=1.5) + b.Constant(0.5),
+    "gaussian": b.Gaussian(1.5) + Constant(1.0),
+    "linear": Linear(60.0, on="observation") + Constant(1.0),
+    "matern": b.Matern(1.5, nu=1.5) + Constant(0.5),
 }
 CASES = [
     (name, continuous, horizon)
@@ -84,7 +89,7 @@ def method(name, gauge):
     if name == "table":
         return b.Dual(pilot=100, gauge=gauge, **QUICK)
     kernel = KERNELS[name]
-    return b.Dual(instruments=b.Instruments(kernel), ball=b.Ball(kernel, 20.0), gauge=gauge, **QUICK)
+    return b.Dual(instruments=Instruments(kernel), ball=b.Ball(kernel, 20.0), gauge=gauge, **QUICK)
 
 
 @pytest.mark.parametrize(("place", "case"), list(enumerate(CASES)), ids=[f"{n}-{c}-{h}" for n, c, h in CASES])
@@ -120,9 +125,7 @@ def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
     assert len({(result.low, result.high, result.claims[0].bound) for result in found}) == 1
 
 
-@pytest.mark.parametrize(
-    "gauge", [b.Pinelis("half"), FixedLambda(0.05), b.Pinelis("paper"), SelfNormalized(9.0)], ids=repr
-)
+@pytest.mark.parametrize("gauge", [Pinelis("half"), FixedLambda(0.05), Pinelis("paper"), SelfNormalized(9.0)], ids=repr)
 @pytest.mark.parametrize("horizon", [None, 12])
 @pytest.mark.parametrize("name", KERNELS)
 def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
@@ -130,7 +133,7 @@ def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
     found = []
     for problem in questions(name, True, horizon):
         for stretch in (problem, problem.select(37), problem[200:391]):
-            setting = Setting(stretch, b.Ball(kernel, 2.0), b.Instruments(kernel), gauge, 0.1, None, 2, STANDARD)
+            setting = Setting(stretch, b.Ball(kernel, 2.0), Instruments(kernel), gauge, 0.1, None, 2, STANDARD)
             eps = setting.epsilon()
             found.append((len(stretch), eps.mid, eps.rad, setting.facts.total_width))
     assert found == found[:3] * (1 + len(BATCHES))

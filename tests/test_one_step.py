@@ -11,6 +11,7 @@ import pytest
 import bondic as b
 import bondic_lab
 from bondic.cli import main as cli
+from bondic.policies.protocol import CallableSampler, RowProbabilities
 from bondic.report.health import examine
 
 ACTIONS = 3
@@ -131,7 +132,7 @@ def test_continuous_contexts_and_actions_are_evaluated_and_verified(method):
     states = rng.normal(size=(200_000, 1))
     actions = 0.5 * np.tanh(states) + 0.3 * rng.normal(size=states.shape)
     truth = float(np.mean(np.exp(-((actions - np.tanh(states)) ** 2))))
-    policy = b.CallableSampler(lambda s, draw: 0.5 * np.tanh(s) + 0.3 * draw.normal(size=s.shape))
+    policy = CallableSampler(lambda s, draw: 0.5 * np.tanh(s) + 0.3 * draw.normal(size=s.shape))
     log = b.Transitions.one_step(**smooth(1500))
     found = evaluated(log, policy, method=method)
     assert found.low <= truth <= found.high
@@ -160,7 +161,7 @@ def test_the_policys_actions_are_counted_at_logged_states():
     data = bandit(400)
     states = data["observations"][:, 0].astype(int)
     rows = TARGET[states]
-    for policy in (b.TablePolicy(TARGET), b.RowProbabilities(np.zeros_like(rows), rows, rows)):
+    for policy in (b.TablePolicy(TARGET), RowProbabilities(np.zeros_like(rows), rows, rows)):
         health = examine(question(policy, data))
         assert health.asked_at == "logged states"
         np.testing.assert_allclose([use.target for use in health.actions], rows.mean(axis=0), rtol=1e-12)
@@ -169,10 +170,10 @@ def test_the_policys_actions_are_counted_at_logged_states():
 def test_a_policy_that_cannot_be_asked_again_is_counted_at_initial_states():
     data = bandit(400)
     rows = TARGET[data["observations"][:, 0].astype(int)]
-    health = examine(question(b.RowProbabilities(np.zeros_like(rows), rows), data))
+    health = examine(question(RowProbabilities(np.zeros_like(rows), rows), data))
     assert health.asked_at == "initial states"
     np.testing.assert_allclose([use.target for use in health.actions], rows.mean(axis=0), rtol=1e-12)
-    drawn = examine(question(b.CallableSampler(lambda s, _: 0 * s + 0.25), smooth(300)))
+    drawn = examine(question(CallableSampler(lambda s, _: 0 * s + 0.25), smooth(300)))
     assert [use.target for use in drawn.actions] == pytest.approx([0.25])
 
 
@@ -194,6 +195,6 @@ def test_the_tool_reads_and_evaluates_without_a_discount(tmp_path, capsys, monke
     assert code == 0, said.err
     code, said = run("verify", tmp_path / "out" / "certificate.json", tmp_path / "log.parquet", "--one-step")
     assert code == 0, said.err
-    streamed = ["--memory", "1GB", "--one-step", "--method", "dual", "--force"]
+    streamed = ["--with", "memory=1GB", "--one-step", "--method", "dual", "--force"]
     assert run("evaluate", tmp_path / "log.parquet", *asked, *streamed)[0] == 0
     assert run("check", tmp_path / "log.parquet", "--one-step")[0] == 0

@@ -21,8 +21,8 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.core.bounded import U
-from bondic.core.kernels.features import ExplicitFeatures, Linear
-from bondic.core.kernels.leaves import Dirac
+from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.leaves import Dirac, TimeMask
 from bondic.core.kernels.normal_form import Term
 from bondic.engines import pairs, power, products, recipes
 from bondic.engines.exponential import power_of_two
@@ -136,11 +136,11 @@ def make_factor(kind, columns, rng):
     if kind == "dirac":
         return Factor(Dirac("observation"), columns, lambda x, y: mpf(int(np.all(x == y))))
     if kind == "mask":
-        return Factor(bondic.TimeMask(2), columns[:1], lambda x, y: mpf(int(x[0] < 2 and y[0] < 2)))
+        return Factor(TimeMask(2), columns[:1], lambda x, y: mpf(int(x[0] < 2 and y[0] < 2)))
     if kind == "linear":
         return Factor(Linear(supremum=1e40, bandwidth=2.0, center=0.5), columns, _linear)
     columns = (columns * 2)[:2]
-    return Factor(bondic.RandomFeatures(FREQUENCIES), columns, lambda x, y: naive.random_feature(x, y, FREQUENCIES))
+    return Factor(RandomFeatures(FREQUENCIES), columns, lambda x, y: naive.random_feature(x, y, FREQUENCIES))
 
 
 KINDS = ("gaussian", "laplace", "matern0.5", "matern1.5", "matern2.5", "dirac", "mask", "linear", "waves")
@@ -344,7 +344,7 @@ def test_a_mask_that_removes_every_point(rng):
     z, w = np.full((5, 2), 9.0), rng.normal(size=(5, 1))
     z[:, 0] = rng.normal(size=5)
     for factors in (((bondic.Laplace(1.0), (0,)),), ((bondic.Gaussian(1.0), (0,)),), ((Dirac("time"), (0,)),), ()):
-        term = Term(1.0, (*factors, (bondic.TimeMask(3), (1,))), ONE)
+        term = Term(1.0, (*factors, (TimeMask(3), (1,))), ONE)
         assert quadratic_form((term,), z, w, engine="pairs").mid == 0.0
         assert np.all(evaluate((term,), z, z, w, engine="pairs")[0] == 0.0)
 

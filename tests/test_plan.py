@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import bondic
+from bondic.advice.lengths import LogDesign
 from bondic.cli.main import group
 from bondic.core.errors import InvalidInput
 from propensity_cases import one_step
@@ -26,7 +27,7 @@ def worst_decisions(n, ratio, seed=0):
 @pytest.mark.parametrize(("ratio", "rows"), [(2.0, 500), (2.0, 5000), (10.0, 5000)])
 def test_single_decisions_come_out_as_planned(ratio, rows):
     """The median of five logs: at most a third longer than planned, and not half as long."""
-    planned = bondic.LogDesign("one-step", (0.0, 1.0), max_ratio=ratio).length(rows)
+    planned = LogDesign("one-step", (0.0, 1.0), max_ratio=ratio).length(rows)
     policy = bondic.CallablePolicy(lambda s: np.tile([1.0, 0.0], (len(s), 1)))
     lengths = []
     for seed in range(5):
@@ -39,21 +40,21 @@ def test_single_decisions_come_out_as_planned(ratio, rows):
 
 @pytest.mark.parametrize(("rows", "gamma"), [(4000, 0.95), (8000, 0.9)])
 def test_tables_come_out_within_a_factor_of_three(rows, gamma):
-    design = bondic.LogDesign("table", (0.0, 1.0), gamma=gamma, n_states=6, n_actions=3, noise=0.05)
+    design = LogDesign("table", (0.0, 1.0), gamma=gamma, n_states=6, n_actions=3, noise=0.05)
     found = ask(rows, gamma)[1].length
     assert design.length(rows) / 3 < found < 3 * design.length(rows)
 
 
 @pytest.mark.parametrize("kind", ["one-step", "episodes", "table"])
 def test_rows_and_lengths_are_inverse_and_monotone(kind):
-    design = bondic.LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4)
+    design = LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4)
     lengths = [design.length(rows) for rows in (1, 100, 1e4, 1e6)]
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[0] == design.limits.width
     for share in (0.5, 0.1):
         assert design.length(design.rows_for(share * design.limits.width)) == pytest.approx(share * design.limits.width)
-    assert bondic.LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4, max_ratio=8.0).length(1e4) > lengths[2]
-    assert bondic.LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4, alpha=0.01).length(1e4) > lengths[2]
+    assert LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4, max_ratio=8.0).length(1e4) > lengths[2]
+    assert LogDesign(kind, (-1.0, 2.0), gamma=0.5, horizon=4, alpha=0.01).length(1e4) > lengths[2]
 
 
 def test_statements_that_make_no_sense_are_refused():
@@ -65,11 +66,11 @@ def test_statements_that_make_no_sense_are_refused():
         {"reward_range": (0.0, 0.0)},
     ):
         with pytest.raises(InvalidInput):
-            bondic.LogDesign(**{"kind": "table", "reward_range": (0.0, 1.0), "gamma": 0.5, **wrong})
+            LogDesign(**{"kind": "table", "reward_range": (0.0, 1.0), "gamma": 0.5, **wrong})
     with pytest.raises(InvalidInput, match="horizon"):
-        bondic.LogDesign("episodes", (0.0, 1.0), gamma=0.5)
+        LogDesign("episodes", (0.0, 1.0), gamma=0.5)
     with pytest.raises(InvalidInput, match="between 0 and"):
-        bondic.LogDesign("table", (0.0, 1.0), gamma=0.5).rows_for(3.0)
+        LogDesign("table", (0.0, 1.0), gamma=0.5).rows_for(3.0)
 
 
 def run(*words):
@@ -80,7 +81,7 @@ def test_the_command_plans_without_a_log():
     common = ("--kind", "table", "--gamma", "0.9", "--reward-range", "0", "1")
     data = json.loads(run(*common, "--length", "1", "--json").output)
     assert data["guaranteed"] is False
-    design = bondic.LogDesign("table", (0.0, 1.0), gamma=0.9)
+    design = LogDesign("table", (0.0, 1.0), gamma=0.9)
     assert data["asked"]["rows"] == pytest.approx(design.rows_for(1.0))
     words = " ".join(run(*common, "--rows", "20000").output.split())
     assert "about 20 000 rows: an interval of length" in words

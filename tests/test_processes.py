@@ -20,7 +20,9 @@ import pytest
 
 import bondic as b
 from bondic.cli.executors import named_executor
+from bondic.core.classes.balls import Instruments
 from bondic.core.errors import ExecutorError
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.engines.products import Pairs
 from bondic.engines.remote import Remote
@@ -42,7 +44,7 @@ def target(states):
 def two(states):
     return target(states)[:, :2]
 """
-KERNEL = b.Gaussian(1.5, on="state") + b.Constant(1.0)
+KERNEL = b.Gaussian(1.5, on="state") + Constant(1.0)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def question(place):
 
 def answer(place, executor=None, progress=None):
     method = b.Dual(
-        instruments=b.Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
+        instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
         engine=EngineSums(named_engines("series"), executor),
     )  # fmt: skip
     found = b.estimate_interval(question(place), method=method, progress=progress)
@@ -186,7 +188,18 @@ def test_nobody_at_the_address(monkeypatch):
 
 def tool(out, *more):
     question = ["--policy", "rules.py:two", "--gamma", "0.6", "--reward-range", "-1", "1", "--initial", "starts.csv"]
-    quick = ["--method", "dual", "--with", "weight_bandwidth=1", "--radius", "5", "--out", str(out), "--memory", "2GB"]
+    quick = [
+        "--method",
+        "dual",
+        "--with",
+        "weight_bandwidth=1",
+        "--with",
+        "radius=5",
+        "--out",
+        str(out),
+        "--with",
+        "memory=2GB",
+    ]
     return [sys.executable, "-m", "bondic", "evaluate", "log", *question, *quick, *more]
 
 
@@ -194,7 +207,11 @@ def test_the_tool_takes_the_name_of_an_executor(place, tmp_path):
     found = []
     for name in ("serial", "processes://2"):
         done = subprocess.run(
-            tool(tmp_path / name[:4], "--executor", name), cwd=place, capture_output=True, text=True, check=False
+            tool(tmp_path / name[:4], "--with", f"executor={name}"),
+            cwd=place,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode in (0, 4), done.stderr
         assert "Traceback" not in done.stderr
@@ -204,7 +221,7 @@ def test_the_tool_takes_the_name_of_an_executor(place, tmp_path):
 
 
 def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
-    command = tool(tmp_path / "out", "--executor", "processes://2")
+    command = tool(tmp_path / "out", "--with", "executor=processes://2")
     running = subprocess.Popen(
         command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )

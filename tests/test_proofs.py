@@ -18,8 +18,12 @@ import bondic_lab
 from bondic.core.bounded import Enclosure, certified_dot, log_enclosure
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Part, Side
 from bondic.core.errors import InvalidInput
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.proof import Asked, Claims, Proof
+from bondic.core.registry import register
 from bondic.rows.asked import asked_of
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
 from conformance_proofs import ProofCase
@@ -27,7 +31,7 @@ from conformance_proofs import ProofCase
 # --- a proof from outside: a coin-flip experiment with one state, Hoeffding's inequality ----------------
 
 
-@bondic.register("proof", "test-uniform-bandit")
+@register("proof", "test-uniform-bandit")
 @dataclass(frozen=True, eq=False)
 class BanditProof(Proof):
     """mean_i A pi(a_i) r_i -+ (width) sqrt( log(2/alpha) / (2 n) ) for actions drawn evenly, one state, gamma = 0."""
@@ -110,7 +114,7 @@ class TestDualProof(ProofCase):
 
     @classmethod
     def ask(cls):
-        return asked(*world(300), bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=bondic.Choices(pairs=8)))
+        return asked(*world(300), bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=8)))
 
     def test_what_only_the_dual_can_check_is_found(self, answer):
         checked = bondic.verify(answer.certificate, answer.log)
@@ -152,8 +156,8 @@ class TestStatedBall(ProofCase):
     def ask(cls):
         log, policy, initial, statements = world(600)
         layout = bondic.make_problem(log, policy, initial, **statements).layout
-        center = bondic.KernelFunction(bondic.Constant(1.0), layout, np.zeros((1, 1)), np.array([[0.7, 0.7]]))
-        ball = bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 1.0, center)
+        center = KernelFunction(Constant(1.0), layout, np.zeros((1, 1)), np.array([[0.7, 0.7]]))
+        ball = bondic.Ball(bondic.Gaussian(0.5) * Dirac() + Constant(1.0), 1.0, center)
         rng = np.random.default_rng(5)
         some = rng.choice(initial.observations[:, 0], (3000, 1), p=initial.weights)
         return asked(log, policy, bondic.InitialStates.sample(some), statements, bondic.Sequential(ball=ball))

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bondic
+from bondic.core.classes.balls import Provenance
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import weight_sum
 from bondic.core.propensities.ratios import Stated
 from bondic.methods.propensities import Propensities
+from bondic.methods.propensity_breakdown import breakdown_factor
 from bondic.plan.controls import linear_control, shared_ridge
 from bondic.rows.decisions import ask_target, logged_ratios, read_decisions
 from conformance_proofs import Answer, ProofCase
@@ -474,7 +476,7 @@ def test_any_log_gives_an_interval_inside_the_range_that_verifies(rows, limits, 
 
 def test_breakdown_factor_is_where_the_decision_falls():
     problem = question(decisions(4000))
-    found = bondic.breakdown_factor(problem, above=0.5)
+    found = breakdown_factor(problem, above=0.5)
     assert found is not None
     assert found > 1.0
     ends = {
@@ -482,11 +484,11 @@ def test_breakdown_factor_is_where_the_decision_falls():
         for factor in (found, found * 1.3)
     }
     assert ends[found] > 0.5 > ends[found * 1.3]
-    assert bondic.breakdown_factor(problem, above=0.9) is None
-    assert bondic.breakdown_factor(problem, below=0.9) >= 1.0
+    assert breakdown_factor(problem, above=0.9) is None
+    assert breakdown_factor(problem, below=0.9) >= 1.0
     for wrong in ({}, {"above": 0.1, "below": 0.2}, {"above": 0.5, "factors": (1.5, 2.0)}):
         with pytest.raises(InvalidInput):
-            bondic.breakdown_factor(problem, **wrong)
+            breakdown_factor(problem, **wrong)
 
 
 # --- refusals -------------------------------------------------------------------------------------------
@@ -622,7 +624,7 @@ class TestContexts(_Case):
     method = Propensities(value="contexts", min_propensity=0.2)
 
     def test_rates_from_certified_rows_are_refused(self, answer):
-        seen = bondic.Provenance("rates", answer.result.rows, answer.log.content_hash)
+        seen = Provenance("rates", answer.result.rows, answer.log.content_hash)
         forged = bondic.Result.of(replace(answer.proof, provenance=seen), answer.rows, method="propensities")
         with pytest.raises(VerificationError, match="certified"):
             bondic.verify(forged.certificate, answer.log)

@@ -12,6 +12,7 @@ import pytest
 import bondic as b
 import bondic_lab
 from bondic.cli import main as cli
+from bondic.core.columns import RowRange
 from bondic.data.propensities import PROPENSITIES
 
 N = 40
@@ -57,7 +58,7 @@ def test_values_are_kept_frozen_and_cut_with_the_rows(given):
         assert log.has(name) == (name in given)
         if name in given:
             np.testing.assert_array_equal(getattr(log, name), given[name])
-            np.testing.assert_array_equal(getattr(log.cut(b.RowRange(5, 9)), name), given[name][5:9])
+            np.testing.assert_array_equal(getattr(log.cut(RowRange(5, 9)), name), given[name][5:9])
             with pytest.raises(ValueError, match="read-only"):
                 getattr(log, name)[0] = 0
 

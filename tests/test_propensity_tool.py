@@ -56,7 +56,7 @@ def test_a_table_of_probabilities_becomes_a_verified_interval(place, options, ca
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--planned-rows", "500"], "--with planned=N"),
+        (["--with", "planned_rows=500"], "--with planned=N"),
         (["--with", "value=these"], "one of population, contexts"),
         (["--with", "color=3"], "max_ratio"),
     ],

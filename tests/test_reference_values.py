@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.classes.balls import Instruments
 from bondic.core.dual.bound import Setting, dual_bound, evaluate_witness
+from bondic.core.dual.noise import Pinelis
+from bondic.core.functions import KernelFunction
 from bondic.core.identity import bellman_residual, residual_error
+from bondic.core.kernels.leaves import Dirac
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import RowProbabilities
 from bondic.rows import Terms, make_rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
@@ -40,9 +45,9 @@ class Reference:
         log = bondic.Transitions(d["states"], np.array(d["actions"]), d["rewards"], d["next_states"], d["terminal"])
         initial = bondic.InitialStates.exact(d["initial_states"])
         if self.discrete:
-            policy = bondic.RowProbabilities(d["next_probabilities"], d["initial_probabilities"])
+            policy = RowProbabilities(d["next_probabilities"], d["initial_probabilities"])
             self.problem = bondic.make_problem(log, policy, initial, gamma=d["gamma"], reward_range=d["reward_range"])
-            self.kernel_q, self.kernel_w = (bondic.Gaussian(d[h]) * bondic.Dirac() for h in ("h_q", "h_w"))
+            self.kernel_q, self.kernel_w = (bondic.Gaussian(d[h]) * Dirac() for h in ("h_q", "h_w"))
         else:
             following = np.array(d["next_actions"], dtype=float)[~np.array(d["terminal"])]
             first = np.array(d["initial_actions"], dtype=float).reshape(len(d["initial_states"]), 1, -1)
@@ -54,7 +59,7 @@ class Reference:
     @cached_property
     def omega(self):
         weights = slot_weights(self.problem.whole(), np.array(self.data["given"]["alpha"]))
-        return bondic.KernelFunction(self.kernel_w, self.problem.layout, self.problem.whole().logged, weights)
+        return KernelFunction(self.kernel_w, self.problem.layout, self.problem.whole().logged, weights)
 
     @cached_property
     def q(self):
@@ -64,14 +69,14 @@ class Reference:
         rest = theta[n:].reshape(-1, slots)
         assert rest.shape[0] == following + p.initial.points.shape[0]
         points = np.concatenate([p.whole().logged, p.whole().next.points, p.initial.points])
-        return bondic.KernelFunction(
+        return KernelFunction(
             self.kernel_q, p.layout, points, np.concatenate([slot_weights(p.whole(), theta[:n]), rest])
         )
 
     def setting(self, gauge):
         d = self.data
         ball = bondic.Ball(self.kernel_q, d["radius"])
-        return Setting(self.problem, ball, bondic.Instruments(self.kernel_w), gauge, d["delta"], None, 2, STANDARD)
+        return Setting(self.problem, ball, Instruments(self.kernel_w), gauge, d["delta"], None, 2, STANDARD)
 
     @cached_property
     def model(self):
@@ -139,7 +144,7 @@ def test_loss_and_values(reference):
 def test_dual_bounds(reference, constant):
     """End points are outside the reference numbers, by rounding only."""
     expected = reference.expected["dual"][constant]
-    setting = reference.setting(bondic.Pinelis(constant))
+    setting = reference.setting(Pinelis(constant))
     assert close(setting.epsilon().mid, expected["epsilon"])
     lower, upper = dual_bound(setting, reference.omega)
     assert close(lower.bound, expected["lower"])

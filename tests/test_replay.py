@@ -11,8 +11,10 @@ import pytest
 import bondic
 import propensity_cases as cases
 from bondic.core.certificate import Certificate
+from bondic.core.classes.balls import Instruments
 from bondic.core.columns import RowRange
 from bondic.core.errors import VerificationError
+from bondic.core.kernels.leaves import Constant
 from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.engines.sums import STANDARD
@@ -20,6 +22,7 @@ from bondic.methods.described import describe
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.past import History
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
 
@@ -71,7 +74,7 @@ def coin():
     rng, n = np.random.default_rng(0), 1500
     rewards = (rng.random(n) < 0.505).astype(np.float64)
     log = bondic.Transitions(np.zeros((n, 1)), rng.integers(0, 2, n), rewards, np.zeros((n, 1)), np.ones(n, bool))
-    method = bondic.Sequential(ball=bondic.Ball(bondic.Constant(1.0), 2.0))
+    method = bondic.Sequential(ball=bondic.Ball(Constant(1.0), 2.0))
     start, policy = bondic.InitialStates.exact([[0.0]]), bondic.TablePolicy([[0.5, 0.5]])
     return Case(log, policy, start, method, "sequential", gamma=0.0, reward_range=(0.0, 1.0))
 
@@ -155,10 +158,10 @@ def test_one_later_block_is_found(ball):
 def test_w_of_the_dual_bound_is_replayed():
     """W that was tuned on the certified rows, with words that say otherwise."""
     mdp, log, policy, initial = synthetic(400, gamma=0.3)
-    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=bondic.Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=8))
     case = Case(log, policy, initial, method, "dual", gamma=0.3, reward_range=mdp.reward_range)
     tuned = bondic.estimate_interval(case.problem.select(200), method=method).proof.instruments
-    own = replace(method, instruments=bondic.Instruments(tuned.kernel))
+    own = replace(method, instruments=Instruments(tuned.kernel))
     forged = bondic.estimate_interval(case.rows, method=own).proof
     said = replace(forged.instruments, provenance=case.proof.instruments.provenance)
     forged = replace(forged, budget=case.proof.budget, instruments=said)

@@ -15,23 +15,20 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.bounded import Enclosure
-from bondic.core.claims import Claim, Part
 from bondic.core.errors import InvalidInput
-from bondic.core.terms import ValueRange
 from bondic.report import exports, plots
-from bondic.report.drawings import action_bars, stacked_terms
-from bondic.report.health import ActionUse, examine, range_bins
+from bondic.report.health import examine, range_bins
 from bondic.report.html import script_json
 from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
 from bondic.rows.recorded import recorded_returns
-from bondic.summary import stacks_between, summarize
+from bondic.summary import summarize
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic, tabular
 from propensity_cases import BEHAVIOR, REWARD, decisions, question
 
-FEW = bondic.Choices(pairs=24)
+FEW = Choices(pairs=24)
 
 
 def ask(kind="synthetic", rows=600, **options):
@@ -97,8 +94,8 @@ def parse(page):
 
 @pytest.fixture(scope="module")
 def page(world):
-    log, _, problem, result = world
-    return report_page(result, problem, title=EVIL, log=log, notes=[EVIL])
+    _, _, problem, result = world
+    return report_page(replace(result, notes=(EVIL,)), problem, title=EVIL)
 
 
 def test_texts_are_escaped_and_nothing_is_loaded(page):
@@ -113,14 +110,6 @@ def test_texts_are_escaped_and_nothing_is_loaded(page):
     assert "".join(tags.words).count(EVIL) == 3  # title, heading and note
 
 
-def test_it_is_made_for_phones_both_themes_and_paper(page):
-    metas = [attributes for tag, attributes in parse(page).seen if tag == "meta"]
-    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in metas
-    assert any(m.get("http-equiv") == "Content-Security-Policy" and "default-src 'none'" in m["content"] for m in metas)
-    for words in ("prefers-color-scheme: dark", "@media print", "max-width: 640px", '<html lang="en">'):
-        assert words in page
-
-
 def test_it_shows_the_interval_every_term_and_every_assumption(world, page):
     result = world[3]
     words = " ".join("".join(parse(page).words).split())
@@ -133,7 +122,7 @@ def test_it_shows_the_interval_every_term_and_every_assumption(world, page):
     assert low <= result.terms()["lower"]["end point"]
     assert high >= result.terms()["upper"]["end point"]
     assert all(" ".join(item.text.split()) in words for item in result.assumptions)
-    assert "count like about" in words
+    assert "rows of the new policy" in words
 
 
 def test_data_in_scripts_cannot_leave_them():
@@ -145,7 +134,7 @@ def test_data_in_scripts_cannot_leave_them():
         script_json({"x": math.inf})
 
 
-@pytest.mark.parametrize("case", ["tabular", "continuous", "trivial", "streamed"])
+@pytest.mark.parametrize("case", ["continuous", "streamed"])
 def test_other_questions_have_pages_too(case):
     if case == "streamed":
         log, policy, whole, _ = ask()
@@ -153,12 +142,9 @@ def test_other_questions_have_pages_too(case):
         terms = {"gamma": 0.5, "reward_range": whole.terms.reward_range}
         problem = bondic.make_problem(stream, policy, whole.initial_states, **terms)
         result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW))
-    elif case == "trivial":
-        log, _, problem, result = ask("tabular", rows=40)
-        assert result.status is bondic.Status.TRIVIAL
     else:
         log, _, problem, result = ask(case, rows=300, gauge=PlugIn(0.01))
-    page = report_page(result, problem, title="t", log=None if case == "streamed" else log)
+    page = report_page(result, problem, title="t")
     words = "".join(parse(page).words)
     assert "How to check this number" in words
     assert ("log, policy)" in words) == (case == "streamed")
@@ -183,7 +169,6 @@ def test_a_trivial_answer_shows_no_estimate_and_no_parts_of_it():
     top = page[page.index('id="answer"') : page.index('id="next"')]
     assert "No point estimate" in top
     assert "circle" not in top
-    assert "count like about" not in page
 
 
 def test_without_a_command_line_the_check_names_blanks(world):
@@ -229,39 +214,6 @@ def test_health_counts_what_is_there(world):
     assert set(thin.reward_counts.tolist()) == {c if c >= 5 else 0 for c in slow}
 
 
-def claim(end, value, **spreads):
-    return Claim(
-        end,
-        (
-            Part("value", Enclosure(value), "value"),
-            *(Part(name, Enclosure(size), "spread") for name, size in spreads.items()),
-        ),
-    )
-
-
-def test_a_part_larger_than_the_value_range_is_drawn_to_its_end(one_step):
-    """A noise of 467 on a range of [0, 100]: the axis is that of the parts, and the range is marked on it."""
-    limits = ValueRange(0.0, 100.0)
-    ends = (claim("lower", 50.0, noise=467.0, bias=10.0), claim("upper", 50.0, noise=467.0, bias=10.0))
-    first, last = stacks_between(ends, limits)
-    assert (first, last) == (ends[0].bound, ends[1].bound)
-    drawn = stacked_terms(replace(one_step[1], claims=ends, value_range=limits))
-    widths = [float(width) for width in re.findall(r'class="t0" x="[\d.]+%" width="([\d.]+)%"', drawn)]
-    assert len(widths) == 2
-    assert widths[0] == pytest.approx(96 * 467 / (last - first), abs=0.1)
-    assert drawn.count('class="chosen"') == 2
-    assert "dashed: the value range [0, 100]" in drawn
-
-
-def test_short_stacks_are_enlarged_and_say_so(one_step):
-    limits = ValueRange(0.0, 100.0)
-    ends = (claim("lower", 50.0, noise=1.0), claim("upper", 50.0, noise=1.0))
-    first, last = stacks_between(ends, limits)
-    assert 48 < first < 49 < 51 < last < 52
-    drawn = stacked_terms(replace(one_step[1], claims=ends, value_range=limits))
-    assert "enlarged; the value range is [0, 100]" in drawn
-
-
 def test_the_policy_is_asked_at_the_logged_states_of_a_one_step_log(one_step):
     problem, _ = one_step
     health = examine(problem)
@@ -271,23 +223,6 @@ def test_the_policy_is_asked_at_the_logged_states_of_a_one_step_log(one_step):
     assert at.max() == 2
     assert [use.target for use in health.actions] == pytest.approx(wanted.tolist())
     assert min(use.target for use in health.actions) > 0
-
-
-def uses(count):
-    return [ActionUse(f"action {k}", 1 / count, (k + 1) / (count * (count + 1) / 2), 10) for k in range(count)]
-
-
-def test_every_action_has_its_bars_and_many_are_grouped():
-    few = action_bars([*uses(3), ActionUse("action 3", 0.0, 0.5, 0)])
-    assert few.count('class="wanted"') == 4
-    assert few.count('class="never"') == 1
-    assert "many" not in few
-    assert action_bars(uses(34)).count('class="wanted"') == 34
-    crowd = action_bars(uses(300))
-    assert crowd.count('class="wanted"') == 40
-    assert "261 others" in crowd
-    shares = [float(share) for share in re.findall(r"→ ([\d.e-]+)%", crowd)]
-    assert sum(shares) == pytest.approx(100, abs=0.5)
 
 
 # --- the logging policy -------------------------------------------------------------------------------------------------
@@ -338,17 +273,6 @@ def test_cut_episodes_pay_for_what_they_missed():
     assert found.low <= value <= found.high
 
 
-def test_comparisons_have_a_page(one_step, tmp_path):
-    problem, _ = one_step
-    found = bondic.compare(problem, ["propensities", "dual", "lipschitz"])
-    page = found.report(tmp_path / "page.html", title="<b>which</b>").read_text()
-    assert "<b>which</b>" not in page
-    assert page.count('class="strong">') == 2
-    assert "Without an interval" in page
-    assert "holds for this finite log" in page
-    assert page.count('<circle class="estimate') == 2
-
-
 # --- other formats -----------------------------------------------------------------------------------------------------
 
 
@@ -368,7 +292,7 @@ def test_json_csv_and_markdown_hold_the_result(world):
     assert result.to_csv(header=False).count("\n") == 1
     text = result.to_markdown("a | b <i>")
     assert text.startswith("# a \\| b &lt;i&gt;\n")
-    assert result.summary() in text
+    assert result.summary() in text.replace("\\", "")
     for line in text.splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 4

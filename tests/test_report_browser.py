@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import bondic
@@ -37,7 +39,7 @@ def file(question, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("width", [360, 390, 1280])
+@pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_sticks_out_and_both_themes_work(browser, file, width):
     colors = set()
     for dark in (False, True):
@@ -72,7 +74,7 @@ def test_hostile_titles_do_nothing_and_no_request_leaves_the_page(browser, quest
     evil = "</title></script><img src=x onerror='window.broken=1'><script>window.broken=1</script>"
     file = tmp_path / "evil.html"
     result = bondic.estimate_interval(question, method=bondic.Sequential(radius="paper"))
-    file.write_text(report_page(result, question, title=evil, notes=[evil]), encoding="utf-8")
+    file.write_text(report_page(replace(result, notes=(evil,)), question, title=evil), encoding="utf-8")
     browser.errors.clear()
     browser.open(file)
     assert browser.run("window.broken") is None

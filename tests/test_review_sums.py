@@ -11,10 +11,11 @@ import pytest
 import bondic
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import conclude
-from bondic.core.classes.balls import Ball
+from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import range_of
@@ -23,6 +24,7 @@ from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum, spool
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import STANDARD, EngineSums
+from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import rebuild
 from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -120,7 +122,7 @@ def test_an_action_without_weight_does_not_cost_a_pass():
     rng = np.random.default_rng(0)
     groups = rng.standard_normal((1, 500, 2)) * [1.0, 0.0]
     stream, passes = counted_passes(rng.standard_normal((500, 1)), groups)
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac(on="action")
+    kernel = bondic.Gaussian(1.0) * Dirac(on="action")
     streamed_squares(normal_form(kernel, Layout(1, False, 0, 2)), stream)
     assert len(passes) == 1
 
@@ -147,7 +149,7 @@ def test_passes_over_different_points_are_not_put_together():
 def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
     n = 30
     data = columns_of(n, action_dim=1)
-    noise = bondic.CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
+    noise = CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
     start = bondic.InitialStates.exact(np.zeros((n, 2)))
     stream = ArrayStream(data, batch_rows=10)
     problem = bondic.make_problem(stream, noise, start, gamma=0.9, reward_range=(-1, 1), draws=4, initial_draws=4)
@@ -164,7 +166,7 @@ def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
     question = QUESTION | {"horizon": 10**9}
     memory = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **question)
     streamed = bondic.make_problem(ArrayStream(data, batch_rows=25), POLICY, START, **question)
-    ball, instruments = Ball(bondic.Gaussian(1.0), 1.0), bondic.Instruments(bondic.Gaussian(1.0))
+    ball, instruments = Ball(bondic.Gaussian(1.0), 1.0), Instruments(bondic.Gaussian(1.0))
     one, other = (
         Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2, STANDARD).epsilon()
         for problem in (memory, streamed)
@@ -229,7 +231,7 @@ def test_statements_that_no_problem_accepts_are_refused(certified, change):
 
 def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     log = bondic.Transitions(**columns_of(60, action_dim=1))
-    policy = bondic.CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
+    policy = CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
     start = bondic.InitialStates.exact(np.zeros((1, 2)))
     problem = bondic.make_problem(log, policy, start, gamma=0.5, reward_range=(-1, 1), initial_draws=1)
     certificate = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", pilot=0)).certificate

@@ -7,6 +7,8 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.core.errors import InvalidInput
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums import forms
 from bondic.core.sums.measure import RowMeasures
@@ -18,11 +20,11 @@ LAYOUT = Layout(2, False, 0, 2)
 SIMILAR = np.array([[1.0, 0.5], [-0.3, 0.1]])
 KERNELS = {
     "per action": (
-        2.0 * bondic.Gaussian(0.7) * bondic.Dirac() + bondic.Constant(0.5),
+        2.0 * bondic.Gaussian(0.7) * Dirac() + Constant(0.5),
         lambda x, a, y, b: 2 * naive.gaussian(x, y, 0.7) * (a == b) + mpf(1) / 2,
     ),
     "similar actions": (
-        bondic.Matern(1.1) * bondic.ActionEmbedding(SIMILAR),
+        bondic.Matern(1.1) * ActionEmbedding(SIMILAR),
         lambda x, a, y, b: (
             naive.matern(x, y, 1.1, 2.5)
             * sum(mpf(float(p)) * mpf(float(q)) for p, q in zip(SIMILAR[a], SIMILAR[b], strict=True))
@@ -87,14 +89,14 @@ def test_a_row_with_more_points_than_a_chunk(rng, monkeypatch):
     found = EngineSums().row_norms(normal_form(kernel, LAYOUT), given)
     for row in range(10):
         mine = rows == row
-        norm = bondic.KernelFunction(kernel, LAYOUT, given.points[mine], given.weights[mine]).norm()
+        norm = KernelFunction(kernel, LAYOUT, given.points[mine], given.weights[mine]).norm()
         assert norm.lower <= found[row] <= norm.upper * (1 + 1e-9)
 
 
 def test_products_enclose_the_exact_ones(rng):
     kernel, twin = KERNELS["per action"]
     given = measures(rng, error=1e-9)
-    function = bondic.KernelFunction(kernel, LAYOUT, rng.normal(size=(4, 2)), rng.normal(size=(4, 2)))
+    function = KernelFunction(kernel, LAYOUT, rng.normal(size=(4, 2)), rng.normal(size=(4, 2)))
     for sums in (EngineSums(), REFERENCE):
         values, errors = sums.row_products(function, given)
         for row in range(given.count):
@@ -114,7 +116,7 @@ def test_products_enclose_the_exact_ones(rng):
 def test_no_points_and_bad_ones():
     nothing = RowMeasures(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0, dtype=np.int64), 3)
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
-    function = bondic.KernelFunction(bondic.Gaussian(1.0), LAYOUT, np.zeros((1, 2)), np.ones((1, 2)))
+    function = KernelFunction(bondic.Gaussian(1.0), LAYOUT, np.zeros((1, 2)), np.ones((1, 2)))
     assert np.array_equal(EngineSums().row_norms(terms, nothing), np.zeros(3))
     assert np.array_equal(EngineSums().row_products(function, nothing)[0], np.zeros(3))
     with pytest.raises(InvalidInput, match="Point 0"):

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import bondic as b
+from bondic.core.classes.balls import Instruments
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.search import sample
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import as_log
 
 MDP = SyntheticMDP.default(0.8, seed=2, dimension=1)
-KERNEL = b.Gaussian(1.0, on="state") * b.Dirac() + b.Constant(1.0)
+KERNEL = b.Gaussian(1.0, on="state") * Dirac() + Constant(1.0)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def question(log, policy=None):
 
 
 def method(**more):
-    return b.Dual(instruments=b.Instruments(KERNEL), ball=b.Ball(KERNEL, 3.0), rank=40, **more)
+    return b.Dual(instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 3.0), rank=40, **more)
 
 
 @pytest.mark.parametrize("depth", [1, 3, 6])

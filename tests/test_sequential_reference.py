@@ -20,6 +20,7 @@ from bondic.core.bounded import Between, Enclosure, upper_sum
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
 from bondic.core.classes.landmarks import Coordinates, Embedding
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential.bound import Evidence, Tail
 from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.localize import Localizer
@@ -47,7 +48,7 @@ class Reference:
         answers = StoredAnswers(d["next_probs"][~d["terminations"]], d["start_probs"], discrete=True, exact=True)
         start = bondic.InitialStates.exact(d["start_states"], d["start_weights"])
         self.rows = make_rows(log, answers, start, Terms(d["gamma"], (-9.0, 9.0)))
-        self.kernel = bondic.Gaussian(d["h"]) * bondic.Dirac() + bondic.Constant(1.0)
+        self.kernel = bondic.Gaussian(d["h"]) * Dirac() + Constant(1.0)
         self.ball = bondic.Ball(self.kernel, d["r_Q"])
         self.found = Coordinates(self.ball, self.basis, self.rows.layout)
         n = len(self.rows)

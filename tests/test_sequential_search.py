@@ -11,10 +11,12 @@ from scipy.optimize import minimize
 import bondic
 from bondic.core.betting import loss
 from bondic.core.claims import ErrorBudget, ends_of
+from bondic.core.classes.balls import Provenance
 from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.classes.ellipsoids import Ellipsoid
 from bondic.core.classes.landmarks import Embedding
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof
@@ -22,6 +24,7 @@ from bondic.core.starts import sampled_start
 from bondic.engines.sums import STANDARD
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
+from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import asked_of
 from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
 from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
@@ -112,7 +115,7 @@ def changed_after(log, row, seed=7):
     return part(log, **mixed, terminations=ends, truncations=last & ~ends)
 
 
-KERNEL = bondic.Gaussian(1.0, on="state") * bondic.Dirac() + bondic.Constant(1.0)
+KERNEL = bondic.Gaussian(1.0, on="state") * Dirac() + Constant(1.0)
 SETTINGS = {
     "exact starts": (False, {}),
     "starts from the log": (False, {"starts": "log"}),
@@ -353,7 +356,7 @@ class SmoothWorld:
         log = bondic.Transitions(
             s[:, None], a[:, None], rewards, following[:, None], np.zeros(n, bool), np.arange(n) % 50 == 49
         )
-        policy = bondic.CallableSampler(lambda x, rng: -0.6 * x + np.sqrt(0.05) * rng.standard_normal((len(x), 1)))
+        policy = CallableSampler(lambda x, rng: -0.6 * x + np.sqrt(0.05) * rng.standard_normal((len(x), 1)))
         nodes, shares = np.polynomial.hermite_e.hermegauss(12)
         starts = bondic.InitialStates.exact(0.5 * nodes[:, None], shares / shares.sum())
         return bondic.make_problem(
@@ -419,8 +422,8 @@ def test_one_step_logs_have_plans():
 def test_a_class_that_saw_later_rows_is_refused():
     """The dual bound may choose Q with all rows; here weights are made with Q."""
     problem = numbers_problem(numbers_log(400, 14, ending=0.0))
-    looked = bondic.Ball(KERNEL, 5.0, provenance=bondic.Provenance("tuned", (0, 400), problem.log_hash))
-    with pytest.raises(bondic.TunedOnCertifiedRows, match="choose it on earlier rows"):
+    looked = bondic.Ball(KERNEL, 5.0, provenance=Provenance("tuned", (0, 400), problem.log_hash))
+    with pytest.raises(TunedOnCertifiedRows, match="choose it on earlier rows"):
         Sequential(ball=looked, pilot=100).run(problem, 0.1, None)
-    early = replace(looked, provenance=bondic.Provenance("tuned", (0, 100), problem.log_hash))
+    early = replace(looked, provenance=Provenance("tuned", (0, 100), problem.log_hash))
     assert Sequential(ball=early, pilot=100).run(problem, 0.1, None).rows == (100, 400)

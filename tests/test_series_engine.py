@@ -10,6 +10,7 @@ from mpmath import mp, mpf
 
 import bondic
 from bondic.core.kernels import series
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.engines import moments
@@ -142,7 +143,7 @@ def test_far_points_are_left_to_the_pair_engine():
 def test_several_groups_in_one_pass_equal_separate_calls():
     rng = np.random.default_rng(5)
     layout = Layout(2, False, 0, 2)
-    terms = normal_form(bondic.Gaussian(2.0) * bondic.Dirac() + bondic.Matern(1.0) + bondic.Constant(0.5), layout)
+    terms = normal_form(bondic.Gaussian(2.0) * Dirac() + bondic.Matern(1.0) + Constant(0.5), layout)
     points = np.repeat(rng.normal(size=(700, 2)), 2, axis=0)
     groups = rng.normal(size=(3, 1400, 2))
     groups[1, 300:] = 0.0
@@ -192,7 +193,7 @@ def test_split_and_pairs_agree_at_scale():
     points = rng.normal(size=(6000, 3)) * 0.5
     points[:60] *= 3
     weights = rng.normal(size=(6000, 2))
-    terms = normal_form(bondic.Gaussian([1.0, 1.5, 0.8]) * bondic.Dirac(), Layout(3, False, 0, 2))
+    terms = normal_form(bondic.Gaussian([1.0, 1.5, 0.8]) * Dirac(), Layout(3, False, 0, 2))
     fast, slow = quadratic_form(terms, points, weights), quadratic_form(terms, points, weights, engine="pairs")
     assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
     assert fast.rad <= 1e-4 * fast.mid
@@ -202,7 +203,7 @@ def test_split_and_pairs_agree_at_scale():
 def test_points_whose_distance_overflows_are_left_to_pairs():
     points = np.random.default_rng(0).normal(size=(40, 2))
     points[3] = 1e200
-    terms = normal_form(bondic.Gaussian(1.0) * bondic.Dirac(on="action"), Layout(2, False, 0, 1))
+    terms = normal_form(bondic.Gaussian(1.0) * Dirac(on="action"), Layout(2, False, 0, 1))
     for size in (1.0, 1e-160):
         weights = np.full((1, 40, 1), size)
         (series_value,) = quadratic_forms(terms, points, weights, engine="series")

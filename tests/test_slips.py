@@ -192,7 +192,7 @@ def test_models_that_look_columns_or_actions_up_by_name_can_be_asked():
 def test_the_command_line_asks_by_name_and_says_so(tmp_path, capsys):
     (tmp_path / "tree.pkl").write_bytes(pickle.dumps(TREE))
     TABLE.to_parquet(tmp_path / "log.parquet")
-    words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--trust-pickle", "--one-step",
+    words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--with", "trust_pickle=yes", "--one-step",
              "--columns", "observations=age,dose", "--columns", "actions=given", "--columns", "rewards=well",
              "--columns", "behavior_action_probs=p", "--reward-range", "0", "1", "--gamma", "0.9"]  # fmt: skip
     for more in ((), ("--memory", "1GB", "--force")):

@@ -12,6 +12,8 @@ import builders
 import naive
 from bondic.core.columns import Cloud, RowRange
 from bondic.core.functions import ExpansionFunction, FeatureFunction
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout
 from bondic.search import spectral
 from bondic.search.basis import make_basis
@@ -33,14 +35,14 @@ REGIMES = ("ordinary", "zero", "balanced", "rejected", "tiny", "huge", "degenera
 
 def kernels(continuous, *, features, rng):
     """(W, Q): features or landmarks for W, landmarks for Q."""
-    value = b.Gaussian(1.5, on="point") if continuous else b.Gaussian(1.2) * b.Dirac()
-    value = value + b.Constant(1.0)
+    value = b.Gaussian(1.5, on="point") if continuous else b.Gaussian(1.2) * Dirac()
+    value = value + Constant(1.0)
     if not features:
-        local = b.Gaussian(0.8, on="point") if continuous else b.Gaussian(0.8) * b.Dirac()
-        return 0.7 * local + b.Constant(0.3), value
+        local = b.Gaussian(0.8, on="point") if continuous else b.Gaussian(0.8) * Dirac()
+        return 0.7 * local + Constant(0.3), value
     seed, dimension, on = int(rng.integers(1000)), 3 if continuous else 2, "point" if continuous else "state"
-    waves = b.RandomFeatures.gaussian(6, dimension, 0.8, seed=seed, on=on)
-    return 0.5 * b.Constant(1.0) + 0.5 * (waves if continuous else waves * b.Dirac()), value
+    waves = RandomFeatures.gaussian(6, dimension, 0.8, seed=seed, on=on)
+    return 0.5 * Constant(1.0) + 0.5 * (waves if continuous else waves * Dirac()), value
 
 
 def model_of(problem, w_kernel, q_kernel, *, rank=25, q_rank=None):
@@ -219,7 +221,7 @@ def test_one_decomposition_serves_all(rng):
 
 def raw_model(balance, gradient, start):
     """Matrices without a log behind them."""
-    basis = make_basis(b.Constant(1.0), Layout(1, False, 0, 1), np.zeros((1, 1)), rank=1)
+    basis = make_basis(Constant(1.0), Layout(1, False, 0, 1), np.zeros((1, 1)), rank=1)
     arrays = [np.asarray(x, dtype=float) for x in (start, balance, gradient)]
     return SearchModel(basis, basis, *arrays, 0.0, 0.0)
 
@@ -336,14 +338,14 @@ def dense_time(x, i, y, j):
     return builders.gaussian_matrix(x[:, :2], y[:, :2], 1.2) * same * alive
 
 
-ROUND = b.RandomFeatures(WAVES, on="state")
+ROUND = RandomFeatures(WAVES, on="state")
 KERNELS = {
-    "gaussian": (b.Gaussian(1.2) * b.Dirac() + b.Constant(0.4), dense_gaussian),
-    "embedded": (b.Gaussian(1.2) * b.ActionEmbedding(ACTIONS) + 0.5 * b.Gaussian(0.6), dense_embedded),
-    "waves": (0.5 * b.Constant(1.0) + 0.5 * (ROUND * b.Dirac()), dense_waves),
-    "wave product": (0.3 * (ROUND * ROUND * b.ActionEmbedding(ACTIONS)), dense_wave_product),
-    "point": (b.Gaussian([1.0, 1.5, 0.8], on="point") + b.Constant(1.0), dense_point),
-    "time": (b.Gaussian(1.2) * b.Dirac(on="time") * b.Dirac() * b.TimeMask(4), dense_time),
+    "gaussian": (b.Gaussian(1.2) * Dirac() + Constant(0.4), dense_gaussian),
+    "embedded": (b.Gaussian(1.2) * ActionEmbedding(ACTIONS) + 0.5 * b.Gaussian(0.6), dense_embedded),
+    "waves": (0.5 * Constant(1.0) + 0.5 * (ROUND * Dirac()), dense_waves),
+    "wave product": (0.3 * (ROUND * ROUND * ActionEmbedding(ACTIONS)), dense_wave_product),
+    "point": (b.Gaussian([1.0, 1.5, 0.8], on="point") + Constant(1.0), dense_point),
+    "time": (b.Gaussian(1.2) * Dirac(on="time") * Dirac() * TimeMask(4), dense_time),
 }
 
 

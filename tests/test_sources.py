@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
+from bondic.core.columns import RowRange
 
 
 def refused(source, *needles, **more):
@@ -198,7 +199,7 @@ def steps(n=40):
 def test_stand_ins_are_said_and_serve_a_logged_target_alone():
     log = b.read_log(steps()).transitions
     assert log.unrecorded == ("observations", "actions")
-    assert log.cut(b.RowRange(3, 9)).unrecorded == log.unrecorded
+    assert log.cut(RowRange(3, 9)).unrecorded == log.unrecorded
     stated = {"gamma": 0.9, "reward_range": (0.0, 1.0)}
     assert len(b.make_problem(log, b.LoggedTarget(), b.InitialStates.from_log(log), **stated)) == 40
     with pytest.raises(b.InvalidInput, match=r"no observations and no actions.*LoggedTarget"):
@@ -219,7 +220,7 @@ def test_a_stream_keeps_what_stands_in(tmp_path):
     stream = b.stream_log(tmp_path / "log.parquet", batch_rows=7)
     assert stream.unrecorded == ("observations", "actions")
     assert stream.content_hash == b.read_log(data).transitions.content_hash
-    assert stream.read(b.RowRange(2, 5)).unrecorded == stream.unrecorded
+    assert stream.read(RowRange(2, 5)).unrecorded == stream.unrecorded
     pq.write_table(pa.table(data).drop_columns(["t"]), tmp_path / "other.parquet")
     with pytest.raises(b.InvalidInput, match="cannot count steps"):
         b.stream_log(tmp_path / "other.parquet", batch_rows=7)

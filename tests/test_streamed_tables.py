@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyarrow.csv import write_csv
 
 import bondic as b
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data.io import formats
 
@@ -76,7 +77,7 @@ def test_files_folders_and_patterns_are_the_table_in_the_order_of_time(tmp_path,
 @given(st.sampled_from(sorted(WRITERS)), st.integers(0, ROWS - 1), st.integers(1, ROWS), st.integers(1, ROWS))
 def test_any_rows_in_any_batches_are_those_of_the_table(tmp_path_factory, ending, start, length, batch):
     folder = written(tmp_path_factory.mktemp("log"), table(), ending)
-    rows = b.RowRange(start, min(start + length, ROWS))
+    rows = RowRange(start, min(start + length, ROWS))
     stream = b.stream_log(folder, columns=NAMED, batch_rows=batch)
     expected, read = b.read_log(table(), columns=NAMED).transitions.cut(rows), stream.read(rows)
     for name, column in expected.columns().items():  # episode ids are text, numbered across batches
@@ -92,7 +93,7 @@ def test_all_rows_of_a_csv_file_settle_the_type_of_a_column(tmp_path, monkeypatc
     WRITERS["csv"](whole, tmp_path / "log.csv")
     stream = b.stream_log(tmp_path / "log.csv", columns=NAMED, batch_rows=20)
     assert stream.content_hash == b.read_log(tmp_path / "log.csv", columns=NAMED).transitions.content_hash
-    assert stream.read(b.RowRange(ROWS - 1, ROWS)).rewards[0] == late
+    assert stream.read(RowRange(ROWS - 1, ROWS)).rewards[0] == late
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.classes.balls import Ball
+from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.kernels.features import Linear, RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.measure import Measure, Stream
 from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
@@ -21,6 +24,7 @@ from bondic.data.stream import ArrayStream
 from bondic.engines import spool
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import STANDARD, EngineSums
+from bondic.tuning.defaults import Choices
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import twice
@@ -202,11 +206,11 @@ def test_statements_are_checked_against_all_rows_at_once(data, batch):
 
 LAYOUT = Layout(2, False, 0, 2)
 KERNELS = {
-    "gaussian": bondic.Gaussian(0.9) * bondic.Dirac() + bondic.Constant(0.5),
-    "narrow": bondic.Gaussian(0.02) * bondic.Dirac(),
+    "gaussian": bondic.Gaussian(0.9) * Dirac() + Constant(0.5),
+    "narrow": bondic.Gaussian(0.02) * Dirac(),
     "matern": 2.0 * bondic.Matern(0.7, nu=1.5),
-    "features": bondic.RandomFeatures.gaussian(8, 2, 1.0, seed=0) * bondic.Dirac() + bondic.Constant(1.0),
-    "linear": bondic.Linear(),
+    "features": RandomFeatures.gaussian(8, 2, 1.0, seed=0) * Dirac() + Constant(1.0),
+    "linear": Linear(),
     "wide": bondic.Gaussian(3.0),
 }
 
@@ -283,7 +287,7 @@ def test_blocks_of_the_temporary_file(monkeypatch):
     monkeypatch.setattr(spool.Direct, "block", 301)
     rng = np.random.default_rng(8)
     points, groups = rng.normal(size=(1300, 2)), rng.normal(size=(2, 1300, 2)) / 1300
-    for kernel in (bondic.Gaussian(0.02) * bondic.Dirac(), bondic.Laplace(1.0)):
+    for kernel in (bondic.Gaussian(0.02) * Dirac(), bondic.Laplace(1.0)):
         terms = normal_form(kernel, LAYOUT)
         ours = streamed_squares(terms, stream_of(points, groups, 256), engine="pairs")
         slow = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
@@ -310,7 +314,7 @@ def pair():
     return held, read
 
 
-METHOD = bondic.Dual(radius="paper", choices=bondic.Choices(pairs=24), rank=150)
+METHOD = bondic.Dual(radius="paper", choices=Choices(pairs=24), rank=150)
 
 
 @pytest.fixture(scope="module")
@@ -349,11 +353,8 @@ def test_a_policy_that_differs_only_at_next_states_is_caught(pair, results):
 
 
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
-    kernel = bondic.Gaussian(1.0) * bondic.Dirac()
-    settings_ = [
-        Setting(p, Ball(kernel, 1.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2, STANDARD)
-        for p in pair
-    ]
+    kernel = bondic.Gaussian(1.0) * Dirac()
+    settings_ = [Setting(p, Ball(kernel, 1.0), Instruments(kernel), Pinelis(), 0.1, None, 2, STANDARD) for p in pair]
     held, read = (primal_point(setting, None) for setting in settings_)
     assert held == read
     monkeypatch.setattr("bondic.rows.rows._MOST_NUMBERS", 1000)
@@ -378,6 +379,7 @@ import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
 from bondic.engines import sums as forms
+from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 1024, 2**12  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)
@@ -388,7 +390,7 @@ for rows in (4_000, 40_000):
     stream = bondic.stream_log(log, batch_rows=1000)
     policy, terms = bondic.CallablePolicy(mdp.target_probs), {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
     problem = bondic.make_problem(stream, policy, start, **terms)
-    bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=bondic.Choices(pairs=16), rank=60))
+    bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=Choices(pairs=16), rank=60))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

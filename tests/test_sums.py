@@ -14,6 +14,8 @@ import bondic
 import naive
 from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums import reference
 from bondic.core.sums.measure import Measure, merge_points
@@ -66,23 +68,23 @@ def _matern(z, a, y, b):  # noqa: ARG001
 KERNELS = {
     "gaussian": (bondic.Gaussian(0.7), _gauss(0.7)),
     "gaussian per action": (
-        bondic.Gaussian([0.5, 2.0]) * bondic.Dirac(),
+        bondic.Gaussian([0.5, 2.0]) * Dirac(),
         lambda *x: _gauss([0.5, 2.0])(*x) * _same(*x),
     ),
     "similar actions": (
-        3.0 * bondic.Gaussian(0.9) * bondic.ActionEmbedding(SIMILAR),
+        3.0 * bondic.Gaussian(0.9) * ActionEmbedding(SIMILAR),
         lambda *x: 3 * _gauss(0.9)(*x) * _similar(*x),
     ),
     "offset": (
-        bondic.Gaussian(0.7) * bondic.Dirac() + bondic.Constant(5.0) + 0.25 * bondic.Dirac(),
+        bondic.Gaussian(0.7) * Dirac() + Constant(5.0) + 0.25 * Dirac(),
         lambda *x: _gauss(0.7)(*x) * _same(*x) + 5 + _same(*x) / 4,
     ),
     "features": (
-        bondic.RandomFeatures(FREQUENCIES) * bondic.ActionEmbedding(SIMILAR),
+        RandomFeatures(FREQUENCIES) * ActionEmbedding(SIMILAR),
         lambda *x: _waves(*x) * _similar(*x),
     ),
     "mixed product": (
-        bondic.RandomFeatures(FREQUENCIES) * bondic.Gaussian(1.5) * bondic.Matern(1.1),
+        RandomFeatures(FREQUENCIES) * bondic.Gaussian(1.5) * bondic.Matern(1.1),
         lambda *x: _waves(*x) * _gauss(1.5)(*x) * _matern(*x),
     ),
 }
@@ -232,7 +234,7 @@ def test_features_around_a_block():
     points, weights, spectrum = grid_problem(count, seed=9)
     frequencies = np.array([[0.01], [0.3], [1.7]])
     values = [sum((mp.cos(mpf(float(f)) * lag) for f in frequencies[:, 0]), mpf(0)) / 3 for lag in range(count)]
-    terms = normal_form(2.0 * bondic.RandomFeatures(frequencies), LINE)
+    terms = normal_form(2.0 * RandomFeatures(frequencies), LINE)
     enclosure = quadratic_form(terms, points, weights)
     assert inside(enclosure, 2 * exact_grid_form(values, spectrum))
     assert enclosure.rad <= 1e-9 * float(np.abs(weights).sum()) ** 2
@@ -314,7 +316,7 @@ def test_products_below_the_smallest_float(engine):
 def test_errors_of_terms_add_up(engine):
     """A sum of kernels is at least as uncertain as its parts together."""
     points, weights, _ = grid_problem(100, seed=15)
-    parts = (bondic.Gaussian(9.0), 2.0 * bondic.Laplace(5.0), 0.5 * bondic.Constant(1.0))
+    parts = (bondic.Gaussian(9.0), 2.0 * bondic.Laplace(5.0), 0.5 * Constant(1.0))
     whole = normal_form(parts[0] + parts[1] + parts[2], LINE)
     single = [normal_form(part, LINE) for part in parts]
     errors = [evaluate(terms, points, points, weights, engine=engine)[1] for terms in single]

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 import bondic
+from bondic.core.classes.balls import Box
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sums.reference import Reference
 from bondic.engines.sums import EngineSums
 from builders import synthetic, tabular
@@ -44,10 +46,10 @@ def ask(made):
     return bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range), log, policy
 
 
-BALL = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 3.0)
+BALL = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(1.0), 3.0)
 GIVEN = {
     "dual": (synthetic, lambda sums: bondic.Dual(ball=BALL, gauge="plug-in", engine=sums), "squares"),
-    "dual on a table": (tabular, lambda sums: bondic.Dual(ball=bondic.Box(2.0), engine=sums), "total variations"),
+    "dual on a table": (tabular, lambda sums: bondic.Dual(ball=Box(2.0), engine=sums), "total variations"),
     "sequential": (synthetic, lambda sums: bondic.Sequential(ball=BALL, engine=sums), "squares"),
     "default": (synthetic, lambda sums: bondic.Default(ball=BALL, engine=sums), "squares"),
 }

@@ -8,8 +8,9 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.core.classes.balls import constant_function
+from bondic.core.classes.balls import Instruments, Provenance, constant_function
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.core.terms import value_range
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -133,7 +134,7 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
 
 def test_a_fitted_radius_looks_at_the_rows_it_is_given():
     columns = rollout(1)
-    kernels = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
+    kernels = b.Gaussian(0.8) * Dirac() + Constant(1.0), b.Gaussian(0.5) * Dirac()
     pilot = problem_of(columns).select(0, 100)
     same = problem_of(with_other_rows(columns, 100, 300)).select(0, 100)
     other = problem_of(with_other_rows(columns, 60, 70)).select(0, 100)  # in the half that judges
@@ -145,9 +146,7 @@ def test_a_fitted_radius_looks_at_the_rows_it_is_given():
 def test_pilot_rows_are_not_certified():
     """The mirror image: with W and Q given, changing pilot rows of an explicit selection changes no number."""
     columns = rollout(2)
-    method = b.Dual(
-        instruments=b.Instruments(b.Gaussian(0.7) * b.Dirac()), ball=b.Ball(b.Gaussian(1.0) * b.Dirac(), 5.0)
-    )
+    method = b.Dual(instruments=Instruments(b.Gaussian(0.7) * Dirac()), ball=b.Ball(b.Gaussian(1.0) * Dirac(), 5.0))
     one = b.estimate_interval(problem_of(columns).select(100), method=method)
     other = b.estimate_interval(problem_of(with_other_rows(columns, 0, 100)).select(100), method=method)
     assert one.terms() == other.terms()
@@ -160,11 +159,11 @@ def test_pilot_rows_are_not_certified():
 @pytest.mark.parametrize("rows", [(0, 300), (0, 1), (299, 300), (120, 130), (299, 400)])
 def test_instruments_tuned_on_certified_rows_are_refused(rows):
     problem = problem_of(rollout(4))
-    tuned = b.Instruments(b.Gaussian(0.7) * b.Dirac(), b.Provenance("bandwidth by eye", rows, problem.log_hash))
+    tuned = Instruments(b.Gaussian(0.7) * Dirac(), Provenance("bandwidth by eye", rows, problem.log_hash))
     why = rf"W was tuned on rows \({rows[0]}, {rows[1]}\).*certify rows \(0, 300\).*tune on earlier rows.*select"
     with pytest.raises(TunedOnCertifiedRows, match=why):
         b.estimate_interval(problem, method=b.Dual(instruments=tuned, radius=3.0))
-    unknown = b.Instruments(tuned.kernel, b.Provenance("bandwidth by eye", rows))
+    unknown = Instruments(tuned.kernel, Provenance("bandwidth by eye", rows))
     with pytest.raises(TunedOnCertifiedRows):
         b.estimate_interval(problem, method=b.Dual(instruments=unknown, radius=3.0))
 
@@ -172,8 +171,8 @@ def test_instruments_tuned_on_certified_rows_are_refused(rows):
 def test_q_may_see_every_row():
     """Q is an assumption, not an instrument: any provenance is fine, and it is written down."""
     problem = problem_of(rollout(4))
-    ball = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0, provenance=b.Provenance("fitted", (0, 300), problem.log_hash))
-    result = b.estimate_interval(problem, method=b.Dual(instruments=b.Instruments(b.Constant(1.0)), ball=ball))
+    ball = b.Ball(b.Gaussian(1.0) * Dirac(), 3.0, provenance=Provenance("fitted", (0, 300), problem.log_hash))
+    result = b.estimate_interval(problem, method=b.Dual(instruments=Instruments(Constant(1.0)), ball=ball))
     assert "fitted on rows 0..299" in result.choices["Q"]
     (item,) = (a for a in result.assumptions if a.name == "values")
     assert "fitted on rows 0..299" in item.text
@@ -215,7 +214,7 @@ def test_a_pilot_of_a_log_that_may_stop_any_time():
 
 def test_no_pilot_when_w_is_given():
     """Nothing is left to tune on earlier rows: Q may look at every row, so every row is certified."""
-    method = b.Dual(radius="paper", instruments=b.Instruments(b.Constant(1.0)), choices=QUICK)
+    method = b.Dual(radius="paper", instruments=Instruments(Constant(1.0)), choices=QUICK)
     assert b.estimate_interval(problem_of(rollout(6)), method=method).rows == (0, 300)
 
 
@@ -256,7 +255,7 @@ def test_a_constant_column_is_harmless(level, rng):
 # --------------------------------------------------------------------------------------------------------- radius
 
 
-KERNELS = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
+KERNELS = b.Gaussian(0.8) * Dirac() + Constant(1.0), b.Gaussian(0.5) * Dirac()
 
 
 def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
@@ -270,7 +269,7 @@ def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
     assert ten.fitted_norm == three.fitted_norm > 0
     assert ten.radius == pytest.approx(math.hypot(half, 10 * ten.fitted_norm))
     assert three.radius == pytest.approx(math.hypot(half, 3 * ten.fitted_norm))
-    ball, note = paper_ball(pilot, KERNELS[0], b.Instruments(KERNELS[1]), limits)
+    ball, note = paper_ball(pilot, KERNELS[0], Instruments(KERNELS[1]), limits)
     assert ball.radius == pytest.approx(ten.radius, rel=1e-12)
     assert "10 times the norm" in note
     assert ball.provenance.rows == (0, 100)
@@ -286,7 +285,7 @@ def test_the_norm_leaves_the_level_out():
     for each, bounds in ((columns, (low, high)), (raised, (low + 5.0, high + 5.0))):
         rows = problem_of(each, reward_range=bounds, may_terminate=False)
         limits = value_range(MDP.gamma, bounds, may_terminate=False)
-        ball, _ = paper_ball(rows, KERNELS[0], b.Instruments(KERNELS[1]), limits)
+        ball, _ = paper_ball(rows, KERNELS[0], Instruments(KERNELS[1]), limits)
         radii.append(ball.radius)
         norms.append(held_out_norm(rows, *KERNELS))
     assert radii[0] == pytest.approx(radii[1], rel=1e-6)
@@ -334,7 +333,7 @@ def test_the_radius_splits_rows_within_the_horizon():
     late = columns["timesteps"] >= 3
     problem = problem_of(columns, horizon=3)
     assert problem.dropped == late.sum() > 50
-    kernels = KERNELS[0] * b.TimeMask(3), KERNELS[1]
+    kernels = KERNELS[0] * TimeMask(3), KERNELS[1]
     fitted, _ = _HeldOut.of(problem, *kernels, 200).best(None)
     kept = np.flatnonzero(~late)
     middle = int(kept[len(kept) // 2])

@@ -10,8 +10,9 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.core.dual.noise import NoiseFacts
+from bondic.core.dual.noise import NoiseFacts, Pinelis
 from bondic.core.errors import InvalidInput
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
 from bondic.rows import Terms
 from bondic_lab.noise.v_statistic import VStatistic
@@ -111,13 +112,13 @@ def test_horizons_that_cannot_be_counted_are_refused(horizon):
 
 def test_the_constant_of_the_paper_takes_the_smaller_size():
     """c = 4 K_max max|v|^2 with max|v| = 1 instead of 20; a wide statement changes nothing."""
-    kernel = 2.0 * bondic.Dirac(on="state") * bondic.Dirac()
+    kernel = 2.0 * Dirac(on="state") * Dirac()
 
     def variance(**more):
         p = lake_problem(**more)
         facts = NoiseFacts(kernel, p.layout, p.terms, p.logged_rows, len(p), len(p.rows), p.time_counts)
-        assert VStatistic("paper").largest(facts) == bondic.Pinelis("paper").proxy(facts)
-        return bondic.Pinelis("paper").proxy(facts)
+        assert VStatistic("paper").largest(facts) == Pinelis("paper").proxy(facts)
+        return Pinelis("paper").proxy(facts)
 
     assert variance(value_range=(0, 1)).mid == pytest.approx(4 * 2 * 1.0)
     assert variance().mid == pytest.approx(4 * 2 * 20.0**2)

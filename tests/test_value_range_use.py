@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 
 import bondic
 from bondic.core.certificate import Certificate, compute_digest
-from bondic.core.classes.balls import Ball
+from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.dual.bound import Setting, dual_bound
+from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import VerificationError
+from bondic.core.kernels.leaves import Dirac
 from bondic.engines.sums import STANDARD
 from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_TABLE, lake, lake_problem
 from test_tool import run
 
-KERNEL = bondic.Dirac(on="state") * bondic.Dirac()
-METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=bondic.Instruments(KERNEL))
+KERNEL = Dirac(on="state") * Dirac()
+METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=Instruments(KERNEL))
 
 
 def setting(problem, gauge="half", alpha=0.1):
-    return Setting(problem, METHOD.ball, METHOD.instruments, bondic.Pinelis(gauge), alpha, None, 2, STANDARD)
+    return Setting(problem, METHOD.ball, METHOD.instruments, Pinelis(gauge), alpha, None, 2, STANDARD)
 
 
 def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():
@@ -152,7 +154,7 @@ ASKED = ["--policy", "policy.npz", "--gamma", "0.95", "--reward-range", "0", "1"
 
 def test_the_tool_takes_a_value_range_and_writes_it_down(place, capsys):
     code, out, err = run(
-        capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "1", "--radius", "2", "--out", "res"
+        capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "1", "--with", "radius=2", "--out", "res"
     )
     assert code == 0, err
     assert "The stated ranges alone imply [0, 1]" in " ".join(out.replace("│", " ").split())

@@ -15,6 +15,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.read import read_log
 from bondic.data.transitions import Transitions
 from bondic.methods.sequential import Sequential
+from bondic.policies.protocol import CallableSampler
 from bondic.verification import verify
 from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE
 
@@ -169,7 +170,7 @@ def test_actions_by_their_names_need_no_order():
 
 def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
     log = Transitions(**COLUMNS | {"actions": RNG.random(300)})
-    sampler = bondic.CallableSampler(lambda s, _: 0.25 + 0 * s, deterministic=True)
+    sampler = CallableSampler(lambda s, _: 0.25 + 0 * s, deterministic=True)
     few = {"method": bondic.Dual(radius="paper")}
     wanted = ask(log, sampler, **few)
     for policy in (lambda s: np.full(len(s), 0.25), lambda s: 0.25 + 0 * s, 0.25):

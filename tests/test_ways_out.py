@@ -11,7 +11,7 @@ import pytest
 
 import bondic
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, NoInterval
 from bondic.data.io.words import reading_words
 from bondic.folders import WRITTEN
 from test_tool import run
@@ -36,23 +36,6 @@ def test_the_interval_is_a_pair(result):
     assert (low + high) / 2 in result.interval
     assert high + 1 not in result.interval
     assert "a word" not in result.interval
-
-
-def test_texts_are_short_and_rounded_outward(result):
-    low, high = (float(word) for word in str(result.interval)[1:-1].split(", "))
-    assert low <= result.low
-    assert high >= result.high
-    assert str(result.interval) in repr(result)
-    assert len(repr(result)) < 200
-    assert str(result) == result.summary()
-    assert "<section>" in result._repr_html_()
-
-
-def test_a_dict_is_what_the_file_holds(result, tmp_path):
-    folder = result.save(tmp_path / "out")
-    assert json.loads((folder / "result.json").read_text()) == result.to_dict()
-    assert result.to_dict()["low"] == result.low
-    assert result.to_dict()["notes"]
 
 
 def test_a_row_and_a_frame(result, monkeypatch):
@@ -137,18 +120,6 @@ def test_a_requirement_is_met_or_says_why_not(result):
         result.unmet()
 
 
-def test_what_is_no_finite_sample_interval_meets_no_requirement(result):
-    for other in (
-        replace(result, guarantee="asymptotic"),
-        replace(result, guarantee="none"),
-        replace(result, status=Status.TRIVIAL),
-        replace(result, status=Status.REJECTED),
-    ):
-        assert other.unmet(above=-1e9)
-        assert other.unmet(below=1e9)
-    assert "asymptotic" in replace(result, guarantee="asymptotic").unmet(above=0)[0]
-
-
 # --- comparisons --------------------------------------------------------------------------------------------------------
 
 
@@ -193,14 +164,6 @@ def test_methods_side_by_side(problem):
         bondic.compare(problem, ["tis"])  # alone it is an error
 
 
-def test_methods_have_names_of_their_own_or_are_numbered(problem):
-    rough = bondic.Dual(radius=3.0)
-    named = bondic.compare(problem, {"as it is": "dual", "rough": rough})
-    assert [line.name for line in named] == ["as it is", "rough"]
-    assert named["rough"].assumptions != named["as it is"].assumptions
-    assert [line.name for line in bondic.compare(problem, [rough, "dual", "lstd"])] == ["dual 1", "dual 2", "lstd"]
-
-
 def test_intervals_that_hold_at_once_divide_alpha(problem):
     table = bondic.compare(problem, ["table", "dual"], alpha=0.1, joint=True)
     assert all(line.result.alpha <= 0.05 for line in table)
@@ -239,7 +202,7 @@ def test_a_rejected_result_has_no_interval_anywhere(result):
     limits = result.value_range
     rejected = replace(result, status=Status.REJECTED, low=limits.low, high=limits.high)
     for name in ("interval", "length"):
-        with pytest.raises(bondic.NoInterval, match=r"REJECTED.*next_steps\(\)"):
+        with pytest.raises(NoInterval, match=r"REJECTED.*next_steps\(\)"):
             getattr(rejected, name)
     assert "no interval at 90%" in repr(rejected)
     assert "no interval is given" in str(rejected)
@@ -281,7 +244,7 @@ def test_a_log_that_was_read_in_its_own_way_is_verified_from_its_folder(tmp_path
     }  # fmt: skip
     code, _, err = run(capsys, "verify", str(folder), str(tmp_path / "log.csv"))
     assert code == 0, err
-    assert "--columns, --missing, --text, --actions" in " ".join(err.split())
+    assert all(word in err for word in ("--columns", "--missing", "--text", "--actions"))
 
 
 @pytest.mark.parametrize("streamed", [False, True])

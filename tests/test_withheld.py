@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.report.page import report_page
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.plug_in import PlugIn
 from test_report import FEW, ask, world
 
@@ -24,7 +28,7 @@ def test_no_single_row_is_on_a_page_without_rows(world):
     log, _, problem, result = world
     columns = (log.observations, log.rewards, log.next_observations)
     raw = {number for column in columns for v in column.ravel() for number in (float(v), float(f"{v:.6g}"))}
-    page = report_page(result.without_rows(problem), problem, title="t", log=log, no_rows=True)
+    page = report_page(result.without_rows(problem), problem, title="t", no_rows=True)
     shown = re.sub(r"<(style|script).*?</\1>|<[^>]*(?:width|x|y|cx)=[^>]*>", " ", page, flags=re.DOTALL)
     stated = {0.0} | {float(f"{v:.6g}") for v in problem.terms.reward_range}
     stated |= {v for end in result.terms().values() for v in numbers_in(" ".join(f"{x:.6g}" for x in end.values()))}
@@ -42,7 +46,7 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
     )
     start = bondic.InitialStates.exact(np.zeros((1, 1)))
     problem = bondic.make_problem(log, bondic.UniformPolicy(1), start, gamma=0.2, reward_range=(0.0, 1.0))
-    instruments = bondic.Instruments(bondic.Dirac(on="state") + 0.2 * bondic.Constant(1.0))
+    instruments = Instruments(Dirac(on="state") + 0.2 * Constant(1.0))
     result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", instruments=instruments, choices=FEW))
     assert any(9.0 in array for array in result.certificate.arrays.values() if array.ndim == 2)
     if visits < 5:
@@ -58,7 +62,7 @@ def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
     if case == "continuous":
         log, policy, problem, result = ask("continuous", rows=200, **options)
     elif case == "table":
-        log, policy, problem, result = ask("tabular", rows=2000, choices=bondic.Choices())
+        log, policy, problem, result = ask("tabular", rows=2000, choices=Choices())
     else:
         log, policy, problem, result = ask(starts="log" if case == "starts of the log" else None, **options)
     if case == "streamed":
@@ -97,7 +101,7 @@ def test_another_policy_does_not_verify_without_rows(world):
 
 
 def test_landmarks_that_are_rows_are_refused():
-    instruments = bondic.Instruments(0.2 * bondic.Constant(1.0) + 0.8 * bondic.Gaussian(0.5) * bondic.Dirac())
+    instruments = Instruments(0.2 * Constant(1.0) + 0.8 * bondic.Gaussian(0.5) * Dirac())
     _, _, problem, result = ask(rows=200, instruments=instruments, gauge=PlugIn(0.02))
     with pytest.raises(InvalidInput, match=r"landmark points, and \d+ of them are states of fewer than 5 rows"):
         result.without_rows(problem)
@@ -108,8 +112,8 @@ def test_pilot_rows_are_rows_too():
     log, _, problem, _ = ask(rows=600)
     values, counts = np.unique(log.observations[:, 0], return_counts=True)
     alone = [x for x in log.observations[:100] if counts[values == x[0]] == 1][:3]
-    kernel = bondic.Gaussian(0.5, on="state") * bondic.Dirac(on="action")
-    center = bondic.KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
+    kernel = bondic.Gaussian(0.5, on="state") * Dirac(on="action")
+    center = KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
     options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "choices": FEW}
     result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=PlugIn(0.02), **options))
     assert result.rows[0] > 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from bondic.core.cells.allowance import Allowance
@@ -14,7 +14,7 @@ from bondic.curve import AllowanceCurve, CurvePoint, Mark
 from bondic.rendering import Grid, counted, sentence
 
 TITLE = "What an allowance would buy"
-_DECISION = "Up to which allowance a decision holds: --require-above X (curve.breaks(above=X) in Python)"
+_DECISION = "Up to which allowance a decision holds: --require-above X (curve.breaks(above=X) in Python)."
 _APART = "apart from what the model says of each"
 
 
@@ -26,7 +26,7 @@ class CurveView:
     head: str  # what it is about
     grid: Grid
     marks: tuple[str, ...]  # a line each
-    advice: str  # what to do, or what was stated; without its full stop
+    advice: str  # what to do, or what was stated
     decision: str  # how a reader finds out where a decision breaks
 
 
@@ -64,7 +64,7 @@ def curve_view(curve: AllowanceCurve, stated: Allowance | None, *, first: bool, 
         TITLE,
         head,
         line_grid(curve, stated),
-        tuple(map(mark_words, curve.all_marks())),
+        tuple(f"{sentence(mark_words(mark))}." for mark in curve.all_marks()),
         _advice(curve, stated, first),
         _DECISION,
     )
@@ -74,10 +74,12 @@ def _advice(curve: AllowanceCurve, stated: Allowance | None, first: bool) -> str
     if stated is None:
         return (
             f"State --allowance A (allowance= in Python) to get an interval: {alike(curve, None)} ({_APART}). "
-            "Take A from what you know about these rows, not from this table"
+            "Take A from what you know about these rows, not from this table."
         )
     when = "before" if first else "after"
-    return f"{sentence(alike(curve, stated))} ({_APART}): stated by you {when} the curve was shown. No log can prove it"
+    return (
+        f"{sentence(alike(curve, stated))} ({_APART}): stated by you {when} the curve was shown. No log can prove it."
+    )
 
 
 def mark_words(mark: Mark) -> str:
@@ -100,26 +102,10 @@ def line_grid(curve: AllowanceCurve, stated: Allowance | None = None) -> Grid:
     return Grid("", ("allowance", "interval"), tuple(rows))
 
 
-def wide_grid(curve: AllowanceCurve) -> Grid:
-    """Averages in rows, single values in columns: both alike first, then larger single values."""
-    header = ("averages", "single alike", *(f"single ± {number(single)}" for single in curve.singles))
-    rows = []
-    for points in curve.table():
-        cells = [point_words(point) for point in points]
-        gaps = [""] * (len(header) - 1 - len(cells))  # single values below the averages
-        rows.append((f"± {number(points[0].averages)}", cells[0], *gaps, *cells[1:]))
-    return Grid("Averages and single rows", header, tuple(rows))
-
-
 def point_words(point: CurvePoint) -> str:
     if point.status is Status.REJECTED:
         return "contradicted"
     return "whole range" if point.status is Status.TRIVIAL else interval_text(point.low, point.high)
-
-
-def with_table(view: CurveView, curve: AllowanceCurve) -> CurveView:
-    """The same with both numbers apart."""
-    return replace(view, grid=wide_grid(curve))
 
 
 def break_words(

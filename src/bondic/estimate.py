@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from typing import Any, Protocol
 
@@ -122,64 +122,57 @@ def evaluate_policy(
     check_alpha(alpha)
     _refuse_options(statements)
     refuse_unknown_arguments(statements, _ARGUMENTS)
-    chosen = _with_groups(_method(method), allowance, model, groups)
+    stated = {"allowance": allowance, "model": model, "groups": groups}
+    chosen = with_statements(_method(method), {name: value for name, value in stated.items() if value is not None})
     chosen = chosen if categorical is None else _with_categorical(chosen, categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
     return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
 
 
+def with_statements(method: Method, stated: Mapping[str, Any]) -> Method:
+    """The method with these statements as its fields; those that it has no use for are refused."""
+    known = _fields(method)
+    for name in stated.keys() - known:
+        having = [kind.__name__ for kind in OWN.values() if name in _fields(kind)]
+        raise InvalidInput(
+            f"{type(method).__name__} cannot use {name}=. Leave it out, or name a method that can: {', '.join(having)}."
+        )
+    return replace(method, **stated) if stated else method  # type: ignore[type-var]
+
+
+def _fields(method: Any) -> set[str]:
+    return {field.name for field in fields(method)} if is_dataclass(method) else set()
+
+
 def _refuse_options(given: Mapping[str, Any]) -> None:
     """Options of a method are its own: it is named with them."""
-    for name in given:
-        having = [kind.__name__ for kind in (Table, Groups, Sequential, Dual, Propensities) if name in _fields(kind)]
-        if name not in _ARGUMENTS and having:
+    for name in given.keys() - {*_ARGUMENTS}:
+        having = [kind.__name__ for kind in list(OWN.values())[1:] if name in _fields(kind)]
+        if having:
+            others = f" (or {', '.join(having[1:])})" if having[1:] else ""
             raise InvalidInput(
-                f"`{one_line(name)}` is an option of a method: pass the method with it, method={having[0]}({name}=...)"
-                f"{f' (or {chr(44).join(having[1:])})' if having[1:] else ''}."
+                f"`{one_line(name)}` is an option of a method: pass the method with it, method={having[0]}({name}=...){others}."
             )
-
-
-def _fields(kind: Any) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def _with_groups(chosen: Method, allowance: Any, model: Any, groups: Any) -> Method:
-    """The method with these statements on groups."""
-    stated = {
-        name: value
-        for name, value in (("allowance", allowance), ("model", model), ("groups", groups))
-        if value is not None
-    }
-    if not stated:
-        return chosen
-    if not isinstance(chosen, (Default, Groups)):
-        raise InvalidInput(
-            f"{', '.join(f'{name}=' for name in stated)} is for groups of states; {type(chosen).__name__} has none. Leave "
-            "method= out, or pass method=Groups(...)."
-        )
-    return replace(chosen, **stated)
 
 
 _OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "progress")
 _ARGUMENTS = (*_OWN, *list(signature(make_problem).parameters)[2:])
 
 
-def _with_categorical(chosen: Method, categorical: bool | Sequence[int]) -> Method:
+def _with_categorical(chosen: Any, categorical: bool | Sequence[int]) -> Method:
     """The method with this statement on the states; a statement that it has already is not overruled."""
-    if not isinstance(chosen, (Default, Sequential, Dual)):
-        raise InvalidInput(
-            f"categorical= is for Sequential, Dual and Default; {type(chosen).__name__} takes states as they are. Leave it out."
-        )
     listed = [] if isinstance(categorical, bool) else np.atleast_1d(np.asarray(categorical)).tolist()
     if not all(isinstance(column, int) and not isinstance(column, bool) for column in listed):
         raise InvalidInput(
             f"`categorical` is {one_line(repr(categorical))}. It is True (all observation columns hold names), False (none "
             "does), or the numbers of those that do, from 0: categorical=[0, 2]."
         )
+    if "choices" not in _fields(chosen):
+        raise InvalidInput(f"{type(chosen).__name__} takes states as they are: leave categorical= out.")
     stated = chosen.choices.categorical
     columns = categorical if isinstance(categorical, bool) else tuple(listed)
     if stated is not None and stated != columns:
         raise InvalidInput(
             f"categorical={categorical!r} is passed, and the method's choices say categorical={stated!r}. Keep one of them."
         )
-    return replace(chosen, choices=replace(chosen.choices, categorical=columns))
+    return replace(chosen, choices=replace(chosen.choices, categorical=columns))  # type: ignore[no-any-return]

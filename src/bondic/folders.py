@@ -2,14 +2,11 @@
 
 Replacing a result replaces the whole: files of the old one that the new one does not have (a certificate with rows, a summary
 of other numbers) go. Files that bondic did not write stay where they are.
-
-A program that is killed cannot clean up. It holds a lock on the folder that it writes into, and the lock ends with it, however
-it ends: hidden folders of ours whose lock is free are removed by the next program that writes beside them.
+A program that is killed leaves a hidden folder beside the place, `.NAME.bondic-...`, and the place as it was or as it will be.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -37,29 +34,22 @@ _OLD = "old"
 
 
 @contextmanager
-def _unfinished(folder: Path) -> Iterator[None]:
-    UNFINISHED.add(folder)
-    try:
-        yield
-    finally:
-        UNFINISHED.discard(folder)
-
-
-@contextmanager
 def result_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder to write into; it becomes `target` when the work is done, and disappears when it fails."""
     refuse_existing(target, overwrite=overwrite)
     with working_folder(target) as (working, place):
+        UNFINISHED.add(working)
         try:
-            with _unfinished(working):
-                yield working
-                working.chmod(0o755)
+            yield working
+            working.chmod(0o755)
+            UNFINISHED.discard(working)
             _move(working, place)
         except OSError as problem:
             raise InvalidInput(
                 f"{target} could not be written ({problem.strerror or problem}). Nothing was left behind."
             ) from problem
-    _remove_abandoned(place.parent, place.name)
+        finally:
+            UNFINISHED.discard(working)
 
 
 @contextmanager
@@ -68,62 +58,13 @@ def working_folder(target: Path) -> Iterator[tuple[Path, Path]]:
     place = target.resolve()  # `.` and links have no name of their own
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(place.parent)
-        working, lock = _made(place)
+        working = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}{_WORKING}"))
     except OSError as problem:
         raise InvalidInput(f"{target.parent} cannot be written to ({problem.strerror or problem}).") from problem
     try:
         yield working, place
     finally:
         shutil.rmtree(working, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def _made(place: Path) -> tuple[Path, int | None]:
-    """A new folder with our lock on it; again if another process took it for abandoned before the lock was there."""
-    while True:
-        folder = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}{_WORKING}"))
-        try:
-            lock = _lock(folder)
-        except OSError:  # a file system without locks: nobody can lock it, so nobody takes it for abandoned
-            return folder, None
-        if lock is not None:
-            return folder, lock
-
-
-def _lock(folder: Path) -> int | None:
-    """A lock on a folder that is still there, as an open descriptor; None where another process has it, or has removed it."""
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), os.stat(folder)):
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except OSError:
-        os.close(handle)
-        raise
-    os.close(handle)
-    return None
-
-
-def _remove_abandoned(parent: Path, replaced: str | None = None) -> None:
-    """Folders of processes that were killed. One that holds a result in the middle of its replacement stays, until its place
-    (`replaced`) has a complete one."""
-    for folder in parent.glob(f".*{_WORKING}????????"):
-        try:
-            if folder.name[1 : -len(_WORKING) - 8] != replaced and any((folder / _OLD).glob("*")):
-                continue
-            lock = _lock(folder)
-        except OSError:
-            continue
-        if lock is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
 
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ STATE_WORDS = {
     "rejected": "rejected",
 }
 """Where an assumption comes from, in the words of every view."""
+STATE_COLORS = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
 @dataclass(frozen=True)

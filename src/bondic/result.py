@@ -18,7 +18,7 @@ from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.core.errors import InvalidInput, Listing, NoInterval
+from bondic.core.errors import Doubt, InvalidInput, Listing, NoInterval
 from bondic.core.printed import interval_text
 from bondic.core.proof import Claims, Proof
 from bondic.core.terms import ValueRange, range_of
@@ -246,7 +246,7 @@ class Result:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return str(_view("report.html.fragment")(self))
+        return str(_view("report.pens.fragment")(self))
 
     def summary(self) -> str:
         """The warnings, if there are any, a line each; then the answer in one sentence."""
@@ -336,6 +336,12 @@ class Result:
         hashes = {**self.hashes, "certificate": certificate.digest}
         return replace(self, proof=proof, certificate=certificate, hashes=hashes, notes=notes, question=None)
 
+    def remarks(self) -> tuple[list[str], list[str]]:
+        """(what touches validity: warnings and notes; the other notes)."""
+        notes = dict.fromkeys(self.notes)
+        doubts = [note for note in notes if isinstance(note, Doubt)]
+        return list(dict.fromkeys([*self.warnings, *doubts])), [note for note in notes if not isinstance(note, Doubt)]
+
     def unmet(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
         """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
 
@@ -380,7 +386,7 @@ class Result:
 
     def to_markdown(self, title: str = "Policy evaluation") -> str:
         """A summary for an issue, a merge request or a mail."""
-        return str(_view("report.exports.result_markdown")(self, title))
+        return str(_view("report.pens.result_markdown")(self, title))
 
     def plot(self) -> Any:
         """Both ends as stacks of their terms, with the interval: a matplotlib Figure (extra `plot`)."""

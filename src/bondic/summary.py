@@ -69,16 +69,18 @@ def summarize(result: Result) -> Summary:
 
 
 def answer(result: Result) -> str:
-    """One sentence, ends rounded outward."""
+    """One sentence, ends rounded outward; in parentheses why it says little, or what was stated for it."""
     level = f"At {100 * (1 - result.alpha):g}% confidence{_LEVELS.get(result.guarantee, '')}"
+    said = _verdict(result) if result.status is not Status.INTERVAL or result.on_groups else ""
+    why = f" ({said})" if said else ""
     if result.status is Status.REJECTED:
-        return f"{level} no interval is given ({_verdict(result)})."
+        return f"{level} no interval is given{why}."
     what = {
         "both": f"lies in {interval_text(result.low, result.high)}",
         "lower": f"is at least {bound_text(result.low, -1)}",
         "upper": f"is at most {bound_text(result.high, 1)}",
     }
-    return f"{level} the value of the policy {what[result.side]} ({_verdict(result)})."
+    return f"{level} the value of the policy {what[result.side]}{why}."
 
 
 def ranges(result: Result) -> tuple[str, str]:
@@ -121,15 +123,6 @@ def estimate_words(result: Result) -> str:
     return f"point estimate {three(result.estimate)} ({source}{worth})"
 
 
-def chosen_words(result: Result) -> tuple[str, ...]:
-    """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
-    method = result.choices.get("method")
-    rule = () if method is None else (f"method chosen by a fixed rule that saw no certified row: {method}",)
-    if method is not None and result.unstated:
-        rule = (method.removeprefix(f"{GROUPS}, as "),)
-    return (*rule, *([result.choices["states"]] if "states" in result.choices else []))
-
-
 def search_words(result: Result) -> str:
     """What a better search could still change; empty where nothing was searched. An end that was not computed is left out."""
     known = {end: gap for end, gap in zip(("lower", "upper"), result.gap, strict=True) if gap == gap}
@@ -146,15 +139,26 @@ def _lines(result: Result, *, split: bool) -> Iterator[str]:
     (stated, imply), limits = ranges(result), result.value_range
     if not result.unstated:  # there it is the interval
         yield f"{stated} alone {imply} {interval_text(limits.low, limits.high)}"
-    used = result.effective_sample_size > 0
-    carried = f", effective sample size about {result.effective_sample_size:.0f}" if used else ""
-    (first, stop), done = result.rows, "used" if result.certificate is None else "certified"
+    (first, stop), choices = result.rows, result.choices
     inside = result.question.select(first, stop) if result.question is not None and result.question.dropped else None
     within = "" if inside is None else f", {len(inside)} of them inside the horizon"
-    yield f"method {result.method}: {stop - first} rows {done} ({first} to {stop - 1}{within}){carried}"
-    yield from chosen_words(result)
-    if split and search_words(result):
+    worth = f"; worth about {three(result.effective_sample_size)} rows of the new policy"
+    yield f"{stop - first} rows used ({first} to {stop - 1}{within}){worth if result.effective_sample_size > 0 else ''}"
+    why = choices.get("method", result.method)
+    yield why.removeprefix(f"{GROUPS}, as ") if result.unstated else f"method: {why}"
+    if "states" in choices:
+        yield choices["states"]
+    if split and result.status is not Status.REJECTED and search_words(result):
         yield search_words(result)
+    if (known := result.robustness) is not None:
+        same, most = (
+            f"{three(multiple)} times that radius" if math.isfinite(multiple) else "any radius"
+            for multiple in (known.same_up_to, known.informative_up_to)
+        )
+        yield (
+            f"valid if the value function is no rougher than you state (radius {three(known.radius)}), which no log can prove; "
+            f"the interval stays the same up to {same}, and says something up to {most}"
+        )
 
 
 def curve_of(result: Result) -> CurveView | None:

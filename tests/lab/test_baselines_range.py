@@ -9,8 +9,8 @@ from bondic_lab.baselines.trajectories import trajectories
 from builders import lake, lake_problem
 
 NEEDS = {
-    "tis-hoeffding": {"largest_ratio": 1.4},
-    "pdis-hoeffding": {"largest_ratio": 1.4},
+    "tis-hoeffding": {"max_ratio": 1.4},
+    "pdis-hoeffding": {"max_ratio": 1.4},
     "lipschitz": {"constant": 1.0},
     "dm": {"replicates": 50},
     "model": {"replicates": 50},

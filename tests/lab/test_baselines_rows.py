@@ -10,6 +10,8 @@ from scipy import optimize
 
 import bondic
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.kernels.features import Linear, RandomFeatures
+from bondic.core.kernels.leaves import Dirac
 from bondic_lab.baselines.coindice import CoinDice, divergence, extreme_value, tilt
 from bondic_lab.baselines.double_rl import DoubleRL, fit_seen
 from bondic_lab.baselines.duan_wang import LinearFittedQ, half_width
@@ -83,7 +85,7 @@ def test_the_default_design_of_a_table_is_one_hot_up_to_order():
 def test_landmark_features_evaluate_functions_of_the_space():
     mdp, log, policy, initial = synthetic(300)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac(on="action")
+    kernel = bondic.Gaussian(1.0, on="state") * Dirac(on="action")
     design = make_design(problem, kernel, rank=300)
     gram = design.logged @ design.logged.T
     wanted = np.exp(-0.5 * (problem.whole().logged - problem.whole().logged.T) ** 2) * (
@@ -443,9 +445,7 @@ def test_landmarks_from_the_log_lose_the_label():
     with pytest.raises(InvalidInput, match="radius="):
         bondic.estimate_interval(problem, method=LinearFittedQ())
     assert bondic.estimate_interval(problem, method=LinearFittedQ(radius=10.0)).guarantee == "none"
-    explicit = bondic.RandomFeatures.gaussian(8, 1, 1.0, seed=0, center=np.zeros(1), on="state") * bondic.Dirac(
-        on="action"
-    )
+    explicit = RandomFeatures.gaussian(8, 1, 1.0, seed=0, center=np.zeros(1), on="state") * Dirac(on="action")
     assert bondic.estimate_interval(problem, method=LinearFittedQ(explicit, radius=10.0)).guarantee == "finite-sample"
 
 
@@ -584,7 +584,7 @@ def test_draws_of_initial_actions_are_paid_for():
     problem = bondic.make_problem(
         log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-2, 2), initial_draws=50
     )
-    design = make_design(problem, bondic.Linear(on="point"))
+    design = make_design(problem, Linear(on="point"))
     theta = fit_lstd(design, ridge=1e-9).theta
     drawn = problem.initial.points[:, 1]
     assert start_error(problem, design, theta) == pytest.approx(drawn.std(ddof=1) / math.sqrt(50), rel=1e-6)

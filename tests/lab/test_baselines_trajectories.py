@@ -11,6 +11,8 @@ from scipy import stats
 
 import bondic
 from bondic.core.errors import InvalidInput, PolicyError
+from bondic.policies.protocol import CallableSampler, RowProbabilities
+from bondic.report.pens import result_table
 from bondic_lab.baselines.hcope import EmpiricalBernstein, best_threshold
 from bondic_lab.baselines.importance import ImportanceSampling, positive_values, weighted_sums
 from bondic_lab.baselines.intervals import (
@@ -455,11 +457,11 @@ def test_policies_written_down_per_row():
     initial = bondic.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
     options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
     rows = [table.action_probs(states) for states in (log.next_observations, initial.observations, log.observations)]
-    full = bondic.make_problem(log, bondic.RowProbabilities(*rows), initial, **options)
+    full = bondic.make_problem(log, RowProbabilities(*rows), initial, **options)
     plain = question(mdp, log)
     first, second = (bondic.estimate_interval(p, method=ImportanceSampling()) for p in (full, plain))
     assert (first.low, first.high) == (second.low, second.high)
-    refused(bondic.make_problem(log, bondic.RowProbabilities(*rows[:2]), initial, **options), "logged_probs")
+    refused(bondic.make_problem(log, RowProbabilities(*rows[:2]), initial, **options), "logged_probs")
 
 
 def test_continuous_actions_use_densities():
@@ -493,7 +495,7 @@ def test_continuous_actions_use_densities():
     mixed = bondic.MixturePolicy(0.5, target, bondic.GaussianPolicy(lambda s: 0 * s, 1.0))
     wanted = 0.5 * stats.norm.pdf(actions[:, 0], 0.5) + 0.5 * density
     np.testing.assert_allclose(mixed.action_density(states, actions), wanted)
-    sampler = bondic.CallableSampler(lambda s, _rng: 0 * s)
+    sampler = CallableSampler(lambda s, _rng: 0 * s)
     refused(bondic.make_problem(log, sampler, initial, gamma=0.5, reward_range=(-1, 1)), "action_density")
 
 
@@ -505,7 +507,7 @@ def test_results_render_without_a_certificate():
     assert "pdis-t" in result._repr_html_()
     assert json.loads(result.to_json())["status"] == result.status.name
     console = Console(file=open("/dev/null", "w"), width=100)  # noqa: SIM115
-    console.print(bondic.result_table(result))
+    console.print(result_table(result))
     console.file.close()
     assert result.terms() == {}
     assert "in the limit of large logs" in result.summary()

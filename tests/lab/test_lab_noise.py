@@ -11,11 +11,16 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
+from bondic.core.classes.balls import Instruments
+from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import InvalidInput
-from bondic.core.functions import FeatureMap
+from bondic.core.functions import FeatureFunction, FeatureMap
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant
 from bondic.core.terms import Terms, row_widths
 from bondic.extensions import added_gauges
 from bondic.methods.setting import make_setting
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.charges import diagonal, feature_charges
 from bondic_lab.noise.finite_class import FiniteClass
 from bondic_lab.noise.fixed_lambda import FixedLambda
@@ -95,7 +100,7 @@ def test_fixed_lambda_at_its_best_is_the_default_gauge():
     gauge = FixedLambda.planned(facts.count, probability=0.1, sup_diag=1.0, mean_square_width=facts.largest_width**2)
     exact = naive.best_lambda(0.1, facts.count, facts.largest_width)
     assert gauge.rate == pytest.approx(float(exact), rel=1e-13)
-    half = bondic.Pinelis().epsilon(facts, 0.1)
+    half = Pinelis().epsilon(facts, 0.1)
     assert gauge.epsilon(facts, 0.1).mid == pytest.approx(half.mid, rel=1e-12)
     assert FixedLambda.planned(5, probability=0.1, sup_diag=1.0, mean_square_width=0.0).rate == 1.0
     for bad in (0.0, -1.0, math.inf, math.nan):
@@ -117,7 +122,7 @@ def test_plug_in():
 def test_the_diagonal_sees_embeddings():
     case = make_case(seed=5)
     similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.7 * bondic.Gaussian(1.0) * bondic.ActionEmbedding(similar) + bondic.Constant(0.1)
+    kernel = 0.7 * bondic.Gaussian(1.0) * ActionEmbedding(similar) + Constant(0.1)
     (rows,) = case.problem.logged_rows()
     for ours, slot in zip(diagonal(kernel, case.problem.layout, *rows[:2]), case.problem.whole().slots, strict=True):
         exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
@@ -166,16 +171,14 @@ def test_feature_charges_see_widths_slots_and_batches():
     problem = bondic.make_problem(
         log, bondic.UniformPolicy(3), start, gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
     )
-    similar = bondic.ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.5 * bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=1) * similar + bondic.Constant(2.0)
-    setting = make_setting(
-        bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 1.0)), problem, 0.1
-    )[0]
+    similar = ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
+    kernel = 0.5 * RandomFeatures.gaussian(3, 2, 1.0, seed=1) * similar + Constant(2.0)
+    setting = make_setting(bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 1.0)), problem, 0.1)[0]
     kept = log.timesteps < 4
     widths = 4.0 - log.timesteps[kept]
     slow = np.zeros(FeatureMap(kernel, problem.layout).dimension)
     for j, row in enumerate(np.eye(slow.size)):
-        values, _ = bondic.FeatureFunction(kernel, problem.layout, row).values(problem.whole().logged)
+        values, _ = FeatureFunction(kernel, problem.layout, row).values(problem.whole().logged)
         slow[j] = np.sum((widths * values[np.arange(kept.sum()), log.actions[kept]]) ** 2)
     ours = feature_charges(setting.facts)
     assert np.all(ours >= slow)
@@ -191,7 +194,7 @@ def test_planned_rates_are_best_for_features_of_equal_size():
 def test_a_sparse_omega_pays_less_than_in_the_whole_space():
     weights, _ = weights_of(WAVES, np.eye(5)[3])
     finite = FiniteClass.planned(WAVES, LAYOUT, ROWS, probability=0.1, mean_square_width=1.0)
-    sizes = [gauge.bound(weights, facts_about(WAVES), 0.1).upper for gauge in (finite, bondic.Pinelis())]
+    sizes = [gauge.bound(weights, facts_about(WAVES), 0.1).upper for gauge in (finite, Pinelis())]
     assert sizes[0] < 0.8 * sizes[1]
 
 
@@ -214,7 +217,7 @@ def test_a_fresh_process_finds_them_by_name(tmp_path):
     """`bondic verify` imports the module that registers the noise bound of a certificate, and no other."""
     mdp, log, policy, initial = synthetic(120, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    method = bondic.Dual(radius=5.0, planned_rows=120, choices=bondic.Choices(pairs=4))
+    method = bondic.Dual(radius=5.0, planned_rows=120, choices=Choices(pairs=4))
     result = bondic.estimate_interval(problem, method=method)
     assert isinstance(result.proof.noise, FixedLambda)
     text, _ = bondic.save_certificate(result.certificate, tmp_path / "c")

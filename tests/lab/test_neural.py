@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import bondic as b
+from bondic.core.classes.balls import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.core.functions import FeatureFunction, KernelFunction
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.engines.sums import STANDARD
 from bondic.search import spectral
 from bondic_lab.noise.plug_in import PlugIn
@@ -22,8 +25,8 @@ from bondic_lab.search.row_batches import Centers, RowSums
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import as_log, noise_problem, search_model, synthetic_kernel, synthetic_problem
 
-GAUSSIAN = 0.5 * b.Constant(1.0) + 0.5 * b.Gaussian(0.5) * b.Dirac()
-FEATURES = 0.5 * b.Constant(1.0) + 0.5 * b.RandomFeatures.gaussian(32, 1, 0.5, seed=0) * b.Dirac()
+GAUSSIAN = 0.5 * Constant(1.0) + 0.5 * b.Gaussian(0.5) * Dirac()
+FEATURES = 0.5 * Constant(1.0) + 0.5 * RandomFeatures.gaussian(32, 1, 0.5, seed=0) * Dirac()
 
 
 @cache
@@ -37,7 +40,7 @@ def setting_of(problem, value_kernel, weight_kernel, *, radius=8.0, variance=1e-
     """A setting with a small eps, so that omega = 0 is far from optimal."""
     start = None if problem.answers.exact else 0.02
     ball = b.Ball(value_kernel, radius, misspecification=misspecification)
-    return Setting(problem, ball, b.Instruments(weight_kernel), PlugIn(variance), 0.1, start, 2, STANDARD)
+    return Setting(problem, ball, Instruments(weight_kernel), PlugIn(variance), 0.1, start, 2, STANDARD)
 
 
 def synthetic_setting(weight_kernel=GAUSSIAN, rows=120, **more):
@@ -56,14 +59,14 @@ def noise_setting(kind, n=40, **more):
     continuous = kind.startswith("continuous")
     problem = noise_problem(np.random.default_rng(7), n, continuous=continuous)
     if continuous:
-        value, local = b.Gaussian(1.0, on="point") + b.Constant(1.0), b.Laplace(1.5, on="point")
-        features = b.RandomFeatures.gaussian(16, 3, 1.0, seed=1, on="point")
+        value, local = b.Gaussian(1.0, on="point") + Constant(1.0), b.Laplace(1.5, on="point")
+        features = RandomFeatures.gaussian(16, 3, 1.0, seed=1, on="point")
     else:
-        mixed = b.ActionEmbedding(np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
-        value, local = b.Matern(1.2, 1.5) * mixed + b.Constant(0.5), b.Gaussian(1.0) * mixed
-        features = b.RandomFeatures.gaussian(16, 2, 1.0, seed=1) * b.Dirac()
+        mixed = ActionEmbedding(np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
+        value, local = b.Matern(1.2, 1.5) * mixed + Constant(0.5), b.Gaussian(1.0) * mixed
+        features = RandomFeatures.gaussian(16, 2, 1.0, seed=1) * Dirac()
     kernel = features if kind.endswith("features") else local
-    return setting_of(problem, value, 0.3 * b.Constant(1.0) + 0.7 * kernel, **more)
+    return setting_of(problem, value, 0.3 * Constant(1.0) + 0.7 * kernel, **more)
 
 
 KINDS = ["discrete", "discrete features", "continuous", "continuous features"]
@@ -302,7 +305,7 @@ def test_finite_horizon_without_discount():
     problem = b.make_problem(
         log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
     )
-    kernel = b.Gaussian(1.0, on="state") * b.Dirac() * b.TimeMask(4)
+    kernel = b.Gaussian(1.0, on="state") * Dirac() * TimeMask(4)
     setting = setting_of(problem, kernel, kernel, radius=6.0)
     model = search_model(setting)
     shares = closed(setting, NeuralSearch(steps=12)(model, setting), model)

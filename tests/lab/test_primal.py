@@ -11,6 +11,9 @@ import bondic_lab
 import builders
 from bondic.core.dual.bound import dual_bound
 from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.features import RandomFeatures
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.search import spectral
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.noise.plug_in import PlugIn
@@ -26,11 +29,11 @@ SIGNS = {"upper": 1.0, "lower": -1.0}
 def make_setting(rng, *, continuous=False, features=False, radius=4.0, share=0.5, away=0.0):
     """A log of 25 rows whose noise level is `share` of the loss of q = 0; exact means over actions."""
     problem = builders.noise_problem(rng, 25, continuous=continuous, away=away, spread=0.0)
-    value = b.Gaussian(1.2, on="point") if continuous else b.Gaussian(1.2) * b.Dirac()
-    weight = b.Gaussian(0.9, on="point") if continuous else b.Gaussian(0.9) * b.Dirac()
+    value = b.Gaussian(1.2, on="point") if continuous else b.Gaussian(1.2) * Dirac()
+    weight = b.Gaussian(0.9, on="point") if continuous else b.Gaussian(0.9) * Dirac()
     if features:
-        weight = 0.5 * b.Constant(1.0) + 0.5 * (b.RandomFeatures.gaussian(5, 2, 1.0, seed=1) * b.Dirac())
-    ball = b.Ball(value + b.Constant(1.0), radius)
+        weight = 0.5 * Constant(1.0) + 0.5 * (RandomFeatures.gaussian(5, 2, 1.0, seed=1) * Dirac())
+    ball = b.Ball(value + Constant(1.0), radius)
     setting = builders.setting_of(problem, ball, weight, PlugIn(1.0))
     loss = primal_point(setting, None).loss.mid
     wanted = (share * loss) ** 2 * len(problem) / (2 * math.log(20))
@@ -122,10 +125,10 @@ def test_an_infeasible_function_may_lie_outside(rng):
 def test_a_primal_point_is_what_it_says(rng):
     """Value, distance and loss of q = center + shift, against dense sums."""
     problem = builders.noise_problem(rng, 25)
-    kernel = b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0)
-    center = b.KernelFunction(kernel, problem.layout, problem.whole().logged[:2], rng.standard_normal((2, 3)))
-    shift = b.KernelFunction(kernel, problem.layout, problem.whole().logged[5:8], rng.standard_normal((3, 3)))
-    weight = b.Gaussian(0.9) * b.Dirac()
+    kernel = b.Gaussian(1.2) * Dirac() + Constant(1.0)
+    center = KernelFunction(kernel, problem.layout, problem.whole().logged[:2], rng.standard_normal((2, 3)))
+    shift = KernelFunction(kernel, problem.layout, problem.whole().logged[5:8], rng.standard_normal((3, 3)))
+    weight = b.Gaussian(0.9) * Dirac()
     setting = builders.setting_of(problem, b.Ball(kernel, 4.0, center), weight, PlugIn(1.0))
     q = primal_point(setting, shift)
 
@@ -204,9 +207,7 @@ def test_primal_method_is_dual_method(side, continuous, centered, rng):
     problem, ball = setting.problem, setting.ball
     if centered:
         some = problem.whole().logged[:4]
-        ball = b.Ball(
-            ball.kernel, 5.0, b.KernelFunction(ball.kernel, problem.layout, some, rng.standard_normal((4, 3)))
-        )
+        ball = b.Ball(ball.kernel, 5.0, KernelFunction(ball.kernel, problem.layout, some, rng.standard_normal((4, 3))))
     method = b.Dual(instruments=setting.instruments, ball=ball, gauge=setting.gauge, side=side)
     dual, primal = (b.estimate_interval(problem, method=m) for m in (method, bondic_lab.Primal(method)))
     scale = trivial_width(setting)

@@ -14,10 +14,14 @@ import bondic as b
 import core_cases
 import naive
 from bondic.core.bounded import Enclosure
+from bondic.core.classes.balls import Box, Instruments
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseFacts, Weights
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput
+from bondic.core.functions import FeatureFunction
+from bondic.core.kernels.features import Linear, RandomFeatures
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import row_widths
@@ -25,6 +29,7 @@ from bondic.engines.sums import STANDARD
 from bondic.search.search import KernelSearch
 from bondic.search.searches import make_search
 from bondic.search.table import TableSearch
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise import charges, coordinates, information
 from bondic_lab.noise.information import Information
 from bondic_lab.noise.self_normalized import SelfNormalized
@@ -32,7 +37,7 @@ from builders import synthetic
 from conformance_noise import LAYOUT, TERMS, WAVES, facts_about, points, weights_of
 from core_cases import make_case
 
-FREQUENCIES = b.RandomFeatures.gaussian(3, 2, 1.0, seed=1)
+FREQUENCIES = RandomFeatures.gaussian(3, 2, 1.0, seed=1)
 
 
 def slow_log_det(matrix):
@@ -74,7 +79,7 @@ def case(request):
 
 def setting_of(case, kernel, ridge):
     return Setting(
-        case.problem, b.Ball(b.Gaussian(1.0), 1.0), b.Instruments(kernel), SelfNormalized(ridge), 0.1, None, 2, STANDARD
+        case.problem, b.Ball(b.Gaussian(1.0), 1.0), Instruments(kernel), SelfNormalized(ridge), 0.1, None, 2, STANDARD
     )
 
 
@@ -98,7 +103,7 @@ def test_the_bound_is_its_formula_without_features(case, ridge):
 def test_the_bound_is_its_formula_with_features(name, ridge):
     """Random features, one set per action, beside a constant: one matrix, exact but for rounding."""
     case = make_case(**CASES[name])
-    kernel = FREQUENCIES * b.Dirac() + b.Constant(0.5)
+    kernel = FREQUENCIES * Dirac() + Constant(0.5)
 
     def local(x, y):
         return naive.random_feature(x, y, FREQUENCIES.frequencies)
@@ -125,13 +130,13 @@ def rows_of(states, slots, widths):
 
 
 TABLES = {
-    "table": b.Dirac(on="state") * b.Dirac(on="action"),
-    "scaled": 0.3 * b.Dirac(on="observation"),
-    "similar actions": b.Dirac(on="state") * b.ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]]),
-    "with a constant": 0.5 * b.Constant(1.0) + 0.5 * b.Dirac(on="state") * b.Dirac(on="action"),
-    "a name and a number": b.Dirac(on="state") * b.Gaussian(1.0),
-    "matern": b.Matern(1.0, nu=1.5) * b.Dirac(),
-    "features of columns": b.Linear(9.0) * b.ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]]) + b.Constant(2.0),
+    "table": Dirac(on="state") * Dirac(on="action"),
+    "scaled": 0.3 * Dirac(on="observation"),
+    "similar actions": Dirac(on="state") * ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]]),
+    "with a constant": 0.5 * Constant(1.0) + 0.5 * Dirac(on="state") * Dirac(on="action"),
+    "a name and a number": Dirac(on="state") * b.Gaussian(1.0),
+    "matern": b.Matern(1.0, nu=1.5) * Dirac(),
+    "features of columns": Linear(9.0) * ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]]) + Constant(2.0),
 }
 EXACT = ("table", "scaled", "features of columns")
 
@@ -166,11 +171,11 @@ def test_few_landmarks_and_wrong_ones_cost_length_alone(monkeypatch, rank, facto
     monkeypatch.setattr(coordinates, "solve_triangular", lambda *a, **k: factor * original(*a, **k))
     rng = np.random.default_rng(6)
     states, slots, widths = rng.normal(size=(50, 1)), rng.integers(0, 3, 50), rng.choice([0.5, 2.0], 50)
-    (term,) = normal_form(b.Gaussian(0.5) * b.Dirac(), layout := Layout(1, False, 0, 3))
+    (term,) = normal_form(b.Gaussian(0.5) * Dirac(), layout := Layout(1, False, 0, 3))
     gram = term.block(states, states) * (slots[:, None] == slots)
     charge = Enclosure(float(np.sum(widths**2)), 1e-12)
     found = information.read_information(
-        b.Gaussian(0.5) * b.Dirac(), layout, rows_of(states, slots, widths), 50, lambda: charge
+        b.Gaussian(0.5) * Dirac(), layout, rows_of(states, slots, widths), 50, lambda: charge
     )
     for ridge in (0.5, 20.0):
         exact = slow_log_det((widths[:, None] * gram * widths / ridge).tolist())
@@ -253,7 +258,7 @@ def boundary(ridge, delta, rows):
     terms = replace(TERMS, reward_range=(0.0, 2.0))
     for n in range(1, rows + 1):
         some = [(np.zeros((n, 1)), np.zeros(n, dtype=np.int64), None)]
-        facts = NoiseFacts(b.Constant(1.0), LAYOUT, terms, lambda some=some: some, n, n)
+        facts = NoiseFacts(Constant(1.0), LAYOUT, terms, lambda some=some: some, n, n)
         out[n - 1] = n * SelfNormalized(ridge).bound(Weights(None, Enclosure(1.0), 4.0 * n), facts, delta).upper
     return out
 
@@ -284,7 +289,7 @@ def test_it_holds_for_rows_that_follow_the_noise_at_the_worst_time(rng):
     150 logs, false alarm 0.1 %. Half the radius fails, and so does the radius without its log determinant."""
     delta, runs, rows, ridge = 0.1, 150, 120, 5.0
     sites = points(8)
-    phi = np.column_stack([b.FeatureFunction(WAVES, LAYOUT, row).values(sites)[0][:, 0] for row in np.eye(5)])
+    phi = np.column_stack([FeatureFunction(WAVES, LAYOUT, row).values(sites)[0][:, 0] for row in np.eye(5)])
     misses = np.zeros(3, dtype=int)
     for _ in range(runs):
         form, total, worst = ridge * np.eye(5), np.zeros(5), np.zeros(3)
@@ -312,16 +317,16 @@ def question(rows=1500, **more):
     return mdp, log, policy, b.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range, **more)
 
 
-FEATURES = 0.3 * b.Constant(1.0) + 0.7 * b.RandomFeatures.gaussian(8, 1, 0.7, seed=3) * b.Dirac()
-BALL = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 5.0)
+FEATURES = 0.3 * Constant(1.0) + 0.7 * RandomFeatures.gaussian(8, 1, 0.7, seed=3) * Dirac()
+BALL = b.Ball(b.Gaussian(1.0) * Dirac() + Constant(1.0), 5.0)
 
 
 @pytest.mark.parametrize(
-    "kernel", [FEATURES, 0.3 * b.Constant(1.0) + 0.7 * b.Gaussian(0.7) * b.Dirac()], ids=["features", "gaussian"]
+    "kernel", [FEATURES, 0.3 * Constant(1.0) + 0.7 * b.Gaussian(0.7) * Dirac()], ids=["features", "gaussian"]
 )
 def test_it_is_shorter_and_verified_by_the_reference(kernel):
     _, log, policy, problem = question()
-    method = b.Dual(instruments=b.Instruments(kernel), ball=BALL)
+    method = b.Dual(instruments=Instruments(kernel), ball=BALL)
     half = b.estimate_interval(problem, method=method)
     ours = b.estimate_interval(problem, method=replace(method, gauge="self-normalized"))
     assert ours.high - ours.low < 0.85 * (half.high - half.low)
@@ -348,8 +353,8 @@ def test_searches_minimize_the_bound_itself(share):
         )
         start = b.InitialStates.exact(states[:3])
         problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0, 1), accept=None)
-        ball, kernel = b.Box.around(0.0, 2.0, problem.layout), b.Dirac(on="state") * b.Dirac(on="action")
-    setting = Setting(problem, ball, b.Instruments(kernel), SelfNormalized(25.0), 0.1, None, 2, STANDARD)
+        ball, kernel = Box.around(0.0, 2.0, problem.layout), Dirac(on="state") * Dirac(on="action")
+    setting = Setting(problem, ball, Instruments(kernel), SelfNormalized(25.0), 0.1, None, 2, STANDARD)
     search = make_search(setting, 100)
     kappa = setting.epsilon().upper
     found = search.propose(sign=1.0, radius=ball.radius, kappa=kappa)
@@ -367,7 +372,7 @@ def test_searches_minimize_the_bound_itself(share):
         for _ in range(5):
             if isinstance(search, KernelSearch):
                 w = found.omega.coordinates
-                other = b.FeatureFunction(kernel, problem.layout, w + size * np.abs(w).max() * rng.normal(size=w.size))
+                other = FeatureFunction(kernel, problem.layout, w + size * np.abs(w).max() * rng.normal(size=w.size))
             else:
                 assert isinstance(search, TableSearch)
                 w = search.solve(sign=1.0, radius=ball.radius, kappa=kappa)[0]
@@ -394,7 +399,7 @@ def test_squares_are_those_of_the_function_with_widths():
 
 def test_rho_follows_from_the_plan_alone():
     """Not from how many rows came, nor from what stands in them."""
-    method = b.Dual(gauge="self-normalized", planned_rows=1000, pilot=200, radius=5.0, choices=b.Choices(pairs=8))
+    method = b.Dual(gauge="self-normalized", planned_rows=1000, pilot=200, radius=5.0, choices=Choices(pairs=8))
     found = [b.estimate_interval(question(rows)[3], method=method) for rows in (900, 1500)]
     (rho,) = {result.proof.noise.ridge for result in found}
     assert rho == pytest.approx(0.05 * 1000 * found[0].proof.instruments.kernel.sup_diag)

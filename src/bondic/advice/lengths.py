@@ -1,7 +1,6 @@
 """How long an interval will be: guesses, never bounds. From the rows at hand, or before there is a log.
 
-From rows: the predictions that the methods make from their pilots, with more of the log in the place of the pilot; from
-propensities the spread of the weighted rewards.
+From rows: what the methods themselves predict, with all rows at hand in the place of their pilot.
 
 Before there is a log (`LogDesign`): with propensities the spread that bets leave (section 13), with ratios that are 0 or as large
 as was said, and rewards at the ends of their range, the worst that can be:
@@ -26,28 +25,20 @@ from typing import Literal
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from bondic.core.claims import Side, check_alpha, ends_of
-from bondic.core.classes.balls import Ball
+from bondic.core.claims import Side, check_alpha
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_at_all_times, range_of
+from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_of
 from bondic.methods import with_propensities
 from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.rows import Rows
 from bondic.rows.episodes import own_starts
-from bondic.search.sequential.plan import costs_of, predicted_length
-from bondic.tuning.scales import seen_states
-from bondic.tuning.states import state_kind
 
 _MOST_ROWS = 3000
 """Rows that a guess is made from."""
-_LANDMARKS = 24
 _GROWTH = 4.0
 _MOST_GROWTH = 256.0
-_HALVINGS = 1
-"""A number of rows is found up to the root of _GROWTH, from above."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,42 +49,34 @@ class LengthGuess:
     share: Callable[[float], float]  # rows -> length / width, at most 1
 
     def rows_for(self, share: float, begin: float) -> float | None:
-        """The number of rows at which the guess falls to `share`, `begin` or more; None where it stays above it."""
+        """The number of rows at which the guess falls to `share`, from above, up to a factor of 2; None where it stays above."""
         low, high = begin, begin
         while self.share(high) > share:
             if high > _MOST_GROWTH * begin:
                 return None
             low, high = high, _GROWTH * high
-        for _ in range(_HALVINGS if high > begin else 0):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if self.share(middle) <= share else (middle, high)
-        return float(high)
+        middle = math.sqrt(low * high)
+        return float(middle if self.share(middle) <= share else high)
 
 
-def sequential_guess(
-    problem: Rows,
-    alpha: float,
-    side: Side = "both",
-    *,
-    gamma: float | None = None,
-    categorical: bool | None = None,
-    ball: Ball | None = None,
-) -> LengthGuess | None:
-    """The sequential interval, from the first rows of a problem, for its own discount or another; None: nothing can be told.
-
-    `categorical` says what states were taken for; None: the rows tell. `ball` is the class that was stated; where states are
-    numbers and none was, there is no guess. A question that the method cannot answer (a policy that
-    is known at logged actions alone, states that have to be asked about) has no guess.
-    """
-    if not range_at_all_times(problem.terms).width:
+def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None) -> LengthGuess | None:
+    """The interval of a table, from the first rows of a problem, for its own discount or another; None: nothing can be told."""
+    width = range_of(problem.terms if gamma is None else replace(problem.terms, gamma=gamma)).width
+    first = tuning_problem(problem, min(len(problem.rows), _MOST_ROWS)) if problem.layout.discrete and width else None
+    if first is None or not first.answers.exact:
         return None
-    try:
-        first = tuning_problem(problem, min(len(problem.rows), _MOST_ROWS))
-        if first is None:
-            return None
-        return _sequential(first if gamma is None else _discounted(first, gamma), alpha, side, categorical, ball)
-    except (InvalidInput, NumericalError):
-        return None
+    if gamma is not None:  # neither the next states nor the policy's answers depend on it
+        terms = replace(first.terms, gamma=gamma)
+        kept = None if first.kept is None else tuple(replace(batch, terms=terms) for batch in first.kept)
+        first = replace(first, terms=terms, kept=kept)
+
+    def share(rows: float) -> float:
+        try:
+            return min(1.0, Table(side).predicted_after(first, max(math.ceil(rows), 1), alpha) / width)
+        except (InvalidInput, NumericalError):  # rows that no plan can be made from promise nothing
+            return 1.0
+
+    return LengthGuess(len(first.rows), share)
 
 
 def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
@@ -105,36 +88,6 @@ def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
         return None
     rows, width = len(problem.rows), range_of(problem.terms).width
     return LengthGuess(rows, lambda wanted: min(length(wanted / rows) / width, 1.0))
-
-
-def _discounted(first: Rows, gamma: float) -> Rows:
-    """The same rows with another discount: neither the next states nor the policy's answers depend on it."""
-    terms = replace(first.terms, gamma=gamma)
-    kept = None if first.kept is None else tuple(replace(batch, terms=terms) for batch in first.kept)
-    return replace(first, terms=terms, kept=kept)
-
-
-def _sequential(
-    first: Rows, alpha: float, side: Side, categorical: bool | None, stated: Ball | None
-) -> LengthGuess | None:
-    limits, ends = range_at_all_times(first.terms), ends_of(side)
-    kind = state_kind(seen_states(first), first.layout, categorical if first.layout.discrete else False)
-    if stated is None and not (kind.table and first.answers.exact):
-        return None
-
-    def length(planned: int) -> float:
-        if stated is None:
-            return Table(side, len(first.rows), planned).predicted_from(first, alpha, planned - len(first.rows))
-        costs = costs_of(Sequential(side=side).budget(first, alpha), ends)
-        return predicted_length(first, stated, planned, costs, _LANDMARKS)
-
-    def share(wanted: float) -> float:
-        try:
-            return min(1.0, length(len(first.rows) + max(math.ceil(wanted), 1)) / limits.width)
-        except NumericalError:  # rows that no plan can be made from promise nothing
-            return 1.0
-
-    return LengthGuess(len(first.rows), share)
 
 
 DesignKind = Literal["one-step", "episodes", "table"]

@@ -7,8 +7,8 @@ factor of rows at which
 
     sum of parts × factor^(-rate)  =  half of their sum.
 
-Rates are those of the formulas: noise and starts 1/2, rare events 1. Bias falls faster than noise as long as rows still teach
-what is left open, and may not fall at all in the dual bound: there are two answers, a hopeful and a cautious one.
+Rates are those of the formulas: noise and starts 1/2, rare events 1. Bias falls at least like noise as long as rows still teach
+what is left open, and may not fall at all in the dual bound.
 
 What no row can cure comes first (`remedies`), what a statement would spare comes last.
 Nothing here is proved, and nothing here moves an interval: advice is made from a result that is finished.
@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 
 from scipy.optimize import brentq
 
-from bondic.advice.lengths import propensity_guess, sequential_guess
+from bondic.advice.lengths import propensity_guess
 from bondic.advice.remedies import (
-    DUAL,
     SOME,
     bound_of_ratios,
     discount,
@@ -45,39 +44,38 @@ from bondic.result import NextStep, Result
 from bondic.rows import Rows
 from bondic.summary import curve_of
 
+DUAL = "dual"
+
 
 @dataclass(frozen=True)
 class Lever:
-    """What makes a part smaller, and the power of the number of rows with which it falls: hopeful, cautious."""
+    """What makes a part smaller, and the power of the number of rows with which it falls."""
 
-    words: str
-    rates: tuple[float, float]
+    words: str = ""
+    rate: float = 0.0
 
 
 LEVERS = {
     NOISE: Lever(
         "More rows make it smaller, like 1/sqrt(n); a narrower true range (--reward-range, --value-range) in proportion.",
-        (0.5, 0.5),
+        0.5,
     ),
     RARE: Lever(
         "It covers events that no row shows but that may still happen. More rows make it smaller, like 1/n; a narrower true "
         "range (--value-range) in proportion.",
-        (1.0, 1.0),
+        1.0,
     ),
-    BIAS: Lever("It covers what the log does not tell about the value function.", (1.0, 0.5)),
-    START: Lever("", (0.5, 0.5)),  # said with the number of starts
-    ALLOWANCE: Lever(
-        "It is the allowance that you stated (--with misspecification), times the steps that count.", (0, 0)
-    ),
+    BIAS: Lever("It covers what the log does not tell about the value function.", 0.5),
+    START: Lever(rate=0.5),  # said with the number of starts
+    ALLOWANCE: Lever("It is the allowance that you stated (--with misspecification), times the steps that count."),
     ALLOWED: Lever(
         "It is the allowance that you stated (--allowance), times the steps that count. Groups whose rows are more alike "
-        "(--groups), or a better model (--model), need less.",
-        (0, 0),
+        "(--with groups), or a better model (--with model), need less."
     ),
 }
 _DUAL_LEVERS = {
-    NOISE: Lever("The dual method allows for the largest noise that is possible in the stated ranges.", (0.5, 0.5)),
-    BIAS: replace(LEVERS[BIAS], rates=(0.5, 0.0)),
+    NOISE: Lever("The dual method allows for the largest noise that is possible in the stated ranges.", 0.5),
+    BIAS: replace(LEVERS[BIAS], rate=0.0),
 }
 _WHOLE = (
     "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
@@ -175,16 +173,18 @@ def _pull(situation: Situation, name: str) -> Iterator[NextStep]:
 def lever(situation: Situation, name: str) -> Lever:
     """That of the table, or of the dual bound; a part that has none falls with nothing."""
     known = {**LEVERS, **_DUAL_LEVERS} if situation.result.method == DUAL else LEVERS
-    return known.get(name, Lever("", (0, 0)))
+    return known.get(name, Lever())
 
 
 def _against_bias(situation: Situation) -> str:
     """What is not in force already."""
     if situation.result.curve is not None:
-        return " What helps: more rows, fewer groups (--groups), or single rows that are more alike (--allowance A B)."
-    stated = any(item.name == "values" and item.state == "stated" for item in situation.result.assumptions)
-    named = "a class Q that you can vouch for (--radius, or ball= in Python)"
-    ways = ["rows where the policy goes", "a smaller class Q, if you can vouch for one" if stated else named]
+        return " What helps: more rows, fewer groups (--with groups), or single rows that are more alike (--allowance A B)."
+    named = "a class Q that you can vouch for (--with radius=R, or ball= in Python)"
+    ways = [
+        "rows where the policy goes",
+        "a smaller class Q, if you can vouch for one" if situation.stated_class else named,
+    ]
     ways += ["a smaller discount"] if situation.problem.gamma else []
     return f" What helps: {', '.join(ways[:-1])} or {ways[-1]}."
 
@@ -217,22 +217,12 @@ def _rows_needed(situation: Situation) -> Iterator[NextStep]:
 
 def _rows_by_parts(situation: Situation) -> Iterator[NextStep]:
     rows, parts = situation.result.rows[1] - situation.result.rows[0], situation.spreads
-    hopeful, cautious = (growth(parts, {name: lever(situation, name).rates[k] for name in parts}) for k in (0, 1))
-    if not math.isfinite(hopeful):
-        yield NextStep(
-            "rows",
-            "More rows of the same kind will not halve the length: too much of it does not depend on their number.",
-            "extrapolated",
-        )
-        return
-    numbers, words = {"rows_from": hopeful * rows}, f"{rounded(hopeful * rows)} rows"
-    if not math.isfinite(cautious):
-        words += " or more"
-    elif cautious > 1.3 * hopeful:
-        numbers["rows_to"] = cautious * rows
-        words = f"{rounded(hopeful * rows)} to {rounded(cautious * rows)} rows"
-    text = f"For half the length you need about {words} instead of {rows}."
-    yield NextStep("rows", text, "extrapolated", numbers=numbers)
+    wanted = rows * growth(parts, {name: lever(situation, name).rate for name in parts})
+    if math.isfinite(wanted):
+        text = f"For half the length you need about {rounded(wanted)} rows instead of {rows}."
+    else:
+        text = "More rows of the same kind will not halve the length: too much of it does not depend on their number."
+    yield NextStep("rows", text, "extrapolated", numbers={"rows": wanted} if math.isfinite(wanted) else {})
 
 
 def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float = 0.5) -> float:
@@ -247,28 +237,22 @@ def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float 
 
 
 def _rows_by_guess(situation: Situation) -> Iterator[NextStep]:
-    """From what the methods foresee: there are no parts to extrapolate, or they say too little.
+    """From what the methods predict: there are no parts to extrapolate, or they say too little.
 
-    A guess of the sequential interval takes what the rows at hand teach for granted, so these rows come on top of it.
+    A guess for a table takes what the rows at hand teach for granted, so these rows come on top of it.
     """
     result, rows = situation.result, situation.result.rows[1] - situation.result.rows[0]
     share = 0.5 if situation.verdict == "trivial" else 0.5 * situation.share
-    if result.method == PROPENSITIES:
-        guess, taught = propensity_guess(situation.certified, result.alpha), 0
-    else:
-        guess = sequential_guess(situation.problem, result.alpha, result.side, **situation.known)
-        taught = len(situation.problem.rows)
+    by_ratios = result.method == PROPENSITIES
+    guess = propensity_guess(situation.certified, result.alpha) if by_ratios else situation.guess()
+    taught = 0 if by_ratios else len(situation.problem.rows)
     found = None if guess is None else guess.rows_for(share, rows)
     if found is None or (found == rows and taught):  # the guess calls these rows enough, and they were not
         return
     wanted = max(found + taught, _MORE * rows)
     aim = "For an interval of half the value range" if situation.verdict == "trivial" else "For half the length"
-    yield NextStep(
-        "rows",
-        f"{aim} you need about {rounded(wanted)} rows instead of {len(situation.problem.rows)}.",
-        "extrapolated",
-        numbers={"rows": wanted, "share": share},
-    )
+    text = f"{aim} you need about {rounded(wanted)} rows instead of {len(situation.problem.rows)}."
+    yield NextStep("rows", text, "extrapolated", numbers={"rows": wanted, "share": share})
 
 
 def rounded(rows: float) -> str:

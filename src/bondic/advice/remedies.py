@@ -3,11 +3,12 @@ what a statement would spare: a nearer question, a range, another method that ap
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
 
-from bondic.advice.lengths import propensity_guess, sequential_guess
+from bondic.advice.lengths import propensity_guess
 from bondic.advice.situation import Situation
 from bondic.core.errors import InvalidInput, shown
 from bondic.core.terms import in_full, range_of, value_range
@@ -19,7 +20,6 @@ from bondic.methods.table import NAME as TABLE
 from bondic.rendering import counted, three
 from bondic.result import NextStep, Result
 
-DUAL = "dual"
 SOME = 0.1
 """Share of the length, or of the starts, that is worth a word where the answer is not sharp."""
 _NOT_FROM_HERE = "Take it from how rewards are made, not from this log."
@@ -82,7 +82,8 @@ def _weakest(result: Result, radius: float) -> str:
             "not hold all that matters for what follows (the past, a clock): add what is missing to the observations."
         )
     least = f" At this level the log rules out every radius below {three(radius)}." if radius > 0 else ""
-    return f"Then the class of value functions: a larger radius (--radius) or a rougher kernel assumes less.{least} {elsewhere}"
+    larger = "a larger radius (--with radius=R) or a rougher kernel assumes less"
+    return f"Then the class of value functions: {larger}.{least} {elsewhere}"
 
 
 def starts_not_left(situation: Situation) -> Iterator[NextStep]:
@@ -176,19 +177,18 @@ def discount(situation: Situation) -> Iterator[NextStep]:
 
 
 def _largest_discount(situation: Situation) -> float | None:
-    """The largest of a few discounts at which these rows are foreseen to be enough; None if none of them is."""
-    problem, result = situation.problem, situation.result
-    tried = [gamma for gamma in _DISCOUNTS if gamma < problem.gamma]
+    """The largest of a few discounts at which these rows are predicted to be enough; None if none of them is."""
+    problem = situation.problem
     half = problem.load(problem.rows.start, problem.rows.start + len(problem.rows) // 2)
     if half is None:
         return None
-    rows, first, last = len(problem.rows) - len(half.rows), 0, len(tried)
-    while first < last:  # what is enough for a discount is enough for smaller ones
-        middle = (first + last) // 2
-        guess = sequential_guess(half, result.alpha, result.side, gamma=tried[middle], **situation.known)
-        if guess is None:
-            return None
-        first, last = (first, middle) if guess.share(rows) <= _ENOUGH else (middle + 1, last)
+    tried, rows = [gamma for gamma in _DISCOUNTS if gamma < problem.gamma], len(problem.rows) - len(half.rows)
+
+    def enough(gamma: float) -> bool:
+        guess = situation.guess(gamma, half)
+        return guess is not None and guess.share(rows) <= _ENOUGH
+
+    first = bisect_left(tried, True, key=enough)  # what is enough for a discount is enough for smaller ones
     return tried[first] if first < len(tried) else None
 
 
@@ -231,8 +231,8 @@ def ranges(situation: Situation) -> Iterator[NextStep]:
         if share < 0.9:
             yield NextStep(
                 "range",
-                f"No row of the log ends the process. If nothing can end it, --never-terminates says so: the value range becomes "
-                f"{share:.0%} of what it is.",
+                f"No row of the log ends the process. If nothing can end it, --with never_terminates=yes says so: the value "
+                f"range becomes {share:.0%} of what it is.",
                 "yours",
                 numbers={"share": share},
             )
@@ -244,11 +244,7 @@ def other_methods(situation: Situation) -> Iterator[NextStep]:
     name = _of_default(situation)
     if name in (PROPENSITIES, SEQUENTIAL, TABLE):
         by_ratios = name == PROPENSITIES
-        guess = (
-            propensity_guess(situation.certified, result.alpha)
-            if by_ratios
-            else sequential_guess(problem, result.alpha, result.side, **situation.known)
-        )
+        guess = propensity_guess(situation.certified, result.alpha) if by_ratios else situation.guess()
         share = 1.0 if guess is None else guess.share(guess.seen if by_ratios else len(problem.rows))
         if share < _SHORTER * situation.share:
             yield NextStep(
@@ -299,7 +295,8 @@ def _states(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             "method",
             f"States are treated as names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
-            "are quantities, --numeric with a radius that you state (--radius) lets near states learn from each other.",
+            "are quantities, --categorical none with a radius that you state (--with radius=R) lets near states learn from "
+            "each other.",
             "yours",
             numbers={"states": facts.states},
         )

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.advice.lengths import LengthGuess, table_guess
 from bondic.core.claims import Status
-from bondic.core.classes.balls import Ball
 from bondic.core.columns import Batch, RowRange
 from bondic.methods.setting import NOTHING
 from bondic.policies.logged_target import LoggedTarget
@@ -32,6 +32,8 @@ WIDE = 0.25
 _MOST_ROWS = 50_000
 _MOST_STATES = 5000
 """Distinct states above which pairs are not counted."""
+_MOST_GUESSED = 300
+"""Distinct states up to which a length is predicted in about a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +62,11 @@ def count_facts(certified: Rows) -> LogFacts:
     earned = recorded_returns(part)
     complete = earned.returns[earned.ended]
     known = part.layout.discrete and not isinstance(part.policy, LoggedTarget)
-    states, unseen = _pairs(batches, part) if known else (0, float("nan"))
-    not_left, first_not_left = _starts(batches, part) if states else (float("nan"), np.zeros(0))
     used = np.sum([np.bincount(batch.slots, minlength=slots) for batch in batches], axis=0)
     return LogFacts(
         rows=len(rewards),
         logged=used if part.layout.discrete else np.zeros(0, dtype=np.int64),
-        target=_target(batches, part) if known else np.zeros(0),
-        unseen=unseen,
-        states=states,
-        not_left=not_left,
-        first_not_left=first_not_left,
+        **(_places(batches, part) if known else _UNKNOWN),
         rewards=(float(rewards.min()), float(rewards.max())),
         ends=sum(int((~batch.continues).sum()) for batch in batches),
         longest=int(earned.steps.max(initial=0)),
@@ -78,41 +74,36 @@ def count_facts(certified: Rows) -> LogFacts:
     )
 
 
-def _target(batches: list[Batch], part: Rows) -> FloatArray:
-    """Shares at the states that the log reaches; at the initial states where nothing follows any row."""
-    found = np.sum([batch.next.weights.sum(axis=0) for batch in batches], axis=0)
-    if not found.sum():
-        found = (part.initial.weights * part.initial_states.weights[part.initial.rows, None]).sum(axis=0)
-    return np.asarray(found / max(found.sum(), 1e-300))
+_UNKNOWN: dict[str, Any] = {
+    "target": np.zeros(0), "unseen": math.nan, "states": 0, "not_left": math.nan, "first_not_left": np.zeros(0),
+}  # fmt: skip
 
 
-def _pairs(batches: list[Batch], part: Rows) -> tuple[int, float]:
-    """Distinct states, and the share of the policy's probability at pairs that no row has."""
+def _places(batches: list[Batch], part: Rows) -> dict[str, Any]:
+    """What the policy does at the states that the log reaches (the initial ones where nothing follows), and what rows tell."""
+    slots, starts = np.concatenate([batch.slots for batch in batches]), part.initial
+    begun = part.initial_states.weights[starts.rows]
+    clouds = [batch.next for batch in batches if batch.next.rows.size]
+    weights = np.concatenate([cloud.weights for cloud in clouds]) if clouds else starts.weights * begun[:, None]
+    found = {**_UNKNOWN, "target": weights.sum(axis=0) / max(float(weights.sum()), 1e-300)}
     logged = np.concatenate([batch.logged for batch in batches])
-    slots = np.concatenate([batch.slots for batch in batches])
-    clouds = [batch.next for batch in batches if batch.next.rows.size] or [part.initial]
-    reached = np.concatenate([cloud.points for cloud in clouds])
-    weights = np.concatenate([cloud.weights for cloud in clouds])
-    distinct, codes = np.unique(np.concatenate([logged, reached]), axis=0, return_inverse=True)
+    reached = np.concatenate([cloud.points for cloud in clouds]) if clouds else starts.points
+    every = np.concatenate([logged, reached, starts.points])
+    distinct, codes = np.unique(every, axis=0, return_inverse=True)
     if len(distinct) > min(_MOST_STATES, len(logged) // 2):
-        return 0, float("nan")
+        return found
+    here, there, at = np.split(codes.reshape(-1), [len(logged), len(logged) + len(reached)])
     seen = np.zeros((len(distinct), part.layout.slots), dtype=bool)
-    codes = codes.reshape(-1)
-    seen[codes[: len(logged)], slots] = True
-    lost = float(weights[~seen[codes[len(logged) :]]].sum())
-    return len(distinct), lost / max(float(weights.sum()), 1e-300)
-
-
-def _starts(batches: list[Batch], part: Rows) -> tuple[float, FloatArray]:
-    """Share of the initial distribution at states that no row leaves, and the first of them."""
-    cloud = part.initial
-    logged = np.concatenate([batch.logged for batch in batches])
-    _, codes = np.unique(np.concatenate([logged, cloud.points]), axis=0, return_inverse=True)
-    codes = codes.reshape(-1)
-    missing = ~np.isin(codes[len(logged) :], codes[: len(logged)])
-    weights = part.initial_states.weights[cloud.rows]
-    share = float(weights[missing].sum()) / max(float(weights.sum()), 1e-300)
-    return share, cloud.points[missing][0, : part.layout.observation_dim] if missing.any() else np.zeros(0)
+    seen[here, slots] = True
+    missing = ~np.asarray(seen.any(axis=1))[at]
+    lost = starts.points[missing][:1, : part.layout.observation_dim].reshape(-1)
+    return {
+        **found,
+        "unseen": float(weights[~seen[there]].sum()) / max(float(weights.sum()), 1e-300),
+        "states": len(np.unique(np.concatenate([here, there]))),
+        "not_left": float(begun[missing].sum()) / max(float(begun.sum()), 1e-300),
+        "first_not_left": lost,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,15 +181,15 @@ class Situation:
         return self.result.is_assumption_free and not self.nothing
 
     @property
-    def ball(self) -> Ball | None:
-        """The class of value functions that was stated; None where none was."""
-        found = getattr(self.result.proof, "ball", None)
-        return found if isinstance(found, Ball) else None
+    def stated_class(self) -> bool:
+        """Whether a class of value functions was stated."""
+        return any(item.name == "values" and item.state == "stated" for item in self.result.assumptions)
 
-    @property
-    def known(self) -> dict[str, Any]:
-        """What a guess of a length has to know about values: what states are, and the class that was stated."""
-        return {"categorical": self.names, "ball": self.ball}
+    def guess(self, gamma: float | None = None, rows: Rows | None = None) -> LengthGuess | None:
+        """The length of a table's interval for more rows; None where states hardly come again, or a class was stated."""
+        if not 0 < self.facts.states <= _MOST_GUESSED or self.stated_class:
+            return None
+        return table_guess(self.problem if rows is None else rows, self.result.alpha, self.result.side, gamma)
 
     @property
     def states_stated(self) -> bool:

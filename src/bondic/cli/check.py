@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bondic.cli.categorical import stated_columns
-from bondic.cli.reading import read_rows
+from bondic.cli.reading import read_rows, stated_columns
 from bondic.core.errors import InvalidInput, one_line, printable
 from bondic.core.kernels.normal_form import Layout
 from bondic.data.hygiene.inspection import inspect_log
@@ -40,7 +39,7 @@ def command(log: str, **options: Any) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _, loaded = read_rows(log, options)
-    assert loaded is not None  # there is no --memory here
+    assert loaded is not None  # a log in batches is not checked
     states = _states(loaded, options)
     console = Console()
     transitions = loaded.transitions

@@ -20,8 +20,6 @@ METHODS = ("auto", "table", "groups", "sequential", "dual", "propensities")
 """bondic's own; those of other packages are found by bondic.extensions."""
 KINDS = ("one-step", "episodes", "table")
 """Those of bondic.advice.lengths."""
-ENGINES = ("auto", "pairs", "series", "reference", "cuda", "cuda32")
-"""Those of bondic.engines.standard."""
 FORMATS = ("csv", "markdown", "png", "svg", "pdf")
 STATED = "stated.json"
 """What was stated when the folder of a monitor was begun."""
@@ -87,29 +85,10 @@ def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path
     return folder
 
 
-_WORK = [
-    opt.choice(
-        "--engine",
-        ENGINES,
-        "How sums over pairs are made; auto takes the cheapest, cuda and cuda32 (single precision) an NVIDIA GPU.",
-    ),
-    opt.option(
-        "--executor",
-        "Where the rows of a Parquet log are worked on: serial, threads://N, processes://N, dask://HOST:PORT (a scheduler). "
-        "Default: threads of this process.",
-        metavar="NAME",
-    ),
-]
 _LOG = click.argument("log", shell_complete=_files)
-_READ = ("Log", [*opt.READING, *opt.STATES, opt.ACCEPT, opt.MEMORY])
-_POLICY = ("Policy", [opt.option("--policy", opt.POLICY_WORDS, required=True, metavar="SPEC"), opt.POLICY_OUTPUT])
-_POLICIES = (
-    "Policies",
-    [
-        opt.several("--policy policies", "SPEC", "A policy, as in evaluate. May be repeated.", required=True),
-        opt.POLICY_OUTPUT,
-    ],
-)
+_READ = ("Log", [*opt.READING, opt.STATES, opt.ACCEPT])
+_POLICY = ("Policy", [opt.option("--policy", opt.POLICY_WORDS, required=True, metavar="SPEC")])
+_POLICIES = [opt.several("--policy policies", "SPEC", "A policy, as in evaluate. May be repeated.", required=True)]
 _METHOD = opt.default(
     "--method",
     "auto",
@@ -157,7 +136,6 @@ _CHECKS = [
         "Also check that this policy gives the stored answers. Needed if the certificate stores none.",
         metavar="SPEC",
     ),
-    opt.POLICY_OUTPUT,
     opt.option("--initial", "File with the initial states, if the certificate does not hold them.", metavar="FILE"),
     opt.several(
         "--import modules",
@@ -168,7 +146,11 @@ _CHECKS = [
         "--replay",
         "Make the plan again, every block from the log cut before it, and answer with the interval of that plan.",
     ),
-    *_WORK,
+    opt.settings(
+        opt.CHECKERS,
+        words="How: memory=2GB (read in batches), engine=reference, executor=processes://4, policy_output=logits, "
+        "trust_pickle=yes.",
+    ),
 ]
 _PLANNED = [
     opt.choice("--kind", KINDS, "Kind of log: the first two with propensities.", required=True),
@@ -194,7 +176,15 @@ COMMANDS = (
         "check",
         "Read LOG, print how it was understood, and show its columns. If something is wrong, the message names the row and the "
         "exit code is 2.",
-        ("Log", [opt.ONE_STEP, *opt.READING, *opt.STATES]),
+        (
+            "Log",
+            [
+                opt.ONE_STEP,
+                *opt.READING,
+                opt.STATES,
+                opt.settings(opt.READERS, words="trust_pickle=yes: allow files that run code."),
+            ],
+        ),
         arguments=[_LOG],
         short="Show what is in a log, and whether it can be used.",
     ),
@@ -205,10 +195,10 @@ COMMANDS = (
         Without --joint each interval holds at 1 - alpha by itself. If you pick one of several policies or methods after seeing
         the intervals, you need --joint.
         """,
-        ("Question", [*opt.QUESTION, *opt.LEVEL]),
+        ("Question", opt.QUESTION),
         _READ,
-        _POLICIES,
-        ("Methods", [_SEVERAL_METHODS, *opt.METHOD]),
+        ("Policies", _POLICIES),
+        ("Methods", [_SEVERAL_METHODS, opt.ALLOWANCE, opt.WITH]),
         ("Output", [*_TABLES, *opt.OUTPUT]),
         arguments=[_LOG],
         short="Compare several policies or methods.",
@@ -221,7 +211,7 @@ COMMANDS = (
             [
                 opt.default("--out", Path("bondic-demo"), "Folder for the results.", type=opt.FOLDER),
                 opt.ALPHA,
-                *opt.OUTPUT[:3],
+                *opt.OUTPUT,
             ],
         ),
         arguments=[],
@@ -233,10 +223,10 @@ COMMANDS = (
         Exit codes: 0 an interval, 2 bad input, 3 the log contradicts the assumptions, 4 the log adds nothing, 5 a requirement
         is not met.
         """,
-        ("Question", [*opt.QUESTION, *opt.LEVEL]),
+        ("Question", opt.QUESTION),
         _READ,
         _POLICY,
-        ("Method", [_METHOD, *opt.METHOD, *_WORK]),
+        ("Method", [_METHOD, opt.ALLOWANCE, opt.WITH]),
         ("Output", [*_FILES, *opt.OUTPUT]),
         arguments=[_LOG],
         short="What would a policy have earned? An interval from a log.",
@@ -254,7 +244,6 @@ COMMANDS = (
             "Question",
             [
                 *opt.QUESTION,
-                *opt.LEVEL,
                 opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
             ],
         ),
@@ -269,12 +258,22 @@ COMMANDS = (
                     shell_complete=_files,
                 ),
                 *opt.READING,
-                *opt.STATES,
+                opt.STATES,
                 opt.ACCEPT,
             ],
         ),
         _POLICY,
-        ("Method", [opt.RADIUS, opt.WITH]),
+        (
+            "Method",
+            [
+                opt.settings(
+                    opt.WATCHERS,
+                    words="As in evaluate: side, never_terminates, radius, trust_pickle, policy_output, and settings of the "
+                    "methods sequential and propensities.",
+                    methods=True,
+                )
+            ],
+        ),
         ("Output", [opt.JSON, opt.flag("--quiet", "Print the answer in one line, nothing else.")]),
         arguments=[click.argument("folder", type=opt.FOLDER, is_eager=True, callback=_begun)],
         short="Intervals for a log that grows, valid at every look.",
@@ -296,7 +295,7 @@ COMMANDS = (
         "Compute the interval again from a certificate and its log.\n\nCERTIFICATE is NAME.json (with NAME.npz beside it) or the "
         "folder of a result. LOG is the log it was made from, in any format that can be read.",
         ("Check", _CHECKS),
-        ("Log", [opt.ONE_STEP, *opt.READING, opt.MEMORY]),
+        ("Log", [opt.ONE_STEP, *opt.READING]),
         arguments=[click.argument("certificate", type=opt.PATH), _LOG],
         short="Check a certificate against its log.",
     ),

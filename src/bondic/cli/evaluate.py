@@ -15,22 +15,18 @@ import click
 from rich.console import Console
 
 from bondic.advice.levers import with_next_steps
-from bondic.cli.inputs import make_method, make_question, read_inputs, with_sums
+from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, this_command, verify_command
-from bondic.cli.work import in_other_processes, not_elsewhere, reads_in_parts, sums_of
-from bondic.core.dual.proof import DualProof
+from bondic.cli.work import not_elsewhere, sums_of
 from bondic.core.errors import Doubt, ValidityWarning
-from bondic.core.printed import number
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
-from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
-from bondic.methods.sequential import Sequential
-from bondic.report.exports import result_csv, result_markdown
+from bondic.report.exports import result_csv
+from bondic.report.pens import result_markdown, result_table
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.report.saving import write_result
-from bondic.report.table import result_table
 from bondic.result import Result
 from bondic.rows import Rows
 
@@ -40,22 +36,18 @@ def command(**options: Any) -> int:
     begun = time.perf_counter()
     refuse_existing(options["out"], overwrite=options["force"])
     talk = Console(stderr=True, quiet=options["quiet"])
-    options = reads_in_parts(options)
     with sums_of(options) as sums, progress_bar(talk) as progress:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question = make_question(inputs, options["policy"], options)
-        method = with_sums(make_method(options["method"], options, inputs), sums)
-        if isinstance(method, Default):
-            effort = forecast(question, method.ball, method.choices, radius=method.radius)
-            if words := effort.words():
-                talk.print(words, highlight=False)
-        if in_other_processes(options) and isinstance(method, Sequential):
-            talk.print(not_elsewhere("sequential"), highlight=False)
+        method = make_method(options["method"], options, inputs, sums)
+        if options["method"] == "auto" and (
+            words := forecast(question, choices=method.choices, radius=method.radius).words()
+        ):
+            talk.print(words, highlight=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer
             result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
-        if isinstance(method, Default) and in_other_processes(options) and not isinstance(result.proof, DualProof):
-            talk.print(not_elsewhere(result.method), highlight=False)  # which method it would be was not known before
+        not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)
         result = with_next_steps(result, question, no_rows=options["no_rows"])
@@ -104,12 +96,7 @@ def _print(result: Result, notes: Sequence[str], options: dict[str, Any]) -> Non
         return
     console = Console()
     print_notes(console, notes)
-    console.print(result_table(result, wide=options["verbose"]))
-    if options["verbose"]:
-        for name, text in {**result.choices, **result.versions}.items():
-            console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)
-        for stage, seconds in result.seconds.items():
-            console.print(f"{stage}: {number(seconds)} s", highlight=False)
+    console.print(result_table(result))
 
 
 def _footer(files: list[str], out: Path, seconds: float) -> str:

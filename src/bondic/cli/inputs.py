@@ -5,32 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
-from bondic.cli.categorical import stated_columns
-from bondic.cli.own_options import TUNED, drawing_options, own_options, refuse_unknown_options
-from bondic.cli.policy import choose_policy, require_action_order
-from bondic.cli.reading import one_step, read_rows, stated_gamma, stated_initial
+from bondic.cli.reading import one_step, read_rows, stated_columns, stated_gamma, stated_initial
+from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
+from bondic.cli.work import choose_policy
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, kind_of, one_line, shown
 from bondic.core.sums.forms import Sums
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
-from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.engines.sums import STANDARD
-from bondic.estimate import Method
-from bondic.extensions import added_methods
-from bondic.methods.default import Default
-from bondic.methods.dual import Dual
-from bondic.methods.groups import Groups
+from bondic.estimate import named_method
 from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import Sequential
-from bondic.methods.table import Table
 from bondic.policies.adapters.imported import import_object
 from bondic.rows import Rows
 from bondic.rows.checks import undiscounted
-from bondic.rows.inputs import action_names
+from bondic.rows.inputs import action_names, refuse_unstated_order
 from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
 
@@ -54,11 +46,8 @@ def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float]
         warnings.simplefilter("always")
         rows, loaded = read_rows(log, options, progress)
         initial = stated_initial(options["initial"], rows, loaded) or InitialStates.from_log(rows)
-    if loaded is None:
-        notes: list[str] = [f"read in batches of {rows.batch_rows} rows"] if isinstance(rows, LogStream) else []
-    else:
-        notes = list(loaded.notes)
-    notes += [str(item.message) for item in caught]
+    batches = [] if isinstance(rows, Transitions) else [f"read in batches of {rows.batch_rows} rows"]
+    notes = [*(batches if loaded is None else loaded.notes), *(str(item.message) for item in caught)]
     if loaded is not None:
         notes += [*_doubt_action_order(loaded, options), *_doubt_horizon(loaded.transitions, options["horizon"])]
     tolerated = [f"{item.text} {item.cure}" for item in rows.inspection.findings() if item.severity == "note"]
@@ -91,7 +80,8 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
     """The question for one policy."""
     starts = len(inputs.initial) if inputs.initial.from_rows else None
     chosen = choose_policy(policy, inputs.loaded, starts, options)
-    require_action_order(inputs.loaded, chosen, options)
+    if not options["actions"]:  # column j of its answers belongs to action j: which text that is cannot be guessed
+        refuse_unstated_order(inputs.loaded, chosen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
         question: Rows = make_problem(
@@ -113,98 +103,65 @@ _ASKED = ("reward_range", "horizon", "value_range", "accept")
 """Options that make_problem takes under the same name."""
 
 
-def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method:
-    """A method of bondic's own with the options given, or a baseline by its short name."""
-    own, side = own_options(name, options["with"]), options["side"]
-    if name == "propensities":
-        return _propensities(options, own)
-    if name in ("table", "groups"):
-        return _on_cells(name, options, inputs, own)
-    if name not in ("auto", "sequential", "dual"):
-        return _baseline(name, side, own)
-    columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
-    tuned = {key: own.pop(key) for key in TUNED if key in own}
-    seed = {key: value for key, value in drawing_options(options["with"]).items() if key == "seed"}
-    given: dict[str, Any] = {
-        "choices": Choices(categorical=columns, **tuned, **seed),
-        "side": side,
-        "radius": options["radius"],
-        "planned_rows": options["planned_rows"],
-    }
-    if name == "auto":
-        stated = {
-            key: own.pop(key) for key in list(own) if key in {field.name for field in fields(Propensities)} - {"pilot"}
-        }
-        given |= {"no_rows": options.get("no_rows", False), "propensities": Propensities(**stated) if stated else None}
-        return Default(**given, **own, **_stated_groups(options, inputs))
-    return Dual(**given, **own) if name == "dual" else Sequential(**given, **own)
-
-
-_GROUPS = ("allowance", "model", "groups")
-"""Options on groups of states."""
+_STATED = ("side", "planned_rows", "radius", "allowance", "groups", "model")
+"""Options that methods have as fields of the same name."""
+_FOR_SOME = ("radius", "allowance", "groups", "model")
+"""Of these, what a method without such a field may leave aside, where another one in the comparison has it."""
 
 
 def refuse_unused_options(methods: Collection[str], options: Mapping[str, Any]) -> None:
     """Options that none of the methods would look at."""
-    used: tuple[str, ...] = () if {"auto", "groups", "all"} & set(methods) else _GROUPS
-    used += ("radius",) if set(methods) <= {"table", "groups"} else ()  # cells have no class of functions
-    for name in used:
-        if options[name]:
+    listed = [name for name in methods if name != "all"]
+    known = {key for name in listed for key in _known(name)}
+    for key in _FOR_SOME:
+        if options[key] is not None and key not in known and len(listed) == len(methods):
             raise InvalidInput(
-                f"--{name.replace('_', '-')} is no option of the method {' or '.join(methods)}: leave one of them out."
+                f"{_spelled(key)} is no option of the method {' or '.join(methods)}: leave one of them out."
             )
-
-
-def _stated_groups(options: Mapping[str, Any], inputs: Inputs) -> dict[str, Any]:
-    """What was stated on groups; functions are imported."""
-    groups, model = options["groups"], options["model"]
-    names = () if inputs.loaded is None else inputs.loaded.names
-    if groups is not None and groups not in names and ":" in groups:
-        groups = _function("--groups", groups)
-    model = None if model is None else _function("--model", model)
-    return {"allowance": options["allowance"], "groups": groups, "model": model}
-
-
-def _function(option: str, spec: str) -> Any:
-    found = import_object(spec)
-    if not callable(found):
-        raise InvalidInput(f"{option} {one_line(spec)} is {kind_of(found)}; a function is needed.")
-    return found
-
-
-def _on_cells(name: str, options: Mapping[str, Any], inputs: Inputs, own: dict[str, Any]) -> Method:
-    """A table, or groups."""
-    given: dict[str, Any] = {"side": options["side"], "planned_rows": options["planned_rows"], **own}
-    if name == "table":
-        return Table(**given)
-    if options.get("no_rows", False):
+    if options.get("no_rows", False) and "groups" in listed:
         raise InvalidInput(
             "--no-rows: groups and a model are held row by row in the certificate of the method groups. Leave one of them out."
         )
-    return Groups(**_stated_groups(options, inputs), **given)
 
 
-def with_sums(method: Method, sums: Sums) -> Method:
-    """The method with these sums; methods that have none of their own work in this process."""
-    if sums is STANDARD:
-        return method
-    if isinstance(method, Default | Sequential | Dual):
-        return replace(method, engine=sums)
-    raise InvalidInput("--engine and --executor are for the methods dual, sequential and auto.")
+def make_method(name: str, options: Mapping[str, Any], inputs: Inputs, sums: Sums | None = None) -> Any:
+    """The method of this name with the options given; a statement that it cannot use is refused."""
+    own, method, known = own_options(name, options["with"]), cast(Any, named_method(name)), _known(name)
+    stated = {key: options[key] for key in _STATED if options[key] not in (None, "both")}
+    if sums is not None and sums is not STANDARD:
+        stated["engine"] = sums
+    for key in stated.keys() - known - {*_FOR_SOME}:
+        hint = ". For propensities write --with planned=N, decisions or episodes" if key == "planned_rows" else ""
+        raise InvalidInput(f"The method {name} cannot use {_spelled(key)}{hint}. Leave one of them out.")
+    stated |= {key: _function(key, stated[key], inputs) for key in ("groups", "model") if key in stated}
+    if "choices" in known:
+        tuned = {key: own.pop(key) for key in TUNED if key in own}
+        tuned |= {key: value for key, value in drawing_options(options["with"]).items() if key == "seed"}
+        columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
+        stated["choices"] = Choices(categorical=columns, **tuned)
+    if "no_rows" in known:
+        stated["no_rows"] = options.get("no_rows", False)
+    if "propensities" in known and (told := ABOUT_PROPENSITIES & own.keys()):
+        stated["propensities"] = Propensities(**{key: own.pop(key) for key in told})
+    return replace(method, **{key: value for key, value in {**stated, **own}.items() if key in known})
 
 
-def _propensities(options: Mapping[str, Any], own: dict[str, Any]) -> Method:
-    if options["planned_rows"] is not None:
-        raise InvalidInput(
-            "--planned-rows counts rows; for the method propensities write --with planned=N, N decisions or episodes."
-        )
-    return Propensities(side=options["side"], **own)
+def _known(name: str) -> set[str]:
+    """What may be stated about the method of this name; a model that is not one of groups is another thing."""
+    known = {field.name for field in fields(cast(Any, named_method(name)))}
+    return known if "groups" in known else known - {"model"}
 
 
-def _baseline(name: str, side: str, own: dict[str, Any]) -> Method:
-    method: Any = added_methods()[name].make(**own)
-    if side == "both":
-        return method  # type: ignore[no-any-return]
-    if "side" not in {field.name for field in fields(method)}:
-        raise InvalidInput(f"The method {name} gives an interval only; --side {side} is not available for it.")
-    return replace(method, side=side)  # type: ignore[no-any-return]
+def _spelled(key: str) -> str:
+    return "--allowance" if key == "allowance" else f"--with {key}"
+
+
+def _function(key: str, spec: str, inputs: Inputs) -> Any:
+    """The function that is named; groups may be a column."""
+    names = () if inputs.loaded is None else inputs.loaded.names
+    if key == "groups" and (spec in names or ":" not in spec):
+        return spec
+    found = import_object(spec)
+    if not callable(found):
+        raise InvalidInput(f"--with {key}={one_line(spec)} is {kind_of(found)}; a function is needed.")
+    return found

@@ -61,7 +61,7 @@ def main() -> None:
         words = f"{problem.strerror or problem}: {problem.filename or 'a file'}"
         code = _say(f"error: {one_line(words, _LONGEST)}", BAD_INPUT)
     except MemoryError:
-        code = _say("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", BAD_INPUT)
+        code = _say("error: not enough memory. Read the log in batches: --with memory=2GB.", BAD_INPUT)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -18,12 +18,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.cli.categorical import stated_columns
 from bondic.cli.commands import STATED
 from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
-from bondic.cli.own_options import TUNED, drawing_options, own_options, refuse_unknown_options
-from bondic.cli.policy import choose_policy
-from bondic.cli.reading import read_rows, stated_gamma, stated_initial
+from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
+from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
+from bondic.cli.work import choose_policy
 from bondic.core.claims import Status
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.core.printed import interval_text
@@ -156,7 +155,7 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
     tuned = {key: own.pop(key) for key in TUNED if key in own}
     choices = Choices(categorical=columns, seed=drawn.get("seed", 0), **tuned)
     method = Sequential(radius=options["radius"], side=options["side"], pilot=own.get("pilot", PILOT), choices=choices)
-    stated = {key: value for key, value in own_options("auto", options["with"]).items() if key in _STATED}
+    stated = {key: value for key, value in own_options("auto", options["with"]).items() if key in ABOUT_PROPENSITIES}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # every answer carries them
         return SequentialMonitor(
@@ -172,8 +171,6 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
 
 
 _ASKED = ("reward_range", "value_range", "horizon", "accept", "alpha", "planned_rows")
-_STATED = ("gamma_sensitivity", "max_ratio", "min_propensity", "model")
-"""What may be stated about propensities."""
 
 
 def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mapping[str, Any]) -> None:

@@ -10,13 +10,15 @@ from typing import Any
 
 import click
 
-from bondic.core.errors import one_line
+from bondic.core.errors import InvalidInput, did_you_mean, one_line
 from bondic.data.hygiene.findings import ACCEPTABLE
 
 Decorator = Callable[[Any], Any]
 
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+ENGINES = ("auto", "pairs", "series", "reference", "cuda", "cuda32")
+"""Those of bondic.core.sums.standard."""
 
 
 def option(names: str, words: str, **more: Any) -> Decorator:
@@ -111,19 +113,77 @@ def _allowance(ctx: click.Context, parameter: click.Parameter, value: Any) -> fl
     return found[0] if len(found) == 1 else (found[0], found[1])
 
 
-def _radius(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+class _Radius(click.ParamType[Any]):
     """A number, or "paper"."""
-    return value if value in (None, "paper") else click.FLOAT.convert(value, parameter, ctx)
+
+    name = "radius"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the name of the rule."""
+        return value if value == "paper" else click.FLOAT.convert(value, param, ctx)
+
+
+SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
+    "side": (click.Choice(["both", "lower", "upper"]), "both"),
+    "never_terminates": (click.BOOL, False),
+    "radius": (_Radius(), None),
+    "groups": (click.STRING, None),
+    "model": (click.STRING, None),
+    "planned_rows": (click.INT, None),
+    "memory": (click.STRING, None),
+    "engine": (click.Choice(ENGINES), None),
+    "executor": (click.STRING, None),
+    "trust_pickle": (click.BOOL, False),
+    "policy_output": (click.Choice(["probabilities", "logits", "actions"]), None),
+}
+"""What `--with` may say whatever the method is, with its default; everything else belongs to a method."""
+READERS = ("trust_pickle",)
+CHECKERS = ("memory", "engine", "executor", "trust_pickle", "policy_output")
+WATCHERS = ("side", "never_terminates", "radius", "trust_pickle", "policy_output")
+
+
+def split_setting(item: str) -> tuple[str | None, str, str]:
+    """ "tis.steps=50" -> ("tis", "steps", "50"); "steps=50" -> (None, "steps", "50")."""
+    key, sign, text = item.partition("=")
+    method, dot, last = key.strip().rpartition(".")
+    if not sign or not last.strip() or not text.strip():
+        raise InvalidInput(f"--with {one_line(item)}: write KEY=VALUE, or METHOD.KEY=VALUE for one of several methods.")
+    return (method if dot else None), last.replace("-", "_"), text.strip()
+
+
+def settings(known: Sequence[str] = tuple(SETTINGS), *, words: str, methods: bool = False) -> Decorator:
+    """`--with KEY=VALUE` for these settings; `methods`: keys that are none of them belong to a method."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, items: tuple[str, ...]) -> tuple[str, ...]:
+        found = {name: SETTINGS[name][1] for name in known}
+        for item in items:
+            method, key, text = split_setting(item)
+            if key in known and method is None:
+                found[key] = _converted(item, SETTINGS[key][0], text, parameter, ctx)
+            elif not methods or (key in SETTINGS and method is None):
+                raise click.BadParameter(
+                    f"{one_line(item)}: there is no such setting.{did_you_mean(key, known)} There are {', '.join(known)}.",
+                    ctx,
+                    parameter,
+                )
+        ctx.params.update(found)
+        return items
+
+    form = "[METHOD.]KEY=VALUE" if methods else "KEY=VALUE"
+    return several("--with", form, f"{words} May be repeated.", callback=read)
+
+
+def _converted(item: str, kind: click.ParamType[Any], text: str, parameter: click.Parameter, ctx: click.Context) -> Any:
+    try:
+        return kind.convert(text, parameter, ctx)
+    except click.BadParameter as problem:
+        raise click.BadParameter(f"{one_line(item)}: {problem.message}", ctx, parameter) from problem
 
 
 # --- question -----------------------------------------------------------------------------------------
 
 _RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
 ALPHA = default("--alpha", 0.1, "Probability that the interval misses the value: 0.1 for 90% confidence.")
-LEVEL = [
-    ALPHA,
-    default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
-]
 ONE_STEP = flag("--one-step", "State that every row is an episode of its own (a bandit log): nothing follows it.")
 GAMMA = option(
     "--gamma",
@@ -147,13 +207,13 @@ QUESTION = [
     ),
     HORIZON,
     ONE_STEP,
-    flag("--never-terminates", "State that the process never ends."),
     option(
         "--initial",
         "File with the initial states, the whole distribution; a column `weight` may hold their weights. sample:FILE if they are "
         "independent draws from it. One state can be written out, as in 36 or 0.5,2. Default: the episode starts of the log.",
         metavar="[sample:]FILE",
     ),
+    ALPHA,
 ]
 
 # --- log ----------------------------------------------------------------------------------------------
@@ -171,11 +231,11 @@ READING = [
         "What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
         "add a 0/1 column. Without this option gaps are refused.",
     ),
-    choice("--text", ("one-hot", "codes"), "How text in observations is turned into numbers."),
     several(
-        "--categories",
-        "COL=NAME[,NAME...]",
-        "All values that a text column of the observations may have. Default: those that occur. May be repeated.",
+        "--text",
+        "one-hot|codes|COL=NAME[,NAME...]",
+        "How text in observations is turned into numbers, or all values that a text column may have (default: those that "
+        "occur). May be repeated.",
     ),
     option(
         "--actions",
@@ -184,17 +244,13 @@ READING = [
         callback=_names,
         metavar="NAME,NAME,...",
     ),
-    flag("--trust-pickle", "Allow files that run code when they are loaded (pickles)."),
 ]
-STATES = [
-    several(
-        "--categorical",
-        "obs|COL",
-        "Observation columns that hold names, not quantities: 'obs' for all of them, or names or numbers (from 0) of "
-        "columns. May be repeated. Default: decided from the log, and printed.",
-    ),
-    flag("--numeric", "All observation columns hold quantities: states are compared by their distance."),
-]
+STATES = several(
+    "--categorical",
+    "obs|none|COL",
+    "Observation columns that hold names, not quantities: 'obs' for all of them, 'none' for none (states are compared by "
+    "their distance), or names or numbers (from 0) of columns. May be repeated. Default: decided from the log, and printed.",
+)
 ACCEPT = several(
     "--accept",
     "KIND",
@@ -202,60 +258,31 @@ ACCEPT = several(
     "It becomes an assumption that you state. May be repeated.",
     type=click.Choice(list(ACCEPTABLE)),
 )
-MEMORY = option(
-    "--memory", "Read the log (Parquet, CSV, Feather) in batches within this budget, e.g. 2GB.", metavar="SIZE"
-)
-
 # --- policy -------------------------------------------------------------------------------------------
 
 POLICY_WORDS = (
     "The new policy: module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), "
     "or 'logged' (the log holds its probabilities of the logged actions)."
 )
-POLICY_OUTPUT = choice(
-    "--policy-output",
-    ("probabilities", "logits", "actions"),
-    "What an ONNX model returns, if its output's name is unclear.",
-)
 
 # --- method -------------------------------------------------------------------------------------------
 
-RADIUS = option(
-    "--radius",
-    "State the radius of Q, the class of functions that holds the value function, in advance; 'paper' states the rule of the "
-    "paper, 10 times the norm of a fitted q. Where states are numbers, a statement like --allowance.",
-    type=str,
-    callback=_radius,
-    metavar="NUMBER|paper",
+WITH = settings(
+    words="A setting for experts. Statements: side=lower|upper (one bound), radius=R|paper (of the class Q), "
+    "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed), groups=COLUMN|SPEC and "
+    "model=SPEC (your own, module:function). Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
+    "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: policy_output=logits, "
+    "trust_pickle=yes. Draws: draws=20, seed=1.",
+    methods=True,
 )
-WITH = several(
-    "--with",
-    "[METHOD.]KEY=VALUE",
-    "A setting for experts: of bondic's methods (pilot=0.2, gauge=paper, value_bandwidth=2), of propensities "
-    "(min_propensity=0.05), of a baseline (steps=50), or of the draws from a continuous policy (draws=20, seed=1). "
-    "May be repeated.",
+ALLOWANCE = option(
+    "--allowance",
+    "Where states are numbers: state how alike they are inside a group, in units of the value. One number, or two: "
+    "averages and single rows.",
+    type=click.UNPROCESSED,
+    callback=_allowance,
+    metavar="A [B]",
 )
-METHOD = [
-    option(
-        "--allowance",
-        "Where states are numbers: state how alike they are inside a group, in units of the value. One number, or two: "
-        "averages and single rows.",
-        type=click.UNPROCESSED,
-        callback=_allowance,
-        metavar="A [B]",
-    ),
-    option(
-        "--groups", "Groups of your own: a column of the states, or module:function of states.", metavar="COLUMN|SPEC"
-    ),
-    option(
-        "--model",
-        "A model of your own for groups: module:function with q(states, actions) -> values. Its code is run.",
-        metavar="SPEC",
-    ),
-    RADIUS,
-    option("--planned-rows", "Planned number of rows, if the log was stopped because of what it showed.", type=int),
-    WITH,
-]
 
 # --- output -------------------------------------------------------------------------------------------
 
@@ -264,5 +291,4 @@ OUTPUT = [
     JSON,
     flag("--force", "Replace files that exist."),
     flag("--quiet", "Print the answer in one line, nothing else."),
-    flag("--verbose", "Print choices, stages and versions as well."),
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 from rich.console import Console
 
+from bondic.cli.options import SETTINGS
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import Doubt, printable
@@ -17,7 +19,7 @@ EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
 NOT_MET = 5
 """An interval that does not show what was required of it."""
-_READING = ("memory", "columns", "missing", "text", "categories", "actions", "one_step", "trust_pickle")
+_READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 
@@ -42,35 +44,23 @@ def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
         told = ["policy", "policy_output", *told]
     if asked.start.observations is None:
         told = ["initial", *told]
-    words = [word for name in told for word in _typed(f"--{name.replace('_', '-')}", options.get(name))]
+    words = [word for name in told for word in _said(name, options.get(name))]
     return shlex.join(["bondic", "verify", str(options["out"] / "certificate.json"), options["log"], *words])
 
 
+def _said(name: str, value: Any) -> list[str]:
+    """An option, or a setting, as words of the command line; nothing where it says nothing."""
+    if value in (None, False, ()):
+        return []
+    if name in SETTINGS:
+        return ["--with", f"{name}={'yes' if value is True else value}"]
+    option = f"--{name.replace('_', '-')}"
+    if value is True:
+        return [option]
+    items = value if isinstance(value, tuple) and name != "actions" else [value]
+    return [word for item in items for word in (option, ",".join(item) if isinstance(item, tuple) else str(item))]
+
+
 def this_command() -> str:
-    """What was typed, in full: defaults are left out."""
-    ctx = click.get_current_context()
-    words = ["bondic", str(ctx.command.name)]
-    for parameter in ctx.command.params:
-        name = str(parameter.name)
-        if ctx.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
-            continue
-        value = ctx.params[name]
-        if isinstance(parameter, click.Option) and parameter.nargs == 2:
-            words += [parameter.opts[0], *map(str, value)]
-        elif isinstance(parameter, click.Option):
-            words += _typed(
-                parameter.opts[0],
-                ",".join(map(str, value)) if name == "allowance" and isinstance(value, tuple) else value,
-            )
-        else:
-            words.append(str(value))
-    return shlex.join(words)
-
-
-def _typed(option: str, value: Any) -> list[str]:
-    """An option with its value as words of the command line; nothing where it says nothing."""
-    items = (
-        [",".join(value)] if option == "--actions" and value else value if isinstance(value, tuple | list) else [value]
-    )
-    said = [item for item in items if item not in (None, False)]
-    return [word for item in said for word in ([option] if item is True else [option, str(item)])]
+    """What was typed."""
+    return shlex.join(["bondic", *sys.argv[1:]])

@@ -1,15 +1,15 @@
-"""What the options say about reading: the log (whole, or in batches within a memory budget) and a file of initial states."""
+"""What the options say about reading: the log (whole, or in batches within a memory budget), names, initial states."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log
@@ -22,6 +22,13 @@ from bondic.data.transitions import Transitions
 
 SAMPLE = "sample:"
 """Before the name of a file of initial states that are draws."""
+_EVERY, _NONE = "obs", "none"
+"""What --categorical calls all observation columns, and no one of them."""
+_BUDGET = "2GB"
+"""Memory of a log whose rows are read by other processes, if nothing is said."""
+
+
+# --- rows ---------------------------------------------------------------------------------------------
 
 
 def read_rows(
@@ -31,30 +38,81 @@ def read_rows(
     like: Coding | None = None,
 ) -> tuple[Transitions | LogStream, LoadedLog | None]:
     """The log, and how it was understood (None for a log in batches); `like` is how an earlier part of it was."""
-    columns = columns_of(options["columns"])
-    if options.get("memory"):
-        return _stream(log, columns, options, progress), None
-    loaded = read_log(
-        log,
-        columns=columns or None,
-        missing=missing_of(options["missing"]),
-        categorical=options["text"],
-        actions=options["actions"],
-        one_step=options["one_step"],
-        trust_pickle=options["trust_pickle"],
-        categories=categories_of(options["categories"]),
-        like=like,
+    columns, (way, categories) = columns_of(options["columns"]) or None, _texts(options["text"])
+    memory = options.get("memory") or (_BUDGET if elsewhere(options) else None)
+    if memory is None:
+        loaded = read_log(
+            log,
+            columns=columns,
+            missing=missing_of(options["missing"]),
+            categorical=way,
+            actions=options["actions"],
+            one_step=options["one_step"],
+            trust_pickle=options["trust_pickle"],
+            categories=categories_of(categories),
+            like=like,
+        )
+        return loaded.transitions, loaded
+    if options["missing"] or options["text"]:
+        raise InvalidInput("--missing and --text need the log in memory: leave out --with memory.")
+    given = {name: options[name] for name in ("actions", "one_step")}
+    return stream_log(Path(log), columns=columns, progress=progress, memory=memory, **given), None
+
+
+def _texts(items: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+    """(how text becomes numbers, all values of columns): ("codes", ("color=red,blue",))."""
+    ways = [item for item in items if "=" not in item]
+    if len(ways) > 1 or not set(ways) <= {"one-hot", "codes"}:
+        raise InvalidInput(
+            f"--text {one_line(ways[-1])}: one-hot, codes, or COLUMN=NAME,NAME,... is needed, each once."
+        )
+    return (ways[0] if ways else None), tuple(item for item in items if "=" in item)
+
+
+def stated_columns(
+    options: Mapping[str, Any], loaded: LoadedLog | None, dimension: int
+) -> bool | tuple[int, ...] | None:
+    """Which observation columns hold names: all, none, or their numbers; None when nothing is said.
+
+    Text of the log is names without being asked.
+    """
+    words: Sequence[str] = options["categorical"]
+    names = () if loaded is None else loaded.names
+    if not words:
+        return _coded(loaded, names, dimension)
+    if _NONE in words and _NONE not in names:
+        if len(words) > 1:
+            raise InvalidInput(
+                f"--categorical {_NONE} says that no column holds names, and another that one does. Keep one of them."
+            )
+        return False
+    if _EVERY in words and _EVERY not in names:
+        return True
+    return tuple(sorted({_column(word, names, dimension) for word in words}))
+
+
+def _column(word: str, names: Sequence[str], dimension: int) -> int:
+    """A name of a column, or else its number from 0."""
+    if word in names:
+        return names.index(word)
+    if word.isdecimal() and int(word) < dimension:
+        return int(word)
+    known = f"observations have the columns {shown(tuple(names))}" if names else "columns have no names here"
+    raise InvalidInput(
+        f"--categorical {one_line(word)} is no observation column: {known}; their numbers are 0 to {dimension - 1}, "
+        f"{_EVERY} means all of them, {_NONE} none.{did_you_mean(word, names)}"
     )
-    return loaded.transitions, loaded
 
 
-def _stream(
-    log: str, columns: dict[str, Any], options: Mapping[str, Any], progress: Callable[[float], None] | None
-) -> LogStream:
-    if options["missing"] or options["text"] or options["categories"]:
-        raise InvalidInput("--missing, --text and --categories need the log in memory: leave out --memory.")
-    given = {name: options[name] for name in ("memory", "actions", "one_step")}
-    return stream_log(Path(log), columns=columns or None, progress=progress, **given)
+def _coded(loaded: LoadedLog | None, names: Sequence[str], dimension: int) -> bool | tuple[int, ...] | None:
+    """Columns that were text and became codes 0, 1, ...: nothing relates them but equality."""
+    codings = {} if loaded is None else loaded.encodings
+    coded = {name for coding in codings.values() if coding.kind == "codes" for name in coding.columns}
+    columns = tuple(index for index, name in enumerate(names) if name in coded)
+    return (True if len(columns) == dimension else columns) if columns else None
+
+
+# --- question -----------------------------------------------------------------------------------------
 
 
 def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, Any]:
@@ -67,6 +125,15 @@ def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, A
             )
         return np.array([state]), None
     return read_states(path, () if loaded is None else loaded.names, log.observation_dim)
+
+
+def _written_out(path: Path) -> list[float] | None:
+    """Numbers with commas between them, where no file has that name."""
+    try:
+        state = [float(word) for word in str(path).split(",")]
+    except ValueError:
+        return None
+    return None if path.exists() or not all(map(math.isfinite, state)) else state
 
 
 def stated_initial(text: str | None, log: Log, loaded: LoadedLog | None) -> InitialStates | None:
@@ -87,15 +154,6 @@ def one_step(options: Mapping[str, Any], loaded: LoadedLog | None = None) -> boo
     return bool(options["one_step"] or (loaded is not None and loaded.one_step))
 
 
-def _written_out(path: Path) -> list[float] | None:
-    """Numbers with commas between them, where no file has that name."""
-    try:
-        state = [float(word) for word in str(path).split(",")]
-    except ValueError:
-        return None
-    return None if path.exists() or not all(map(math.isfinite, state)) else state
-
-
 def stated_gamma(options: Mapping[str, Any], loaded: LoadedLog | None = None) -> float:
     """The discount; that of steps which do not exist need not be stated."""
     if one_step(options, loaded):
@@ -105,3 +163,8 @@ def stated_gamma(options: Mapping[str, Any], loaded: LoadedLog | None = None) ->
     raise InvalidInput(
         "--gamma is missing: the discount of later rewards, in [0, 1). With --one-step it is not needed."
     )
+
+
+def elsewhere(options: Mapping[str, Any]) -> bool:
+    """Whether rows are worked on by other processes, which read them part by part: the log is not held here."""
+    return (options.get("executor") or "").partition("://")[0] in ("dask", "processes")

@@ -12,9 +12,8 @@ from typing import Any
 import click
 import numpy as np
 
-from bondic.cli.policy import choose_policy
 from bondic.cli.reading import SAMPLE, read_initial, read_rows
-from bondic.cli.work import reads_in_parts, sums_of
+from bondic.cli.work import choose_policy, sums_of
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
 from bondic.core.files import MOST_ARRAY_BYTES, load_certificate
@@ -34,7 +33,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     for place in options["modules"]:
         import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
-    options = reads_in_parts(_as_read_before(certificate, options))
+    options = _as_read_before(certificate, options)
     rows, loaded = read_rows(log, options)
     _refuse_unstated_order(found, loaded, options)
     _refuse_another_log(certificate, found, rows)
@@ -61,9 +60,11 @@ _READING: dict[str, type] = {
 def _as_read_before(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Where a result's folder is given and no word on reading, the log is read as its result.json says."""
     path = certificate / _RESULT
-    if any(options[name] for name in _READING) or not path.is_file():
+    if any(options.get(name) for name in _READING) or not path.is_file():
         return options
     found = _reading(path)
+    texts = (*([found.pop("text")] if "text" in found else []), *found.pop("categories", ()))
+    found |= {"text": texts} if texts else {}
     if found:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
         click.echo(f"note: the log is read as {clean_text(path)} says ({names}).", err=True)

@@ -1,37 +1,43 @@
-"""Where the work is done: the executor that the options name, open as long as it is needed."""
+"""The policy that the options name, and where the work is done. Nothing that searches is loaded here: `verify` uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import click
+
 from bondic.cli.executors import named_executor
+from bondic.cli.reading import elsewhere
 from bondic.core.sums.forms import Sums
+from bondic.data.io.loaded import LoadedLog
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import STANDARD, EngineSums
-
-_BUDGET = "2GB"
-"""Memory of a log whose rows are read by other processes, if nothing is said."""
+from bondic.rows.inputs import COLUMNS, LOGGED, chosen_policy
 
 
-def in_other_processes(options: dict[str, Any]) -> bool:
-    """Whether the executor of the options works in other processes."""
-    return (options["executor"] or "").partition("://")[0] in ("dask", "processes")
+def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, options: Mapping[str, Any]) -> Any:
+    """The policy that `spec` names: a file, an import path, or columns of the log.
+
+    One in columns has its probabilities at the first `starts` episode starts; None: the initial states are others.
+    """
+    asked = spec not in (COLUMNS, LOGGED)
+    how = {"trust_pickle": options["trust_pickle"], "output": options["policy_output"]} if asked else {}
+    return chosen_policy(spec, loaded, starts, **how)
 
 
-def reads_in_parts(options: dict[str, Any]) -> dict[str, Any]:
-    """Rows that are worked on in other processes are read part by part: the log is not held here."""
-    return {**options, "memory": options["memory"] or _BUDGET} if in_other_processes(options) else options
-
-
-def not_elsewhere(method: str) -> str:
-    """That a method holds its rows, or plans from them one after the other, and leaves other processes alone."""
-    return f"The method {method} works in threads of this process: the executor is not used. --method dual uses it."
+def not_elsewhere(options: Mapping[str, Any], method: str) -> None:
+    """Most methods hold their rows, or plan from them one after the other, and leave other processes alone: say so."""
+    if elsewhere(options) and method != "dual":
+        click.echo(
+            f"The method {method} works in threads of this process: the executor is not used. --method dual uses it.",
+            err=True,
+        )
 
 
 @contextmanager
-def sums_of(options: dict[str, Any]) -> Iterator[Sums]:
+def sums_of(options: Mapping[str, Any]) -> Iterator[Sums]:
     """Sums with the engine and the executor of the options; connections and processes are given back at the end."""
     engine = options["engine"]
     if options["executor"] is None:

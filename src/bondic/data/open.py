@@ -73,7 +73,7 @@ def _refuse_other_formats(path: Path) -> None:
     if other is not None and not any(form.fits(path) for form in FORMATS) and path.is_file():
         raise InvalidInput(
             f"{one_line(path.name)} is a {other} file; Parquet, CSV and Feather can be read in batches. Read it as a whole, "
-            "read_log(path) (leave out --memory), or write it as Parquet first."
+            "read_log(path) (leave out --with memory), or write it as Parquet first."
         )
 
 

@@ -56,7 +56,7 @@ class LogStream(ABC):
         """What another process needs to read the same rows."""
         raise InvalidInput(
             "Other processes read the log themselves, so it has to be CSV, Feather or Parquet files that all of them see: "
-            "stream_log(path) (--memory). Arrays are worked on in this process."
+            "stream_log(path) (--with memory). Arrays are worked on in this process."
         )
 
     def _check_everything(self, progress: Callable[[float], None] | None) -> None:

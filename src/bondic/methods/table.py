@@ -103,9 +103,9 @@ class Table:
 
     predicted = predicted_length  # as `Default` calls it
 
-    def predicted_from(self, pilot: Rows, alpha: float, ahead: int) -> float:
-        """The same if so many rows follow the pilot."""
-        found, _ = self._promised(pilot, alpha, ahead)
+    def predicted_after(self, pilot: Rows, rows: int, alpha: float) -> float:
+        """The length of the interval if so many rows like those of the pilot follow it."""
+        found, _ = self._promised(pilot, alpha, rows)
         return math.inf if found is None else found.length
 
     @staticmethod

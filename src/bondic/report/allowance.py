@@ -11,7 +11,7 @@ from bondic.core.claims import Status
 from bondic.core.printed import ends_text, number
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.curve_words import mark_words, point_dict, point_words
-from bondic.rendering import counted, escape, sentence, three, unbroken
+from bondic.rendering import counted, escape, three, unbroken
 from bondic.result import Result
 from bondic.summary import curve_of
 
@@ -69,7 +69,7 @@ def allowance_section(result: Result) -> str:
     if all(point.status is Status.TRIVIAL for point in alike):
         words = "No allowance gives more than the value range, not even ± 0: there are too few rows for this policy."
         return f'<section id="allowance"><h2>{escape(shown.title)}</h2><p>{escape(unbroken(words))}</p></section>'
-    marks = "".join(f"<li>{escape(sentence(mark_words(mark)))}.</li>" for mark in curve.all_marks())
+    marks = "".join(f"<li>{escape(mark)}</li>" for mark in shown.marks)
     groups = "".join(f"<li>{escape(words)}</li>" for words in curve.groups)
     line = _line(curve, alike, result.allowance)
     most = len(line) - 1, len(_singles(curve, result.allowance))
@@ -82,7 +82,7 @@ def allowance_section(result: Result) -> str:
 <ol class="marks">{marks}</ol>
 <p class="soft">Only the first of these lines is certified. The others are hints: none of them bounds the allowance that
 is needed.</p>
-<p class="note">{escape(unbroken(shown.advice))}.</p>
+<p class="note">{escape(unbroken(shown.advice))}</p>
 <h3>Where does a decision break?</h3>
 <p>The value is at <select id="allow-direction" aria-label="direction"><option value="above">least</option>
 <option value="below">most</option></select>

@@ -46,7 +46,7 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
     limits, (stated, imply) = result.value_range, ranges(result)
     allow = "allows" if imply == "implies" else "allow"
     first, last = _window(result, logged)
-    zoomed = last - first < limits.width
+    zoomed = (first, last) != (limits.low, limits.high)
     axis = Axis(first, last)
     low, high = axis.at(result.low), axis.at(result.high)
     shown = ends_text(result.low, result.high)

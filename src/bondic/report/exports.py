@@ -1,4 +1,4 @@
-"""A result in other formats: JSON, CSV (one row) and Markdown.
+"""A result as plain data: JSON, and CSV (one row).
 
 JSON, format "bondic result 1": `low`, `high` (null after a rejection: there is no interval), `estimate` (null where the rows
 decide none; choices.estimate says where it comes from), `alpha`, `side`,
@@ -25,18 +25,16 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
 from bondic.core.claims import Status
-from bondic.core.errors import Doubt, InvalidInput
+from bondic.core.errors import InvalidInput
 from bondic.curve_words import curve_dict
 from bondic.folders import RESULT_FORMAT
-from bondic.rendering import Grid
 from bondic.result import Result
-from bondic.summary import summarize
 
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
@@ -45,15 +43,9 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
-def split_notes(notes: Iterable[str]) -> tuple[list[str], list[str]]:
-    """(those that touch validity, the others)."""
-    listed = list(notes)
-    return [note for note in listed if isinstance(note, Doubt)], [n for n in listed if not isinstance(n, Doubt)]
-
-
 def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, command: str = "") -> dict[str, Any]:
     """Plain data with the fields listed above; `reading` is that of the result's question, unless it is given."""
-    doubts, others = _told(result)
+    doubts, others = result.remarks()
     plain = {
         "format": RESULT_FORMAT,
         "summary": result.summary(),
@@ -114,12 +106,6 @@ def _strict_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _told(result: Result) -> tuple[list[str], list[str]]:
-    """(what touches validity, from the result and from its notes; the other notes)."""
-    doubts, others = split_notes(dict.fromkeys(result.notes))
-    return list(dict.fromkeys([*result.warnings, *doubts])), others
-
-
 def as_json(plain: dict[str, Any]) -> str:
     """The text of result.json."""
     return json.dumps(plain, indent=1, allow_nan=False) + "\n"
@@ -169,42 +155,3 @@ def frame(rows: list[dict[str, Any]]) -> Any:
             "A DataFrame needs pandas: pip install pandas. Without it, to_row() has the same."
         ) from problem
     return pandas.DataFrame(rows)
-
-
-def result_markdown(result: Result, title: str = "Policy evaluation") -> str:
-    """A summary for an issue, a merge request or a mail."""
-    view, (doubts, others) = summarize(result), _told(result)
-    blocks = [[f"# {_cell(title)}"], *([f"**Warning:** {_cell(doubt)}"] for doubt in doubts)]
-    blocks += [[view.answer], [_cell(" ".join((view.guarantee, *view.lines)))]]
-    if view.curve is not None:
-        curve = view.curve
-        blocks += [
-            [f"{curve.title}: {_cell(curve.head)}"],
-            _grid(curve.grid),
-            [f"* {_cell(mark)}" for mark in curve.marks],
-        ]
-        blocks += [[f"{_cell(curve.advice)}. {_cell(curve.decision)}."]]
-    if view.steps:
-        blocks += [["What to do next:"], [f"* {_cell(str(step))}" for step in view.steps]]
-    blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]
-    if others:
-        blocks += [["How the log was read:"], [f"* {_cell(note)}" for note in others]]
-    blocks += [[f"{name} `{value}`"] for name, value in result.hashes.items()]
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
-
-
-def _grid(grid: Grid) -> list[str]:
-    """Its columns after the first hold numbers, unless its rows are statements."""
-    rule = "---" if grid.states else "---:"
-    return [_row(grid.header), _row(["---", *(rule for _ in grid.header[1:])]), *map(_row, grid.rows)]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
-
-
-def _cell(text: str) -> str:
-    """Text that neither ends a cell nor becomes HTML, emphasis or code."""
-    for mark in "\\`*_|<>[]":
-        text = text.replace(mark, f"\\{mark}" if mark not in "<>" else {"<": "&lt;", ">": "&gt;"}[mark])
-    return " ".join(text.split())

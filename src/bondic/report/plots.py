@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from itertools import cycle
@@ -12,6 +13,7 @@ from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.curve import AllowanceCurve
 from bondic.result import Result
+from bondic.saving import write_atomically
 from bondic.summary import stacks_between
 
 _COLORS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
@@ -109,10 +111,12 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
 
 
 def save_plot(figure: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a figure; the suffix chooses the format. No date and no machine name go into the file."""
+    """Write a figure as a whole; the suffix chooses the format. No date and no machine name go into the file."""
     target = Path(path)
     if target.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInput(f"{target.name}: a plot is written as .png, .svg or .pdf.")
     dateless: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
-    figure.savefig(target, dpi=160, metadata=dateless[target.suffix])
+    data = io.BytesIO()
+    figure.savefig(data, dpi=160, format=target.suffix[1:], metadata=dateless[target.suffix])
+    write_atomically(target, data.getvalue())
     return target

@@ -22,9 +22,7 @@ def write_report(result: Result, path: str | os.PathLike[str], *, title: str = "
         raise InvalidInput(
             f"{target} cannot be written: a file in a folder that exists is needed, such as report.html."
         )
-    question = _question(result)
-    page = report_page(result, question, title=title, log=question.log, notes=result.notes)
-    write_atomically(target, page.encode())
+    write_atomically(target, report_page(result, _question(result), title=title).encode())
     return target
 
 
@@ -59,9 +57,7 @@ def write_result(
     """
     if result.certificate is not None:
         save_certificate(result.certificate, folder / "certificate")
-    page = report_page(
-        result, question, title=title, no_rows=no_rows, log=question.log, notes=result.notes, command=command
-    )
+    page = report_page(result, question, title=title, no_rows=no_rows, command=command)
     plain = result_dict(result, reading=question.reading, command=run)
     write_texts(folder, {"result.json": as_json(plain), "report.html": page})
 

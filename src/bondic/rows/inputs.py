@@ -161,7 +161,7 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
     if loaded is None:
         raise InvalidInput(
             "The policy is 'columns' (--policy columns): the log has to be one that read_log has read as a whole (no "
-            "--memory), so that its probabilities are known."
+            "--with memory), so that its probabilities are known."
         )
     if loaded.next_action_probs is None:
         raise InvalidInput(

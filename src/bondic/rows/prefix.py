@@ -30,7 +30,7 @@ class Prefixes:
 
     def __post_init__(self) -> None:
         if self.problem.kept is None:
-            raise InvalidInput("A log that is read in batches cannot be cut: load it (leave --memory out).")
+            raise InvalidInput("A log that is read in batches cannot be cut: load it (leave --with memory out).")
 
     def before(self, row: int) -> Rows:
         """The rows before this one, as a question of its own."""

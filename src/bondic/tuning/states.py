@@ -126,7 +126,7 @@ def unstated(layout: Layout) -> str:
     )
 
 
-WAY_OUT = "state radius= (--radius) or ball="
+WAY_OUT = "state radius= (--with radius) or ball="
 """For methods with a class of value functions."""
 
 
@@ -150,14 +150,15 @@ def _kind_seen(seen: SeenStates, layout: Layout) -> StateKind:
             raise InvalidInput(
                 f"States are one column of whole numbers, and do not come again in the first {count} rows: are they names, or a "
                 "quantity? Names are compared for equality only, numbers by their distance, and the wrong choice gives a wrong "
-                "interval. State it: categorical=True (--categorical obs) for names, categorical=False (--numeric) for numbers."
+                "interval. State it: categorical=True (--categorical obs) for names, categorical=False (--categorical none) for "
+                "numbers."
             )
         return _line(observed, numbers, f"they do not come again in the first {count} rows")
     if column:
         few = f"states are whole numbers in one column ({distinct} different values) and are treated as names: a table"
-        return StateKind(True, (), few, "if they are quantities, state categorical=False (--numeric)")
+        return StateKind(True, (), few, "if they are quantities, state categorical=False (--categorical none)")
     text = f"states come again ({distinct} different ones in the first {count} rows), so they are names: a table"
-    return StateKind(True, (), text, "categorical=False (--numeric) compares states by their distance instead")
+    return StateKind(True, (), text, "categorical=False (--categorical none) compares states by their distance instead")
 
 
 def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
@@ -176,7 +177,7 @@ def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
         tuple(few),
         f"states are numbers ({why}); {'; '.join(taken)}",
         "categorical=[...] (--categorical COLUMN) says which are names"
-        + (", categorical=False (--numeric) that none is" if few else ""),
+        + (", categorical=False (--categorical none) that none is" if few else ""),
     )
 
 

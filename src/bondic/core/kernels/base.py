@@ -135,7 +135,9 @@ class _Composite(Kernel):
             raise InvalidInput("A sum or product of kernels has no parts.")
         for part in self.parts:
             if not isinstance(part, Kernel):
-                raise InvalidInput(f"{part!r} is no kernel: expressions are made of leaves (bondic.Leaf).")
+                raise InvalidInput(
+                    f"{part!r} is no kernel: expressions are made of leaves (`bondic.core.kernels.base.Leaf`)."
+                )
 
     def leaves(self) -> Iterator[Leaf]:
         return itertools.chain.from_iterable(part.leaves() for part in self.parts)

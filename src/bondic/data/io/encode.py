@@ -57,7 +57,7 @@ class Treatment:
         for name, values in self.categories.items():
             if isinstance(values, str) or not values or len(set(values)) < len(values):
                 raise InvalidInput(
-                    f"categories={{{name!r}: {values!r}}}: a list of texts is needed, each of them once (--categories "
+                    f"categories={{{name!r}: {values!r}}}: a list of texts is needed, each of them once (--text "
                     "COLUMN=FIRST,SECOND,...)."
                 )
 
@@ -276,7 +276,7 @@ def _refuse_new_categories(
     raise InvalidInput(
         f"{dim.source}: {one_line(dim.name)} {word} at row {row}, and its categories were fixed before: {shown(known)}. A "
         "category more would be another state space. State all that may come before the first row is read: "
-        f"categories={{{dim.name!r}: [...]}} (--categories {one_line(dim.name)}={','.join(map(one_line, [*known, new]))})."
+        f"categories={{{dim.name!r}: [...]}} (--text {one_line(dim.name)}={','.join(map(one_line, [*known, new]))})."
     )
 
 

@@ -154,7 +154,7 @@ def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Sourc
     if not trust_pickle:
         raise InvalidInput(
             f"{one_line(path.name)} is a pickle, which runs code when it is loaded. Save the log as Parquet, CSV or NPZ, or pass "
-            "trust_pickle=True (--trust-pickle) if you made the file yourself."
+            "trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
         )
     try:
         with path.open("rb") as file:

@@ -86,7 +86,7 @@ def categories_of(items: tuple[str, ...]) -> dict[str, list[str]]:
     for item in items:
         name, sign, values = (word.strip() for word in item.partition("="))
         if not sign or not name or name in out:
-            raise InvalidInput(f"--categories {item}: write COLUMN=FIRST,SECOND,... once for every column.")
+            raise InvalidInput(f"--text {item}: write COLUMN=FIRST,SECOND,... once for every column.")
         out[name] = [value.strip() for value in values.split(",")]
     return out
 

@@ -115,7 +115,7 @@ def _from_file(path: Path, actions: int | Sequence[Any] | None, trust_pickle: bo
         if not trust_pickle:
             raise InvalidInput(
                 f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Export the policy as ONNX or "
-                "NPZ, or pass trust_pickle=True (--trust-pickle) if you made the file yourself."
+                "NPZ, or pass trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
             )
         return adapt(_unpickled(path), actions, path.name)
     if ending == ".py":

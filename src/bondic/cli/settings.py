@@ -1,4 +1,7 @@
-"""`--with KEY=VALUE`: settings of a method that are numbers, words or lists of them; experts have all of them in Python."""
+"""`--with KEY=VALUE`: settings of a method that are numbers, words or lists of them; experts have all of them in Python.
+
+A key is a field of the method, of the propensities that the default may use, or of `Choices`.
+"""
 
 from __future__ import annotations
 
@@ -9,48 +12,46 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from bondic.cli.options import SETTINGS, split_setting
 from bondic.core.errors import InvalidInput, did_you_mean, one_line
 from bondic.extensions import added_methods
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 
-_OWN: dict[str, tuple[Any, set[str]]] = {
-    PROPENSITIES: (Propensities, {"side"}),
-    "auto": (Propensities, {"side", "pilot", "value", "planned"}),
-}
-"""bondic's methods with fields of their own, and those of them that have an option."""
+TUNED: dict[str, Any] = {"weight_bandwidth": float, "value_bandwidth": float}
+"""Those that are fields of `Choices`."""
+_PILOT: dict[str, Any] = {"pilot": int | float}
 _GAUGES = Literal["half", "range", "paper", "finite", "self-normalized", "plug-in"]
-_DUAL: dict[str, Any] = {
-    "pilot": int | float, "value_bandwidth": float, "gauge": _GAUGES, "misspecification": float, "weight_bandwidth": float,
-}  # fmt: skip
-_OF_OURS: dict[str, dict[str, Any]] = {
+_DUAL: dict[str, Any] = {**_PILOT, **TUNED, "gauge": _GAUGES, "misspecification": float}
+_OWN: dict[str, dict[str, Any]] = {
     "auto": _DUAL,
     "dual": _DUAL,
-    "sequential": {"pilot": int | float, "value_bandwidth": float},
-    "table": {"pilot": int | float},
-    "groups": {"pilot": int | float, "count": int},
+    "sequential": {**_PILOT, "value_bandwidth": float},
+    "table": _PILOT,
+    "groups": {**_PILOT, "count": int},
+    PROPENSITIES: {},
 }
 _DRAWS: dict[str, Any] = {"draws": int, "seed": int}
 """Of the question, whatever the method is."""
-TUNED = ("weight_bandwidth", "value_bandwidth")
-"""Those that are fields of `Choices`."""
+ABOUT_PROPENSITIES = {field.name for field in fields(Propensities)} - {"side", "pilot", "value", "planned"}
+"""What the default may be told about them."""
 
 
 def _keys(name: str) -> dict[str, Any]:
     """Fields of the method that can be written as a text, with their types.
 
-    Not those with an option of their own, nor what the short name stands for: another value is another method.
+    Not those with a setting of their own, nor what the short name stands for: another value is another method.
     """
-    ours = _OF_OURS.get(name, {})
-    if name in _OWN:
-        kind, taken = _OWN[name]
-    elif not ours and name in (others := added_methods()):
-        kind, taken = others[name].method, {"side", *others[name].fixed}
+    if name in ("auto", PROPENSITIES):
+        hints = get_type_hints(Propensities)
+        taken = {"side"} if name == PROPENSITIES else set(hints) - ABOUT_PROPENSITIES
+    elif name in _OWN:
+        return _OWN[name]
     else:
-        return ours
-    hints = get_type_hints(kind)
-    listed = [field.name for field in fields(kind) if field.name not in taken and _forms(hints[field.name])]
-    return {**ours, **{name: hints[name] for name in listed}}
+        found = added_methods()[name]
+        hints, taken = get_type_hints(found.method), {"side", *found.fixed}
+        hints = {field.name: hints[field.name] for field in fields(found.method)}
+    return {**_OWN.get(name, {}), **{key: kind for key, kind in hints.items() if key not in taken and _forms(kind)}}
 
 
 def own_options(name: str, items: Sequence[str]) -> dict[str, Any]:
@@ -60,48 +61,41 @@ def own_options(name: str, items: Sequence[str]) -> dict[str, Any]:
 
 def drawing_options(items: Sequence[str]) -> dict[str, Any]:
     """How many actions are drawn from a continuous policy, and the seed, where they are stated."""
-    return _found("the question", _DRAWS, [item for item in items if _split(item)[0] is None])
+    return _found("the question", _DRAWS, [item for item in items if split_setting(item)[0] is None])
 
 
 def _found(name: str, keys: dict[str, Any], items: Sequence[str]) -> dict[str, Any]:
     out = {}
-    for item in sorted(items, key=lambda item: _split(item)[0] is not None):  # what is said of one method goes last
-        method, key, text = _split(item)
+    for item in sorted(
+        items, key=lambda item: split_setting(item)[0] is not None
+    ):  # what is said of one method goes last
+        method, key, text = split_setting(item)
         if key in keys and method in (None, name):
-            out[key] = _value(keys[key], text, item, name)
+            out[key] = _value(keys[key], key, text, item, name)
     return out
 
 
 def refuse_unknown_options(methods: Iterable[str], items: Sequence[str]) -> None:
     """Before any long work: a key that none of the methods has, one given twice, a value that does not fit."""
-    every = dict.fromkeys((*_OF_OURS, *added_methods(), *_OWN))
+    every = dict.fromkeys((*_OWN, *added_methods()))
     chosen = list(every) if "all" in (listed := list(methods)) else [name for name in listed if name in every]
     seen = set()
     for item in items:
-        method, key, _ = _split(item)
+        method, key, _ = split_setting(item)
         if (method, key) in seen:
             raise InvalidInput(f"--with {one_line(item)}: `{one_line(key)}` is given twice.")
         seen.add((method, key))
         known = [name for name in chosen if method in (None, name) and key in _keys(name)]
-        if not known and not (method is None and key in _DRAWS):
+        if not known and not (method is None and key in {**_DRAWS, **SETTINGS}):
             told = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
-            near = did_you_mean(key, {option for name in chosen for option in _keys(name)})
+            near = did_you_mean(key, {*SETTINGS, *(option for name in chosen for option in _keys(name))})
             raise InvalidInput(
                 f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`.{near} Options that they have: "
-                f"{told}; the draws of a policy: {', '.join(_DRAWS)}."
+                f"{told}; of every method: {', '.join(SETTINGS)}; the draws of a policy: {', '.join(_DRAWS)}."
             )
     for name in chosen:
         own_options(name, items)
     drawing_options(items)
-
-
-def _split(item: str) -> tuple[str | None, str, str]:
-    """ "tis.steps=50" -> ("tis", "steps", "50"); "steps=50" -> (None, "steps", "50")."""
-    key, sign, text = item.partition("=")
-    method, dot, last = key.strip().rpartition(".")
-    if not sign or not last.strip() or not text.strip():
-        raise InvalidInput(f"--with {one_line(item)}: write KEY=VALUE, or METHOD.KEY=VALUE for one of several methods.")
-    return (method if dot else None), last.replace("-", "_"), text.strip()
 
 
 def _forms(hint: Any) -> list[tuple[str, Callable[[str], Any]]]:
@@ -136,8 +130,8 @@ _FORMS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 """Every text that does not fit is a ValueError."""
 
 
-def _value(hint: Any, text: str, item: str, name: str) -> Any:
-    key, forms = _split(item)[1], _forms(hint)
+def _value(hint: Any, key: str, text: str, item: str, name: str) -> Any:
+    forms = _forms(hint)
     for _, read in forms:
         with suppress(ValueError):
             found = read(text)
