@@ -20,7 +20,7 @@ from bondic.core.rounding import Enclosure
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.embedded import Embedded
 from bondic.core.sequential.localize import Localizer
-from bondic.core.sequential.plan import Block, Predictable, Plan, columns
+from bondic.core.sequential.plan import Block, Plan, Predictable, columns
 from bondic.core.sequential.pooled import pool
 from bondic.core.sequential.proof import SequentialProof
 from bondic.rows import Rows
