@@ -116,7 +116,7 @@ def test_e_is_fixed_before_the_certified_rows(monkeypatch):
 def test_an_allowance_of_every_cell_is_that_of_all_where_they_are_alike():
     _, _, result = case(2)
     curve, count = result.curve, result.curve.bound.tally.shape.cells
-    alike = allowances.interval(curve, CellAllowance.constant(Allowance(0.02, 0.1), count))
+    alike = allowances.interval(curve, CellAllowance.of(Allowance(0.02, 0.1), count))
     assert (alike.low, alike.high) == curve.at((0.02, 0.1)).ends
     more = np.full(count, 0.02)
     more[0] = 0.5

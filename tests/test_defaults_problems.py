@@ -17,19 +17,17 @@ import bondic
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
-from experiments import baselines, coverage_defaults, defaults, defaults_judge, defaults_runs
+from experiments import baselines, defaults, defaults_judge, defaults_runs
 from experiments.coverage_checks import missed
-from experiments.defaults_cells import Cell, OutcomeTable, Recorder, Trial, draw_actions, with_value_range
+from experiments.defaults_cells import Cell, Recorder, Trial, draw_actions, with_value_range
 from experiments.defaults_problems_bandits import (
     Campaign,
     classification_trial,
-    fewer_items,
     labeled_data,
     open_bandit_trial,
 )
 from experiments.defaults_problems_library import line_world_cell, plane_world_cell, table_world_cell
 from experiments.defaults_problems_worlds import (
-    chain_table,
     coded_cell,
     constant_cell,
     corridor,
@@ -72,16 +70,6 @@ def test_table_values_are_those_of_simulation():
     assert_close(target[0] @ q[0], simulated)
 
 
-def test_the_best_policy_of_a_corridor_goes_right():
-    assert np.array_equal(corridor(0.01).greedy(0.95), np.tile([0.0, 1.0], (10, 1)))
-
-
-def test_new_names_change_no_value():
-    table, codes = chain_table(7), np.random.default_rng(1).permutation(7)
-    target = np.tile([0.2, 0.8], (7, 1))
-    assert np.allclose(table.renamed(codes).q_values(target, 0.9)[codes], table.q_values(target, 0.9))
-
-
 def mostly_right(states, rng):
     return (rng.random(len(states)) < 0.9).astype(int)
 
@@ -102,10 +90,6 @@ def steer(states, rng):
 def test_values_are_those_of_simulation(value, starts, act, step, gamma, length, episodes, slack):
     simulated = mean_return(starts, act, step, gamma, length, np.random.default_rng(2), episodes)
     assert_close(value, simulated, slack=slack)
-
-
-def test_a_finer_grid_does_not_move_the_value_of_the_line():
-    assert abs(stroll_value(0.01, 200) - stroll_value(0.01, 100)) < 2e-5
 
 
 @pytest.mark.parametrize("make", [corridor_cell, stroll_cell])
@@ -195,16 +179,6 @@ def test_propensities_that_a_log_holds_are_used():
     assert result.method == "propensities"
     assert not any(item.state == "chosen" for item in result.assumptions)
     assert result.low <= trial.truth <= result.high
-
-
-def test_fewer_items_are_those_that_are_shown_most():
-    data = small_campaign()
-    few = fewer_items(data, 2)
-    kept = np.sort(np.argsort(-data.shares.sum(axis=0))[:2])
-    assert np.array_equal(few.rates, data.rates[kept])
-    assert np.allclose(few.shares.sum(axis=1), 1.0)
-    assert len(few.items) == np.isin(data.items, kept).sum()
-    assert few.items.max() == 1
 
 
 def test_gymnasium_tables_and_rollouts():
@@ -302,28 +276,6 @@ def test_runs_are_kept_and_those_that_are_slow_or_die_are_written_down(tmp_path)
     assert dead[0]["why"] == defaults_runs.DIED
     assert dead[1] == rows[0]
     assert "without answer" in defaults.page({"rows": both, "not_run": {}, "limit": 1.0, "words": {}})
-
-
-def test_a_table_of_coverage_has_every_gamma_and_size():
-    row = defaults_judge.ask("x", Cell("", lambda _: coin_trial(5.0)), 0, np.random.default_rng(0))
-    name = coverage_defaults.cell_name("six states", 0.9, 50)
-    text = coverage_defaults.page({"rows": [row | {"cell": name, "seed": seed} for seed in range(20)]})
-    assert re.search(r"\| 50 \|  \|  \| \*\*20\*\*, ", text)
-    assert len(coverage_defaults.coverage_cells()) == 30
-
-
-def test_make_experiments_writes_the_pages():
-    makefile = (ROOT / "Makefile").read_text()
-    assert re.search(r"experiments/defaults\.py .*--page docs/defaults\.md", makefile)
-    assert re.search(r"experiments/coverage_defaults\.py .*--page docs/defaults-coverage\.md", makefile)
-
-
-def test_outcomes_are_drawn_with_their_probabilities():
-    table = OutcomeTable(
-        np.array([[[0.25, 0.75]]]), np.zeros((1, 1, 2), int), np.array([[[1.0, 0.0]]]), np.zeros((1, 1, 2), bool)
-    )
-    rewards, _, _ = table.step(np.zeros((4000, 1)), np.zeros(4000, dtype=int), np.random.default_rng(14))
-    assert abs(rewards.mean() - 0.25) < 0.035  # 5 standard errors
 
 
 def test_a_rejection_counts_as_a_miss_and_trivial_runs_are_no_evidence():

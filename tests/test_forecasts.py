@@ -314,27 +314,3 @@ def test_damaged_labels_and_forecasts_are_refused(stated):
         arrays = certificate.arrays | {f"cells.{name}": array for name, array in changes.items()}
         with pytest.raises(VerificationError):
             bondic.verify(type(certificate)(certificate.body, arrays), problem.log, world.policy)
-
-
-def test_forecasts_of_later_rows_are_refused_by_a_replay(stated):
-    """Consistent in themselves: only a replay can tell that they were not fixed before the rows."""
-    world, problem, result = stated
-    cells = result.proof.cells
-    own, label = cells.forecasts.cell, cells.label
-    places = [np.flatnonzero(own == own[one]) for one in label[:50]]
-    moved = label.copy()
-    moved[:50] = [one[-1] if one[-1] != now else one[0] for one, now in zip(places, label[:50], strict=True)]
-    assert np.any(moved != label)
-    given = cells.forecasts
-    for forged in (
-        replace(cells, label=moved),
-        replace(cells, foreseen=cells.foreseen + 0.01),
-        replace(cells, forecasts=replace(given, offset=given.offset + 0.01)),
-        replace(cells, forecasts=replace(given, following=given.following * 1.01)),
-    ):
-        proof = replace(result.proof, cells=forged)
-        rows = problem.select(*proof.asked.rows)
-        made = bondic.Result.of(proof, rows, method="groups", planner=result.certificate.planner).certificate
-        assert "when the plan was made" in bondic.verify(made, problem.log, world.policy).headline
-        with pytest.raises(VerificationError):
-            bondic.verify(made, problem.log, world.policy, replay=True)

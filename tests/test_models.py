@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bondic.core.errors import InvalidInput, MissingExtra
-from bondic.plan import boosting, fitted, learners
+from bondic.plan import boosting, learners
 from bondic.plan.fitted import candidates, choose_model, fit_model, half_models
 from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
@@ -54,13 +54,6 @@ def test_values_of_a_chain(learner: Any, gamma: float) -> None:
     values = model.value_table(np.arange(5.0)[:, None])
     np.testing.assert_allclose(values, table, atol=0.05)
     np.testing.assert_array_equal(values[[2, 4], [1, 0]], model.values(np.array([[2.0], [4.0]]), np.array([1, 0])))
-
-
-def test_without_solving_on_cells_few_sweeps_are_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, table = _chain(4000, 0.99)
-    monkeypatch.setattr(fitted, "_solved", lambda _, value, next_values: (value, next_values))
-    values = fit_model(rows, learners.tree).value_table(np.arange(5.0)[:, None])
-    assert np.abs(values - table).max() > 0.15
 
 
 def _smooth(n: int, gamma: float, seed: int) -> TrainingRows:
@@ -177,22 +170,6 @@ def test_the_same_twice_and_for_any_cut_of_the_rows(learner: Any) -> None:
     np.testing.assert_allclose(
         together[70_000:70_100], first.values(test.states[70_000:70_100], test.actions[70_000:70_100])
     )
-
-
-def test_long_logs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-
-    def counting(states: np.ndarray, actions: np.ndarray, targets: np.ndarray) -> Any:
-        seen.append(len(states))
-        return learners.linear(states, actions, targets)
-
-    monkeypatch.setattr(fitted, "_SWEEP_ROWS", 300)
-    monkeypatch.setattr(fitted, "_LAST_ROWS", 500)
-    fit_model(_halves(1000, 0), counting)
-    assert set(seen[:-1]) == {300}
-    assert seen[-1] == 500
-    thin = _halves(1000, 0).thinned(300)
-    np.testing.assert_array_equal(thin.states, _halves(1000, 0).thinned(300).states)
 
 
 def test_an_action_without_rows_and_a_tiny_pilot() -> None:

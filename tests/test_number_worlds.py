@@ -14,7 +14,7 @@ import bondic
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import number_worlds_physics
-from experiments.defaults_problems_bandits import SKLEARN_ABSENT, Campaign
+from experiments.defaults_problems_bandits import Campaign
 from experiments.defaults_problems_worlds import steering_value
 from experiments.number_worlds import length_worlds, number_worlds
 from experiments.number_worlds_actions import steering_sum
@@ -49,14 +49,6 @@ def actions_of(world, states, rng):
 def allowed(samples, world):
     """5 standard errors, plus what is stated."""
     return SIGMAS * samples.std(axis=-1) / math.sqrt(samples.shape[-1]) + 2 * world.error + 1e-8
-
-
-def test_there_are_enough_kinds_with_names_of_their_own():
-    worlds = number_worlds()
-    assert len({world.name for world in worlds}) == len(worlds) >= 28
-    assert not any(world.noisy for world in worlds)
-    assert {0.0, 0.5, 0.9} <= {world.gamma for world in worlds}
-    assert len(length_worlds()) >= 11 + (not SKLEARN_ABSENT)
 
 
 @pytest.mark.parametrize("name", EXACT)

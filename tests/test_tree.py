@@ -92,11 +92,6 @@ def test_thresholds_have_few_digits(low: float, high: float, number: float) -> N
     assert shortest_between(low, high) == number
 
 
-def test_shortest_between_neighbouring_floats() -> None:
-    low = 1 / 3
-    assert shortest_between(low, np.nextafter(low, 1)) == np.nextafter(low, 1)
-
-
 def test_words_decide_like_the_tree() -> None:
     rng = np.random.default_rng(2)
     inputs = rng.normal(size=(2000, 2))

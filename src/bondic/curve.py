@@ -7,13 +7,13 @@ are as alike as an allowance says, the value lies in its interval, with probabil
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.ends import CellBound
-from bondic.core.cells.proof import CellsProof, with_allowance
+from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Claim, Conclusion, Status, conclude
 from bondic.core.errors import InvalidInput
 from bondic.core.sequential.proof import claims_of
@@ -114,7 +114,7 @@ class AllowanceCurve:
 
     def stated(self, allowance: Allowance, *, first: bool) -> CellsProof:
         """The proof of the interval at an allowance that the user states, before (`first`) or after seeing the curve."""
-        return with_allowance(self.proof, allowance, stated_first=first)
+        return replace(self.proof, allowance=allowance, stated_first=first)
 
     @cached_property
     def ruled_out(self) -> float:

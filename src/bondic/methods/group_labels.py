@@ -122,9 +122,9 @@ class Foresights:
 def labels_of(seer: Seer, cells: GroupCells, pilot: Rows, known: Foresights | None) -> Labels:
     """From the pilot; `cells` speaks of its rows, `known` was made of them."""
     count, batch = cells.size(pilot.layout.slots), pilot.whole()
-    (part,) = join_parts(cells.parts(pilot, (pilot.rows.stop,)))
+    part = _joined(cells.parts(pilot, (pilot.rows.stop,)))
     some = np.linspace(0, len(batch) - 1, min(len(batch), _MOST_ROWS)).astype(np.int64)
-    cell, outcome, following = part.cell[some], part.outcome[some], sparse_rows(part, count)[some]
+    cell, outcome, following = part.cell[some], part.outcome[some], _masses(part, count)[some]
     foreseen = _unseen(seer, known, pilot.gamma, batch.logged[some], batch.slots[some], 2 * some < len(batch) + 1)
     shares = _shares(outcome, foreseen.outcome, following.sum(axis=1) > 0)
     if known is not None and not shares.any():
@@ -190,17 +190,17 @@ def _unseen(
     return Foreseen(inputs, outcome, following)
 
 
-def join_parts(parts: Iterable[CellRows]) -> tuple[CellRows]:
+def _joined(parts: Iterable[CellRows]) -> CellRows:
     """All rows as one part."""
     found = list(parts)
     tops = np.cumsum([0, *(part.cell.size for part in found)])
     names = ("block", "cell", "outcome", "atom", "mass")
     columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
     owner = np.concatenate([part.owner + top for part, top in zip(found, tops, strict=False)])
-    return (CellRows(**columns, owner=owner, size=max(part.size for part in found)),)
+    return CellRows(**columns, owner=owner, size=max(part.size for part in found))
 
 
-def sparse_rows(part: CellRows, count: int) -> FloatArray:
+def _masses(part: CellRows, count: int) -> FloatArray:
     """(n, J) masses."""
     found = np.zeros((part.cell.size, count))
     np.add.at(found, (part.owner, part.atom), part.mass)

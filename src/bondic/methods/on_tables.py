@@ -82,7 +82,7 @@ class _Outlook:
         smooth[0] = counts * variance
         longer = replace(known, square=np.maximum(smooth, known.square))
         doubt = _doubt(past, known.shape)
-        nothing = CellAllowance.constant(NOTHING_ALLOWED, counts.size)
+        nothing = CellAllowance.of(NOTHING_ALLOWED, counts.size)
         found = []
         for share in (1.0, _CAREFUL):
             now = repeated(longer, share * rows / max(float(counts.sum()), 1.0))

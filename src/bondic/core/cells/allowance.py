@@ -72,15 +72,11 @@ class CellAllowance:
                 raise InvalidInput("The allowance of a cell is a number of at least 0, in units of the value.")
 
     @staticmethod
-    def constant(allowance: Allowance, cells: int) -> CellAllowance:
-        averages, single = allowance.pair
-        return CellAllowance(np.full(cells, averages), np.full(cells, single))
-
-    @staticmethod
     def of(given: Allowance | CellAllowance, cells: int) -> CellAllowance:
         """The same two numbers for every cell, or those of each."""
         if isinstance(given, Allowance):
-            return CellAllowance.constant(given, cells)
+            averages, single = given.pair
+            return CellAllowance(np.full(cells, averages), np.full(cells, single))
         if given.averages.shape != (cells,):
             raise InvalidInput(f"There are {cells} cells, and allowances of {given.averages.size}.")
         return given

@@ -263,8 +263,3 @@ class _StartDeviations:
         size = float(np.abs(middle).max(initial=0.0)) + abs(base) + float(np.abs(reference).max(initial=0.0))
         width = width * (1 + 1e-12) + 64 * U * (reference.size + count + 8) * size
         return Between(middle - width, middle + width)
-
-
-def with_allowance(proof: CellsProof, allowance: Allowance, *, stated_first: bool) -> CellsProof:
-    """The same proof with an allowance that the user states."""
-    return replace(proof, allowance=allowance, stated_first=stated_first)

@@ -41,8 +41,8 @@ MAX_RISK = 0.99
 """No bet may risk more than this share of the wealth."""
 _MODERATE = 1e140
 """Squares of larger numbers could overflow."""
-_BACKWARD_STEPS = 40
-"""From where floats see the crossing, each twice as long: the first is 1e-12 of the range."""
+_BACKWARD_STEPS = 44
+"""From where floats see the crossing, each twice as long: the first is 1e-13 of the range."""
 _BEYOND = 1e-6
 """Of the range: how far beyond it the end is put where every value in it is rejected, so that no rounding brings it back."""
 _CHECKS = 4096
