@@ -23,7 +23,7 @@ from bondic.core.functions import (
 )
 from bondic.core.kernels.base import FeatureLeaf, Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.core.kernels.pivots import pivots
+from bondic.search.pivots import pivots
 from bondic.engines.recipes import joined_gaussian
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
