@@ -193,8 +193,6 @@ class TestRuleOfThePaper(ProofCase):
 CASES = (
     *(
         "TestDualProof",
-        "TestTableWithoutCoordinates",
-        "TestTableWithCoordinates",
         "TestTableByDefault",
         "TestTableOnCells",
         "TestStatedAllowance",

@@ -24,7 +24,7 @@ from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.starts import StartBets
 from bondic.plan.cells import Costs, propose_cell_events, propose_event, propose_tails, reference_of
 from bondic.rows import Rows
-from bondic.search.sequential.starts import Starts, known_starts, propose_bets
+from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -157,7 +157,7 @@ def _predicted(
     return sum(min(terms.spread, limits.width) for terms in ends.values()) + limits.width * (2 - len(ends)) / 2
 
 
-def known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:
+def known_mean(cells: Cells, starts: KnownStarts, row: int) -> FloatArray:
     """(p,) ψ_0, as the starts that are known before a row show it; the first of the log is known once there is a row."""
     known = starts.told_by < max(row, int(starts.told_by[0]) + 1)
     weights = np.where(known, np.maximum(starts.weights, 0.0), 0.0)
@@ -169,7 +169,7 @@ def start_bets(
     problem: Rows,
     pilot: Rows,
     cells: Cells,
-    starts: Starts,
+    starts: KnownStarts,
     budget: ErrorBudget,
     ends: Sequence[End],
     planned: int,

@@ -36,7 +36,7 @@ _WORTH = 0.995
 """A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""
 
 
-class Settling(Protocol):
+class FixedPoint(Protocol):
     """What the fixed point is run on: all rows of an evaluation, or, for a planner, rows that stand for others like them."""
 
     best: Ellipsoid
@@ -50,7 +50,7 @@ class Settling(Protocol):
         """The sets that this right side of (16) leaves; `before` is the cylinder of the block before."""
 
 
-def settle(state: Settling, rounds: int | None = None) -> int:
+def find_fixed_point(state: FixedPoint, rounds: int | None = None) -> int:
     """Rounds of (14), (16), (17), (18), as prescribed or until they no longer help; the last look only picks the best set."""
     before, total, done = state.cylinder, math.inf, 0
     candidates, last = [state.best], MOST_ROUNDS if rounds is None else rounds
@@ -128,7 +128,7 @@ class Localizer:
         self.along = np.concatenate([self.along, bare.largest()])
         self._check_rows()
         if not self.empty:
-            self.spent.append(settle(self, rounds))
+            self.spent.append(find_fixed_point(self, rounds))
 
     def _accumulate(self, block: Embedded, columns: Predictable, sizes: FloatArray, pooled: float) -> None:
         """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""

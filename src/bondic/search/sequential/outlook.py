@@ -17,7 +17,7 @@ from bondic.core.classes.landmarks import Embedding
 from bondic.core.matrices import row_norms
 from bondic.core.noise.betting import curvature, loss
 from bondic.core.rounding import Between
-from bondic.core.sequential.localize import sets_of, settle
+from bondic.core.sequential.localize import find_fixed_point, sets_of
 from bondic.core.sequential.plan import Block, Plan, columns
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.past import Past, Seen
@@ -101,7 +101,7 @@ class Outlook:
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
         self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
-        settle(self)
+        find_fixed_point(self)
 
     def imagine(self, rows: Seen, sample: Predictions, bets: FloatArray, weight: float) -> None:
         """As if each of these rows, with its λ φ, came `weight` times; what was learned before stays."""
@@ -109,7 +109,7 @@ class Outlook:
         self._offset = weight * bets.T @ (rows.values - rows.targets)
         self.kept = None
         self._keep(sample, row_norms(bets), np.arange(len(rows)), weight)
-        settle(self)
+        find_fixed_point(self)
 
     def _keep(self, sample: Predictions, sizes: FloatArray, index: IntArray, weight: float) -> None:
         deviations = sample.deviations(self.gamma)
