@@ -282,8 +282,7 @@ def watching():
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(localize.Localizer, "vector_bound", price))
         stack.enter_context(mock.patch.object(sequential.Tail, "claim", claim))
-        for module in (localize, sequential):
-            stack.enter_context(mock.patch.object(module, "enclose", enclose))
+        stack.enter_context(mock.patch.object(localize, "enclose", enclose))
         stack.enter_context(mock.patch.object(localize.Localizer, "begin", staticmethod(begin)))
         stack.enter_context(mock.patch.object(sequential, "clipped_deviation", delta))
         yield seen

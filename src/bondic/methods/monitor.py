@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
@@ -31,6 +29,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.engines.sums import EngineSums
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.monitor_checks import planned_method, refuse_other_values, refuse_row_answers
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
 from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so_far, not_used
@@ -44,14 +43,11 @@ from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.sequential import NOTES, Sequential, settled
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
-from bondic.policies.answers import StoredAnswers
-from bondic.policies.protocol import RowProbabilities
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
 from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.search.sequential.plan import Planner, Shape
-from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import SMALLEST_PILOT
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
 from bondic.tuning.states import refuse_unstated
@@ -151,16 +147,16 @@ class SequentialMonitor:
             raise InvalidInput(
                 f"Initial states are InitialStates, not {type(initial).__name__}: InitialStates.exact(states), .sample(states)."
             )
-        _refuse_row_answers(policy)
+        refuse_row_answers(policy)
         terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
         statements = Statements(policy, initial, terms, draws, initial_draws, seed, tuple(accept))
-        method = _planned(Sequential() if method is None else method, planned_rows)
+        method = planned_method(Sequential() if method is None else method, planned_rows)
         self._begin(statements, method, propensities, float(alpha))
 
     def _begin(self, statements: Statements, method: Sequential, stated: Propensities | None, alpha: float) -> None:
         """No rows yet."""
         assert method.planned_rows is not None
-        _refuse_other_values(stated)
+        refuse_other_values(stated)
         self._statements, self.method, self.propensities, self.alpha = statements, method, stated, alpha
         self.reading: dict[str, Any] | None = None  # how files were read, where that has to stay the same
         planned_rows = method.planned_rows
@@ -177,8 +173,6 @@ class SequentialMonitor:
         self._updates: tuple[UpdateRecord, ...] = ()
         self._certificate: Certificate | None = None  # of the last update before it was loaded
         self.result: Result | None = None
-
-    # -- what is known
 
     def __len__(self) -> int:
         """Rows so far."""
@@ -223,8 +217,6 @@ class SequentialMonitor:
     def status(self) -> Status:
         """Of the intersection."""
         return self.running.status
-
-    # -- rows
 
     def unseen(self, log: Transitions) -> Transitions | None:
         """The rows that are new to this monitor, of a log that begins with those it has; None when there are none."""
@@ -391,8 +383,6 @@ class SequentialMonitor:
     def _waiting(self, grown: GrowingRows, why: str) -> Result:
         return waiting_result(grown, self.alpha, self.method.side, why)
 
-    # -- files
-
     def save(self, folder: str | os.PathLike[str], *, texts: Mapping[str, str] | None = None) -> None:
         """Write all of it to a folder: new, empty, or the one that this monitor was saved to before.
 
@@ -456,39 +446,3 @@ class SequentialMonitor:
         notes = {name: str(text) for name, text in told.items() if name in NOTES}
         self._plans, chosen = _Plans(plan), ChosenClass(proof.ball, notes)
         self._fixed = _Fixed(pilot, chosen, proof.budget, basis)
-
-
-def _refuse_row_answers(policy: Any) -> None:
-    if isinstance(policy, RowProbabilities | StoredAnswers):
-        raise InvalidInput(
-            "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself (an "
-            "object with action_probs or sample_action, a function), or 'columns' where every file has a column for them."
-        )
-
-
-def _refuse_other_values(stated: Propensities | None) -> None:
-    """What the monitor decides itself, or cannot follow."""
-    if stated is not None and (stated.value != "population" or stated.planned is not None):
-        raise InvalidInput(
-            "propensities=Propensities(...) of a monitor has no value= and no planned=: the value over the population is "
-            "followed, and planned_rows= says how many rows there will be."
-        )
-
-
-def _planned(method: Sequential | Table, planned_rows: int) -> Sequential:
-    if isinstance(method, Table):
-        names = Choices(categorical=True)
-        method = Sequential(side=method.side, pilot=method.pilot, planned_rows=method.planned_rows, choices=names)
-    if not isinstance(method, Sequential):
-        raise InvalidInput(
-            f"method= is a Sequential or a Table, not {type(method).__name__}: their intervals hold at all times."
-        )
-    if isinstance(planned_rows, bool) or not isinstance(planned_rows, int | np.integer) or planned_rows < 1:
-        raise InvalidInput(
-            f"planned_rows={planned_rows!r}: a whole number of rows >= 1 is needed; about as many as will come."
-        )
-    if method.planned_rows not in (None, planned_rows):
-        raise InvalidInput(
-            f"planned_rows={planned_rows}, and method.planned_rows is {method.planned_rows}: pass one of them."
-        )
-    return replace(method, planned_rows=int(planned_rows))

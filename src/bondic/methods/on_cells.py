@@ -22,7 +22,7 @@ from bondic.methods.setting import tuning_problem
 from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
-from bondic.search.sequential.starts import Starts, known_starts, propose_bets
+from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 from bondic.tuning.pilot import SMALLEST_PILOT
 
 FloatArray = npt.NDArray[np.float64]
@@ -80,7 +80,7 @@ def reference(tally: Tally, limits: ValueLimits) -> FloatArray:
     return reference_of(tally, tally.count.sum(axis=0) > 0, limits.low, limits.high)
 
 
-def known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:
+def known_mean(cells: Cells, starts: KnownStarts, row: int) -> FloatArray:
     """(p,) ψ_0, as the starts that are known before a row show it; the first of the log is known once there is a row."""
     known = starts.told_by < max(row, int(starts.told_by[0]) + 1)
     weights = np.where(known, np.maximum(starts.weights, 0.0), 0.0)
@@ -92,7 +92,7 @@ def start_bets(
     problem: Rows,
     pilot: Rows,
     cells: Cells,
-    starts: Starts,
+    starts: KnownStarts,
     budget: ErrorBudget,
     ends: Sequence[End],
     planned: int,

@@ -23,11 +23,11 @@ from bondic.core.functions import (
 )
 from bondic.core.kernels.base import FeatureLeaf, Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.search.pivots import pivots
 from bondic.engines.recipes import joined_gaussian
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.actions import Cap, action_groups, shared_columns
+from bondic.search.pivots import pivots
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -21,14 +21,14 @@ from bondic.core.betting import LARGEST_BET, clipped_deviation, curvature, loss,
 from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
 from bondic.core.claims import Claim, End, Part
-from bondic.core.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum, whole_ball
+from bondic.core.classes.ellipsoids import Ellipsoid, Quadratic, supremum, whole_ball
 from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import NumericalError
 from bondic.core.sequential.embedded import Embedded, Start, balance
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
-from bondic.core.sequential.localize import Localizer
+from bondic.core.sequential.localize import Localizer, sets_of
 from bondic.core.sequential.plan import MOST_FEEDBACK, Plan, Predictable, columns
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
 from bondic.core.sums.forms import Sums
@@ -84,9 +84,9 @@ def _ends(
 ) -> Evaluation:
     """Both ends from the tails and from E itself, fed back until that no longer helps."""
     low, high = evidence.limits.low, evidence.limits.high
-    newest = [] if localizer.cylinder is None else [localizer.cylinder]
-    sets = [enclose(localizer.radius, newest, [share]) for share in plan.shares] if newest else []
-    candidates = [found for found in sets if found is not None] or [localizer.best]
+    newest = localizer.cylinder
+    sets = [] if newest is None else sets_of(localizer.radius, newest, None, plan.shares, ())
+    candidates = sets or [localizer.best]
     view = localizer.best
     claims: dict[End, Claim] = {}
     last = MOST_FEEDBACK if rounds is None else rounds

@@ -11,7 +11,10 @@ the same event: none costs any probability. No row is ever dropped.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +33,47 @@ FloatArray = npt.NDArray[np.float64]
 
 _WORTH = 0.995
 """A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""
+
+
+class FixedPoint(Protocol):
+    """What the fixed point is run on: all rows of an evaluation, or, for a planner, rows that stand for others like them."""
+
+    best: Ellipsoid
+    cylinder: Cylinder | None
+    empty: bool
+
+    def vector_bound(self, candidates: list[Ellipsoid]) -> tuple[float, int]:
+        """The right side of (16), and which of the sets gave it."""
+
+    def narrow(self, bound: float, before: Cylinder | None) -> list[Ellipsoid]:
+        """The sets that this right side of (16) leaves; `before` is the cylinder of the block before."""
+
+
+def find_fixed_point(state: FixedPoint, rounds: int | None = None) -> int:
+    """Rounds of (14), (16), (17), (18), as prescribed or until they no longer help; the last look only picks the best set."""
+    before, total, done = state.cylinder, math.inf, 0
+    candidates, last = [state.best], MOST_ROUNDS if rounds is None else rounds
+    for k in range(last + 1):
+        bound, pick = state.vector_bound(candidates)
+        if k:
+            state.best = candidates[pick]
+        if k == last or (rounds is None and not bound < total * _WORTH):
+            break
+        total, done = min(total, bound), k + 1
+        candidates = state.narrow(total, before)
+        if state.empty:
+            break
+    return done
+
+
+def sets_of(
+    radius: float, newest: Cylinder, before: Cylinder | None, shares: Sequence[float], both: Sequence[float]
+) -> list[Ellipsoid]:
+    """Ellipsoids with these shares of weight on the newest cylinder, and one that also knows the cylinder before it."""
+    made = [enclose(radius, [newest], [share]) for share in shares]
+    if before is not None:
+        made.append(enclose(radius, [newest, before], both))
+    return [ellipsoid for ellipsoid in made if ellipsoid is not None]
 
 
 def _nobody() -> Between:
@@ -83,7 +127,7 @@ class Localizer:
         self.along = np.concatenate([self.along, bare.largest()])
         self._check_rows()
         if not self.empty:
-            self._iterate(rounds)
+            self.spent.append(find_fixed_point(self, rounds))
 
     def _accumulate(self, block: Embedded, columns: Predictable, sizes: FloatArray, pooled: float) -> None:
         """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
@@ -107,31 +151,14 @@ class Localizer:
         left += old_left + 2 * U * (norm(matrix) * self.radius + norm(offset))
         self._sums = matrix, offset, inflate(left)
 
-    def _iterate(self, rounds: int | None) -> None:
-        """Rounds as prescribed, or until they no longer help; the last look only picks the best ellipsoid."""
+    def narrow(self, bound: float, before: Cylinder | None) -> list[Ellipsoid]:
+        """The cylinder (17) for this right side of (16), the ellipsoids (18) that it gives, and row bounds (14) from them."""
         assert self._sums is not None
         matrix, offset, left = self._sums
-        old, total, last = self.cylinder, np.inf, MOST_ROUNDS if rounds is None else rounds
-        candidates, done = [self.best], 0
-        for k in range(last + 1):
-            found, pick = self.vector_bound(candidates)
-            if k:
-                self.best = candidates[pick]
-            if k == last or (rounds is None and not found < total * _WORTH):
-                break
-            total, done = min(total, found), k + 1
-            self.cylinder = Cylinder(matrix, offset, inflate(total + left))
-            candidates = self._ellipsoids(self.cylinder, old) or [self.best]
-            self._sharpen(candidates)
-            if self.empty:
-                break
-        self.spent.append(done)
-
-    def _ellipsoids(self, newest: Cylinder, old: Cylinder | None) -> list[Ellipsoid]:
-        made = [enclose(self.radius, [newest], [share]) for share in self.plan.shares]
-        if old is not None:
-            made.append(enclose(self.radius, [newest, old], self.plan.with_earlier))
-        return [ellipsoid for ellipsoid in made if ellipsoid is not None]
+        self.cylinder = Cylinder(matrix, offset, inflate(bound + left))
+        found = sets_of(self.radius, self.cylinder, before, self.plan.shares, self.plan.with_earlier) or [self.best]
+        self._sharpen(found)
+        return found
 
     def _sharpen(self, candidates: list[Ellipsoid]) -> None:
         """Row by row the smallest bounds so far."""

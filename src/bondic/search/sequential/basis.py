@@ -18,9 +18,9 @@ from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.columns import Batch, Cloud
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.search.pivots import greedy_pivots
 from bondic.data.spread import spread_rows
 from bondic.search.basis import kernel_block
+from bondic.search.pivots import greedy_pivots
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from bondic.core.betting import curvature, loss
 from bondic.core.bounded import Between, row_norms
-from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
+from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, supremum, whole_ball
 from bondic.core.classes.landmarks import Embedding
-from bondic.core.sequential.plan import Block, columns
+from bondic.core.sequential.localize import find_fixed_point, sets_of
+from bondic.core.sequential.plan import Block, Plan, columns
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.sample import Predictions
@@ -25,10 +26,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _KEPT = 500
-_ROUNDS, _WORTH = 20, 0.995
-_TAUS = (0.5, 0.9, 0.98)
-_BOTH = (0.6, 0.35)
-"""Shares of the newest cylinder and of the one before it in the ellipsoid that knows both."""
 _MOST = 0.995
 """Of a bet: g is infinite at 1."""
 
@@ -71,6 +68,7 @@ class Outlook:
     certified: int = 0
     kept: Kept | None = None
     cylinder: Cylinder | None = None
+    empty: bool = False  # sets that exclude everything are left out: a proposal goes on
     best: Ellipsoid = field(init=False)
     _matrix: FloatArray = field(init=False)
     _offset: FloatArray = field(init=False)
@@ -102,7 +100,7 @@ class Outlook:
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
         self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
-        self._settle()
+        find_fixed_point(self)
 
     def imagine(self, rows: Seen, sample: Predictions, bets: FloatArray, weight: float) -> None:
         """As if each of these rows, with its λ φ, came `weight` times; what was learned before stays."""
@@ -110,7 +108,7 @@ class Outlook:
         self._offset = weight * bets.T @ (rows.values - rows.targets)
         self.kept = None
         self._keep(sample, row_norms(bets), np.arange(len(rows)), weight)
-        self._settle()
+        find_fixed_point(self)
 
     def _keep(self, sample: Predictions, sizes: FloatArray, index: IntArray, weight: float) -> None:
         deviations = sample.deviations(self.gamma)
@@ -120,28 +118,21 @@ class Outlook:
         new.sharpen(self.best)
         self.kept = new if self.kept is None else self.kept.then(new)
 
-    def _settle(self) -> None:
-        """Rounds of (14), (16), (17), (18) until the size of the cylinder falls by less than half a per cent."""
-        assert self.kept is not None
-        before, ellipsoids, size = self.cylinder, [self.best], np.inf
-        for turn in range(_ROUNDS):
-            new, pick = self._price(self.kept, ellipsoids)
-            if turn:
-                self.best = ellipsoids[pick]
-            if not new < _WORTH * size:
-                break
-            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new)
-            made = [enclose(self.radius, [self.cylinder], [tau]) for tau in _TAUS]
-            if before is not None:
-                made.append(enclose(self.radius, [self.cylinder, before], _BOTH))
-            ellipsoids = [one for one in made if one is not None and not one.empty] or [self.best]
-            for one in ellipsoids:
-                self.kept.sharpen(one)
-
-    def _price(self, rows: Kept, ellipsoids: list[Ellipsoid]) -> tuple[float, int]:
+    def vector_bound(self, candidates: list[Ellipsoid]) -> tuple[float, int]:
         """log(2/delta_1) + sum g(-λ |φ| |Delta|) (16): row by row, or jointly over one ellipsoid, whichever is less."""
-        price, pick = cheapest(rows.weight, rows.size, rows.largest(), rows.offsets, rows.deviations, ellipsoids)
+        rows = self.kept
+        assert rows is not None
+        price, pick = cheapest(rows.weight, rows.size, rows.largest(), rows.offsets, rows.deviations, candidates)
         return self.log_term + price, pick
+
+    def narrow(self, bound: float, before: Cylinder | None) -> list[Ellipsoid]:
+        assert self.kept is not None
+        self.cylinder = Cylinder(self._matrix, self._offset, bound)
+        made = sets_of(self.radius, self.cylinder, before, Plan.shares, Plan.with_earlier)
+        found = [one for one in made if not one.empty] or [self.best]
+        for one in found:
+            self.kept.sharpen(one)
+        return found
 
 
 def cheapest(

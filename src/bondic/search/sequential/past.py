@@ -20,7 +20,7 @@ from bondic.core.sequential.embedded import limits_at
 from bondic.core.sums.forms import Sums
 from bondic.rows import Rows
 from bondic.search.sequential.basis import Embedder, PointSlots
-from bondic.search.sequential.starts import StartPath, Starts
+from bondic.search.sequential.starts import KnownStarts, StartPath
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -105,7 +105,7 @@ def make_history(
     problem: Rows,
     ball: Ball,
     embedder: Embedder,
-    starts: Starts,
+    starts: KnownStarts,
     limits: tuple[float, float] | None,
     sums: Sums,
     before: History | None = None,

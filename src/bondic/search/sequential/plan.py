@@ -35,7 +35,7 @@ from bondic.search.sequential.basis import (
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.past import History, make_history
-from bondic.search.sequential.starts import Starts, known_starts, propose_bets
+from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -192,7 +192,9 @@ def _limits(ball: Ball, problem: Rows) -> tuple[float, float] | None:
     return implied.low, implied.high
 
 
-def _pilot_space(pilot: Rows, ball: Ball, starts: Starts, seen: int, basis: LandmarkBasis | None = None) -> Embedder:
+def _pilot_space(
+    pilot: Rows, ball: Ball, starts: KnownStarts, seen: int, basis: LandmarkBasis | None = None
+) -> Embedder:
     if basis is None:
         pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
         basis = pilot_basis(ball.kernel, pilot.layout, pool, seen)

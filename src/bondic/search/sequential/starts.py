@@ -27,7 +27,7 @@ _ONE_IN, _FEW = 10, 50
 
 
 @dataclass(frozen=True, eq=False)
-class Starts:
+class KnownStarts:
     """Initial states with the row of the log that tells each, in ascending order; -1 if it was known beforehand."""
 
     cloud: Cloud
@@ -51,7 +51,7 @@ class Starts:
         return Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept], cloud.draws)
 
 
-def known_starts(problem: Rows, pilot: Rows) -> Starts:
+def known_starts(problem: Rows, pilot: Rows) -> KnownStarts:
     """The initial states with the rows that tell them.
 
     States that were given are known beforehand, unless their number is not: then those that stand in for them in the pilot
@@ -60,14 +60,14 @@ def known_starts(problem: Rows, pilot: Rows) -> Starts:
     states, cloud = problem.initial_states, problem.initial
     if states.from_rows:
         found = np.concatenate([rows.start + starts for rows, _, starts in episode_starts(problem.log)])[: len(states)]
-        return Starts(cloud, np.ones(len(states)), found, int(np.searchsorted(found, pilot.rows.stop)))
+        return KnownStarts(cloud, np.ones(len(states)), found, int(np.searchsorted(found, pilot.rows.stop)))
     if not states.count_fixed:
         cloud, states = pilot.initial, pilot.initial_states
         mass = cloud.weights.sum(axis=1, keepdims=True) * cloud.draws
-        return Starts(replace(cloud, weights=cloud.weights / mass), states.weights, np.full(len(states), -1))
+        return KnownStarts(replace(cloud, weights=cloud.weights / mass), states.weights, np.full(len(states), -1))
     skipped = len(states) // _ONE_IN if states.kind == "sample" and len(states) >= _FEW else 0
     weights = np.where(np.arange(len(states)) < skipped, 0.0, states.weights)
-    return Starts(cloud, weights, np.full(len(states), -1), skipped)
+    return KnownStarts(cloud, weights, np.full(len(states), -1), skipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +75,10 @@ class StartPath:
     """ψ_0 as it becomes known."""
 
     embeddings: FloatArray  # (n_0, m)
-    starts: Starts
+    starts: KnownStarts
 
     @staticmethod
-    def of(starts: Starts, embedder: Embedder, before: StartPath | None = None) -> StartPath:
+    def of(starts: KnownStarts, embedder: Embedder, before: StartPath | None = None) -> StartPath:
         """Embeddings of all starts; a list that is longer than `before` begins like it, and only the new ones are embedded."""
         known = 0 if before is None else before.embeddings.shape[0]
         fresh = embedder.cloud(starts.after(known), starts.weights.size - known)[0]
@@ -139,7 +139,7 @@ def propose_bets(
     )
 
 
-def _others(starts: Starts) -> float:
+def _others(starts: KnownStarts) -> float:
     """The share of the skipped starts that are unlike most of them; 1 where none was skipped."""
     cloud, skipped = starts.cloud, starts.skipped
     seen = np.hstack([cloud.points, cloud.weights])[cloud.rows < skipped] + 0.0
