@@ -171,11 +171,15 @@ def test_executors_keep_the_order_and_obey_an_interrupt(executor):
 _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
-from bondic.core.sums.forms import Sums
 from bondic.core.files import load_certificate
-from bondic.verification import verify_certificate as verify
-data = dict(np.load(sys.argv[1]))
-verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=REFERENCE)
+from bondic.core.sums.reference import REFERENCE
+from bondic.core.verify import opened, read_proof, verify_columns
+from bondic.rows.asked import check_policy, check_start, rebuild
+log, certificate = bondic.Transitions(**dict(np.load(sys.argv[1]))), load_certificate(sys.argv[2])
+rows = rebuild(opened(certificate), log)
+policy = check_policy(read_proof(certificate, rows.layout), rows, log, None)
+start = check_start(rows.initial_states, log, None)
+verification = verify_columns(certificate, rows, len(log), policy=policy, start=start, sums=REFERENCE)
 print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))
 """
 
