@@ -20,9 +20,9 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
+from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
-from bondic.core.classes.balls import Instruments
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, Pinelis
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac

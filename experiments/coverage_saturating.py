@@ -15,7 +15,7 @@ import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseBound, Pinelis
 from bondic.core.kernels.base import Kernel

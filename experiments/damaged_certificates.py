@@ -34,7 +34,7 @@ import numpy as np
 from experiments.certificate_damage import DAMAGES
 
 import bondic
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac

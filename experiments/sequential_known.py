@@ -15,8 +15,8 @@ from experiments.coverage_intervals import ContinuousMDP
 from experiments.coverage_saturating import transitions_of
 
 import bondic as b
+from bondic.core.balls import Ball, constant_function
 from bondic.core.claims import Side
-from bondic.core.classes.balls import Ball, constant_function
 from bondic.core.columns import Batch
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential.proof import SequentialProof

@@ -29,7 +29,7 @@ from experiments.defaults_problems_gym import TABLES, gym_table, table_trial
 from scipy.stats import norm
 
 import bondic
-from bondic.core.classes.balls import Box
+from bondic.core.balls import Box
 from bondic.core.kernels.normal_form import Layout
 from bondic.methods.sequential import Sequential
 from bondic_lab.baselines.registry import make_baseline

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 import bondic
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import Pinelis
 from bondic.core.dual.weighing import weights_at_rows as all_weights

@@ -16,9 +16,9 @@ import pytest
 from scipy.stats import binom
 
 import bondic
+from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
-from bondic.core.classes.balls import Instruments
 from bondic.core.codec import Encoder, decode
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights
 from bondic.core.functions import FeatureFunction, FeatureMap, KernelFunction

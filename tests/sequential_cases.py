@@ -13,12 +13,12 @@ from unittest import mock
 import numpy as np
 
 import bondic
+from bondic.core.balls import constant_function
 from bondic.core.claims import ErrorBudget, ends_of
-from bondic.core.classes.balls import constant_function
-from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential import bound as sequential
 from bondic.core.sequential import localize
+from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.embedded import limits_from_class
 from bondic.core.sequential.plan import Block, Plan, RidgeModel, Weighting, columns
 from bondic.core.sequential.proof import SequentialProof

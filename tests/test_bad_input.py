@@ -8,8 +8,8 @@ import contextlib
 import numpy as np
 import pytest
 
+from bondic.core.balls import Ball, Instruments
 from bondic.core.claims import Status
-from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.errors import (
     InvalidInput,
     ValidityWarning,

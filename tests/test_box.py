@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
+from bondic.core.balls import Box, Instruments, constant_function, constant_value
 from bondic.core.bounded import Enclosure
-from bondic.core.classes.balls import Box, Instruments, constant_function, constant_value
 from bondic.core.dual.bound import dual_bound
 from bondic.core.dual.weighing import Candidate, weigh
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure
 from bondic.core.certificate import Certificate
-from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.core.kernels.features import ExplicitFeatures, RandomFeatures

@@ -17,8 +17,8 @@ from hypothesis.extra.numpy import arrays
 from mpmath import mpf
 
 import bondic
+from bondic.core.balls import Box, Instruments, Provenance, ValueClass
 from bondic.core.bounded import Enclosure, U
-from bondic.core.classes.balls import Box, Instruments, Provenance, ValueClass
 from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
 from bondic.core.dual.noise import NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput, VerificationError

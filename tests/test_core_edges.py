@@ -10,9 +10,9 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import ErrorBudget
-from bondic.core.classes.balls import Instruments
 from bondic.core.codec import same
 from bondic.core.dual.bound import dual_bound, evaluate_witness
 from bondic.core.dual.noise import Pinelis

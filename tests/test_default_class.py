@@ -9,8 +9,8 @@ import pytest
 
 import bondic as b
 import bondic_lab
+from bondic.core.balls import Box, Instruments, constant_value
 from bondic.core.claims import Status, conclude
-from bondic.core.classes.balls import Box, Instruments, constant_value
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import bondic as b
+from bondic.core.balls import Box, constant_function
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
-from bondic.core.classes.balls import Box, constant_function
 from bondic.core.dual.proof import DualProof
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Dirac

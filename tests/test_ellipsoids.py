@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from bondic.core.classes.ellipsoids import Cylinder, Quadratic, enclose, supremum, whole_ball
-from bondic.core.classes.landmarks import Embedding
+from bondic.core.sequential.ellipsoids import Cylinder, Quadratic, enclose, supremum, whole_ball
+from bondic.core.sequential.landmarks import Embedding
 
 DIGITS, M = 60, 4
 SIZES = [1e-8, 1.0, 1e8]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.balls import Instruments
 from bondic.core.bounded import U
-from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.features import RandomFeatures

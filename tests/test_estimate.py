@@ -8,7 +8,7 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.functions import FeatureFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, TimeMask

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.balls import Instruments, Provenance
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import ErrorBudget, conclude
-from bondic.core.classes.balls import Instruments, Provenance
 from bondic.core.codec import Encoder, decode
 from bondic.core.dual.noise import Pinelis
 from bondic.core.dual.proof import DualProof

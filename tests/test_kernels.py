@@ -8,8 +8,8 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.core.balls import Instruments
 from bondic.core.bounded import U
-from bondic.core.classes.balls import Instruments
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.functions import FeatureFunction, FeatureMap, KernelFunction, term_feature_bounds, term_features
 from bondic.core.kernels import checks

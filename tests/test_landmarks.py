@@ -5,12 +5,12 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
-from bondic.core.classes import shared
-from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.landmarks import Coordinates
 from bondic.core.errors import NumericalError
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
+from bondic.core.sequential import shared
+from bondic.core.sequential.basis import LandmarkBasis
+from bondic.core.sequential.landmarks import Coordinates
 from bondic.core.sums.measure import Measure, RowMeasures
 from bondic.engines.sums import STANDARD
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.classes.balls import Ball
+from bondic.core.balls import Ball
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, Gaussian

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 import bondic as b
 import builders
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.dual.bound import dual_bound
 from bondic.core.identity import bellman_residual
 from bondic.core.kernels.features import RandomFeatures

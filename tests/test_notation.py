@@ -71,7 +71,7 @@ def test_every_name_is_defined_in_the_file_of_its_row(names, files):
 
 def test_a_wrong_row_would_be_seen():
     assert "moved" in missing(["Ball"], ["classes/no_such_file.py"])
-    assert "does not define Pinelis" in missing(["Ball", "Pinelis"], ["core/classes/balls.py"])
-    assert "does not define Ball.no_such_member" in missing(["Ball.no_such_member"], ["core/classes/balls.py"])
-    assert missing(["Ball.radius", "Pinelis"], ["core/classes/balls.py", "core/dual/noise.py"]) is None
+    assert "does not define Pinelis" in missing(["Ball", "Pinelis"], ["core/balls.py"])
+    assert "does not define Ball.no_such_member" in missing(["Ball.no_such_member"], ["core/balls.py"])
+    assert missing(["Ball.radius", "Pinelis"], ["core/balls.py", "core/dual/noise.py"]) is None
     assert len(list(table_rows())) > 40

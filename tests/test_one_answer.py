@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import Pinelis

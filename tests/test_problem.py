@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import builders
-from bondic.core.classes.balls import Ball, Instruments
+from bondic.core.balls import Ball, Instruments
 from bondic.core.columns import Cloud, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian

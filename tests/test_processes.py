@@ -20,7 +20,7 @@ import pytest
 
 import bondic as b
 from bondic.cli.executors import named_executor
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.errors import ExecutorError
 from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form

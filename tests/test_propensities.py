@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bondic
-from bondic.core.classes.balls import Provenance
+from bondic.core.balls import Provenance
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.control import StoredControl

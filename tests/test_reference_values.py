@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting, dual_bound, evaluate_witness
 from bondic.core.dual.noise import Pinelis
 from bondic.core.functions import KernelFunction

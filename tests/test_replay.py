@@ -10,8 +10,8 @@ import pytest
 
 import bondic
 import propensity_cases as cases
+from bondic.core.balls import Instruments
 from bondic.core.certificate import Certificate
-from bondic.core.classes.balls import Instruments
 from bondic.core.columns import RowRange
 from bondic.core.errors import VerificationError
 from bondic.core.kernels.leaves import Constant

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
+from bondic.core.balls import Ball, Instruments
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import conclude
-from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.errors import BondicError, InvalidInput, VerificationError

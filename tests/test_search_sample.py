@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.search import sample
 from bondic_lab.worlds.synthetic import SyntheticMDP

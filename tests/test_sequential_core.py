@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bondic
+from bondic.core.balls import Provenance
 from bondic.core.betting import curvature, loss
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import ErrorBudget, conclude
-from bondic.core.classes.balls import Provenance
-from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.sequential import bound as sequential
+from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.embedded import check_limits, embed
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import MOST_ROUNDS, Block, Plan, RidgeModel, Weighting, columns

@@ -37,9 +37,8 @@ from experiments.sequential_sharp import (
 )
 
 from bondic.core.bounded import Between
-from bondic.core.classes import ellipsoids
 from bondic.core.sequential import bound as sequential
-from bondic.core.sequential import localize
+from bondic.core.sequential import ellipsoids, localize
 
 SURVIVAL = [((), 0.0138), ((10,), 0.0138), ((100,), 0.1), ((40, 300), 0.1)]
 """Steps that ended, and the true probability of it: logs that are likely, and logs that make the events as false as can be."""

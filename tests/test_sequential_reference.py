@@ -17,12 +17,12 @@ from mpmath import mp
 import bondic
 from bondic.core.betting import clipped_deviation, loss, tail_term, vector_term
 from bondic.core.bounded import Between, Enclosure, upper_sum
-from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.ellipsoids import enclose, supremum, whole_ball
-from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.kernels.leaves import Constant, Dirac
+from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.bound import Evidence, Tail
+from bondic.core.sequential.ellipsoids import enclose, supremum, whole_ball
 from bondic.core.sequential.embedded import Start, embed, embed_start
+from bondic.core.sequential.landmarks import Coordinates, Embedding
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import Predictable
 from bondic.core.terms import ValueRange

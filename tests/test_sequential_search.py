@@ -9,15 +9,15 @@ import pytest
 from scipy.optimize import minimize
 
 import bondic
+from bondic.core.balls import Provenance
 from bondic.core.betting import loss
 from bondic.core.claims import ErrorBudget, ends_of
-from bondic.core.classes.balls import Provenance
-from bondic.core.classes.basis import LandmarkBasis
-from bondic.core.classes.ellipsoids import Ellipsoid
-from bondic.core.classes.landmarks import Embedding
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import normal_form
+from bondic.core.sequential.basis import LandmarkBasis
+from bondic.core.sequential.ellipsoids import Ellipsoid
+from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.starts import sampled_start

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.classes.balls import Ball, Instruments
+from bondic.core.balls import Ball, Instruments
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import Pinelis

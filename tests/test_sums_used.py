@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import bondic
-from bondic.core.classes.balls import Box
+from bondic.core.balls import Box
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sums.reference import Reference
 from bondic.engines.sums import EngineSums

@@ -156,7 +156,7 @@ class InverseSquare(Leaf):
 """
 CERTIFY = """
 import bondic, own_kernel
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.leaves import Dirac
 from bondic_lab.noise.plug_in import PlugIn

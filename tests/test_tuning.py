@@ -8,7 +8,7 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.core.classes.balls import Instruments, Provenance, constant_function
+from bondic.core.balls import Instruments, Provenance, constant_function
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.core.terms import value_range

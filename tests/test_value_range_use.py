@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bondic
+from bondic.core.balls import Ball, Instruments
 from bondic.core.certificate import Certificate, compute_digest
-from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import VerificationError

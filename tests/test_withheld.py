@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac

@@ -43,7 +43,7 @@ _HOMES = {
     "Propensities": "bondic.methods.propensities",
     "SequentialMonitor": "bondic.methods.monitor",
     "Allowance": "bondic.core.cells.allowance",
-    "Ball": "bondic.core.classes.balls",
+    "Ball": "bondic.core.balls",
     "Gaussian": "bondic.core.kernels.leaves",
     "Laplace": "bondic.core.kernels.leaves",
     "Matern": "bondic.core.kernels.leaves",

@@ -15,8 +15,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from bondic.core.balls import Instruments, ValueClass
     from bondic.core.certificate import Certificate
-    from bondic.core.classes.balls import Instruments, ValueClass
     from bondic.core.dual.noise import NoiseBound
     from bondic.rows.rows import Rows
 

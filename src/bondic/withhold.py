@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from bondic.core.cells.proof import CellPlan
 from bondic.core.cells.rows import GroupCells, StateIndex, TableCells
-from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.codec import instances
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.proof import Proof
+from bondic.core.sequential.basis import LandmarkBasis
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

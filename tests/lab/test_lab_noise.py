@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, FeatureMap

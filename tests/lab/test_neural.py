@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.core.classes.balls import Instruments
+from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
 from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.core.functions import FeatureFunction, KernelFunction

@@ -13,8 +13,8 @@ from scipy.stats import binom
 import bondic as b
 import core_cases
 import naive
+from bondic.core.balls import Box, Instruments
 from bondic.core.bounded import Enclosure
-from bondic.core.classes.balls import Box, Instruments
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseFacts, Weights
 from bondic.core.dual.weighing import Candidate, weigh

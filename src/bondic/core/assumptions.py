@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bondic.core.balls import Provenance, ValueClass
 from bondic.core.claims import Assumption, State
-from bondic.core.classes.balls import Provenance, ValueClass
 from bondic.core.columns import Columns
 from bondic.core.terms import Terms, in_full, range_at_all_times
 

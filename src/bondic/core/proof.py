@@ -15,8 +15,8 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Provenance
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
-from bondic.core.classes.balls import Provenance
 from bondic.core.codec import first_difference, instances
 from bondic.core.columns import Columns, RowRange, Starts
 from bondic.core.errors import refuse

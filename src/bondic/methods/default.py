@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from bondic.core.balls import Ball, Box
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import Side
-from bondic.core.classes.balls import Ball, Box
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums

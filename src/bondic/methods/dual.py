@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from bondic.core.balls import Ball, Box, Instruments
 from bondic.core.claims import End, Side, Status, ends_of
-from bondic.core.classes.balls import Ball, Box, Instruments
 from bondic.core.codec import check_outside
 from bondic.core.dual.bound import ALLOWANCE, START, Setting, combine_witnesses, witness_candidates
 from bondic.core.dual.noise import NoiseBound, check_noise_bound

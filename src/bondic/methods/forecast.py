@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.core.classes.balls import Ball, ValueClass
+from bondic.core.balls import Ball, ValueClass
 from bondic.core.errors import InvalidInput
 from bondic.engines.threads import cores
 from bondic.rendering import three

@@ -16,10 +16,10 @@ from typing import Any
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
-from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.core.proof import Proof
 from bondic.core.propensities.proof import PropensityProof
+from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import make_terms, range_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.classes.balls import Ball, ValueClass
+from bondic.core.balls import Ball, ValueClass
 from bondic.core.codec import Encoder, decode
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.terms import make_terms

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bondic.core.balls import Provenance
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance
 from bondic.core.cells.ends import CellBound, EndWeights
 from bondic.core.cells.localize import Events
@@ -20,7 +21,6 @@ from bondic.core.cells.proof import SINGLE, CellPlan
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.classes.balls import Provenance
 from bondic.core.sequential.proof import VECTOR
 from bondic.core.terms import range_of
 from bondic.methods.on_cells import (

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Provenance
 from bondic.core.cells.allowance import NOTHING_ALLOWED, CellAllowance
 from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import EarlierRows, tally_by_era
@@ -19,7 +20,6 @@ from bondic.core.cells.rows import TableCells, within_quotas
 from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.classes.balls import Provenance
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
 from bondic.core.terms import range_of

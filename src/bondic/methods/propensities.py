@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Provenance
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.classes.balls import Provenance
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Proof
 from bondic.core.propensities.betting import Strategy, moderate

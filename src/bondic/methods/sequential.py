@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bondic.core.balls import Ball, Box, Instruments
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.classes.balls import Ball, Box, Instruments
 from bondic.core.codec import check_outside
 from bondic.core.dual.bound import VALUE
 from bondic.core.dual.noise import Pinelis

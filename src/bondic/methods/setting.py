@@ -12,8 +12,8 @@ from typing import Protocol, get_args
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Ball, Box, Instruments, ValueClass
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.classes.balls import Ball, Box, Instruments, ValueClass
 from bondic.core.columns import Batch, Cloud
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import ConstantName, NoiseBound, Pinelis

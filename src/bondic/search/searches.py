@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.core.classes.balls import Ball
+from bondic.core.balls import Ball
 from bondic.core.dual.bound import Setting
 from bondic.core.kernels.leaves import Dirac
 from bondic.search.search import Search, kernel_search

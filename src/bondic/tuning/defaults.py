@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.balls import Ball, Instruments, Provenance, constant_function
+from bondic.core.balls import Ball, Instruments, Provenance, constant_function
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.core.classes.balls import Ball, Box, Instruments
+from bondic.core.balls import Ball, Box, Instruments
 from bondic.core.kernels.base import Kernel
 from bondic.core.terms import largest_width
 from bondic.rows import Rows

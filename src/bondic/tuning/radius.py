@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.balls import constant_function, constant_value
+from bondic.core.balls import constant_function, constant_value
 from bondic.core.columns import Cloud
 from bondic.core.functions import Function
 from bondic.core.identity import bellman_residual, values_at_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bondic.core.classes.balls import Ball
+from bondic.core.balls import Ball
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_at_all_times
 from bondic.rows import Rows

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+from bondic.core.balls import SupportAt
 from bondic.core.bounded import Enclosure, next_down
 from bondic.core.claims import Claim, End, ErrorBudget, Side, ends_of
-from bondic.core.classes.balls import SupportAt
 from bondic.core.dual.bound import Setting, add_up, noise_term
 from bondic.core.dual.noise import Weights
 from bondic.core.errors import InvalidInput

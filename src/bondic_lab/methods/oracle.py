@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.classes.balls import Ball
+from bondic.core.balls import Ball
 from bondic.core.columns import Batch
 from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bondic.core.balls import Ball, Instruments
 from bondic.core.claims import conclude
-from bondic.core.classes.balls import Ball, Instruments
 from bondic.core.dual.bound import BIAS, NOISE, Setting
 from bondic.core.dual.noise import NoiseBound
 from bondic.methods.dual import Dual

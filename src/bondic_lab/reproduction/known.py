@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from bondic.core.classes.balls import Ball, Instruments
+from bondic.core.balls import Ball, Instruments
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates

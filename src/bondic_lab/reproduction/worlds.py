@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from bondic.core.classes.balls import Ball, Instruments
+from bondic.core.balls import Ball, Instruments
 from bondic.core.errors import InvalidInput, did_you_mean
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.features import RandomFeatures

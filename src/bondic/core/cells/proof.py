@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
+from bondic.core.balls import Box, Provenance
 from bondic.core.bounded import Between, Enclosure, U
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import CellBound, EndTerms, EndWeights, ruled_out
@@ -22,7 +23,6 @@ from bondic.core.cells.localize import CellTails, Events, Located, VectorEvent
 from bondic.core.cells.rows import Cells, within_quotas
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
-from bondic.core.classes.balls import Box, Provenance
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.core.errors import VerificationError, refuse

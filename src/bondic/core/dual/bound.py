@@ -23,9 +23,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Instruments, SupportAt, ValueClass
 from bondic.core.bounded import Enclosure, U, inflate
 from bondic.core.claims import Claim, End, Part, Rejection
-from bondic.core.classes.balls import Instruments, SupportAt, ValueClass
 from bondic.core.codec import same
 from bondic.core.columns import Columns
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights

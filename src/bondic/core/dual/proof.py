@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bondic.core.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
+from bondic.core.balls import Instruments, Provenance, ValueClass
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
-from bondic.core.classes.balls import Instruments, Provenance, ValueClass
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import UNMOVED, Setting, combine_witnesses, dual_bound, witness_candidates
 from bondic.core.dual.noise import NoiseBound, check_noise_bound

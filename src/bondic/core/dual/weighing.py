@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import SupportAt, ValueClass
 from bondic.core.bounded import TINY, Enclosure, U, certified_dot
-from bondic.core.classes.balls import SupportAt, ValueClass
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import NumericalError
 from bondic.core.functions import Function, values_together

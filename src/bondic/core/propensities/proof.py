@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from bondic.core import assumptions as words
+from bondic.core.balls import Provenance
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
-from bondic.core.classes.balls import Provenance
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review

@@ -21,13 +21,13 @@ from bondic.core.betting import LARGEST_BET, clipped_deviation, curvature, loss,
 from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
 from bondic.core.claims import Claim, End, Part
-from bondic.core.classes.ellipsoids import Ellipsoid, Quadratic, supremum, whole_ball
-from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, START, UNMOVED, VALUE
 from bondic.core.errors import NumericalError
+from bondic.core.sequential.ellipsoids import Ellipsoid, Quadratic, supremum, whole_ball
 from bondic.core.sequential.embedded import Embedded, Start, balance
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
+from bondic.core.sequential.landmarks import Coordinates, Embedding
 from bondic.core.sequential.localize import Localizer, sets_of
 from bondic.core.sequential.plan import MOST_FEEDBACK, Plan, Predictable, columns
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total

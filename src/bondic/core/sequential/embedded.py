@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Ball, constant_value
 from bondic.core.bounded import Between, Enclosure, U, inflate
-from bondic.core.classes.balls import Ball, constant_value
-from bondic.core.classes.basis import one_hot
-from bondic.core.classes.landmarks import Coordinates, Embedding
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.identity import mean_over_starts, rows_measure, start_measure, values_at_rows, values_at_starts
+from bondic.core.sequential.basis import one_hot
+from bondic.core.sequential.landmarks import Coordinates, Embedding
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, RowMeasures, Source, Stream
 from bondic.core.sums.reference import REFERENCE

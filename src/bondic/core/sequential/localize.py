@@ -22,10 +22,10 @@ import numpy.typing as npt
 from bondic.core.betting import LARGEST_BET, curvature, loss, vector_term
 from bondic.core.bounded import Between, U, inflate, norm, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
-from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
-from bondic.core.classes.landmarks import Embedding
 from bondic.core.errors import NumericalError
+from bondic.core.sequential.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.core.sequential.embedded import Embedded, Start
+from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.plan import MOST_ROUNDS, Plan, Predictable
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
 

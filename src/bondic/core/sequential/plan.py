@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Provenance
 from bondic.core.betting import LARGEST_BET
 from bondic.core.bounded import Between, row_norms
 from bondic.core.claims import End
-from bondic.core.classes.balls import Provenance
-from bondic.core.classes.basis import GROUP, LandmarkBasis
 from bondic.core.codec import Extended
 from bondic.core.errors import InvalidInput
 from bondic.core.registry import kind, register
+from bondic.core.sequential.basis import GROUP, LandmarkBasis
 from bondic.core.starts import StartBets
 
 FloatArray = npt.NDArray[np.float64]

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from bondic.core.bounded import SMALL, U, inflate, row_norms, upper_sum
 from bondic.core.claims import End
-from bondic.core.classes.basis import one_hot
-from bondic.core.classes.landmarks import Coordinates
 from bondic.core.kernels.normal_form import Layout
+from bondic.core.sequential.basis import one_hot
 from bondic.core.sequential.embedded import Embedded
+from bondic.core.sequential.landmarks import Coordinates
 from bondic.core.sequential.plan import Predictable
 from bondic.core.sums.measure import RowMeasures
 

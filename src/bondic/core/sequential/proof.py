@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
+from bondic.core.balls import Ball, Provenance
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
-from bondic.core.classes.balls import Ball, Provenance
-from bondic.core.classes.ellipsoids import Ellipsoid
-from bondic.core.classes.landmarks import Coordinates
 from bondic.core.columns import Columns
 from bondic.core.errors import VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.registry import register
 from bondic.core.sequential.bound import Evidence, evaluate
+from bondic.core.sequential.ellipsoids import Ellipsoid
 from bondic.core.sequential.embedded import embed, embed_start
 from bondic.core.sequential.ends import Evaluation
+from bondic.core.sequential.landmarks import Coordinates
 from bondic.core.sequential.plan import MOST_ROUNDS, Plan
 from bondic.core.sequential.start_values import start_deviations
 from bondic.core.starts import start_cost, used_starts

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import Between, U, row_norms
-from bondic.core.classes.ellipsoids import Ellipsoid
-from bondic.core.classes.landmarks import Coordinates, Embedding
+from bondic.core.sequential.ellipsoids import Ellipsoid
+from bondic.core.sequential.landmarks import Coordinates, Embedding
 from bondic.core.starts import StartBets, StartTerms
 from bondic.core.sums.measure import RowMeasures
 

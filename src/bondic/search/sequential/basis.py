@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.columns import Batch, Cloud
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
+from bondic.core.sequential.basis import LandmarkBasis
 from bondic.data.spread import spread_rows
 from bondic.search.basis import kernel_block
 from bondic.search.pivots import greedy_pivots

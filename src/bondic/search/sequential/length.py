@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bondic.core.betting import curvature
 from bondic.core.bounded import row_norms
 from bondic.core.claims import End
-from bondic.core.classes.ellipsoids import Quadratic, supremum
+from bondic.core.sequential.ellipsoids import Quadratic, supremum
 from bondic.search.sequential.blocks import Budget, Draft, Proposer
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from bondic.core.betting import curvature, loss
 from bondic.core.bounded import Between, row_norms
-from bondic.core.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, supremum, whole_ball
-from bondic.core.classes.landmarks import Embedding
+from bondic.core.sequential.ellipsoids import Cylinder, Ellipsoid, Quadratic, supremum, whole_ball
+from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.localize import find_fixed_point, sets_of
 from bondic.core.sequential.plan import Block, Plan, columns
 from bondic.data.spread import spread_rows

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Ball
 from bondic.core.bounded import Between
-from bondic.core.classes.balls import Ball
 from bondic.core.columns import Batch, RowRange
 from bondic.core.identity import values_at_rows
 from bondic.core.sequential.embedded import limits_at

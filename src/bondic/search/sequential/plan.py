@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Ball, Provenance
 from bondic.core.claims import End, ErrorBudget
-from bondic.core.classes.balls import Ball, Provenance
-from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.errors import InvalidInput
 from bondic.core.identity import values_at_starts
 from bondic.core.kernels.normal_form import normal_form
+from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.embedded import limits_from_class
 from bondic.core.sequential.plan import Block, Plan
 from bondic.core.starts import StartBets

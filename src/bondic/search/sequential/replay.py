@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
+from bondic.core.balls import Ball
 from bondic.core.claims import End, ErrorBudget
-from bondic.core.classes.balls import Ball
 from bondic.core.sequential.plan import Plan
 from bondic.core.sums.forms import Sums
 from bondic.engines.sums import STANDARD

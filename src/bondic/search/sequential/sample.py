@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.claims import End
-from bondic.core.classes.landmarks import Embedding
+from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.plan import NextModel
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.models import FIRST, Fitted

@@ -34,7 +34,7 @@ from bondic.core.bounded import (
     product_error,
     row_norms,
 )
-from bondic.core.classes.landmarks import Embedding
+from bondic.core.sequential.landmarks import Embedding
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -21,12 +21,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.balls import Ball
 from bondic.core.bounded import LEAST, SMALL, TINY, U, gamma, inflate, norm
-from bondic.core.classes.balls import Ball
-from bondic.core.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
-from bondic.core.classes.shared import LeftTogether, product_accuracy, products
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
+from bondic.core.sequential.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
+from bondic.core.sequential.shared import LeftTogether, product_accuracy, products
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, RowMeasures, Source
 from bondic.core.sums.reference import REFERENCE

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.bounded import U, gamma, inflate, largest_eigenvalue, norm, product_error, upper_sum
-from bondic.core.classes.basis import LandmarkBasis
 from bondic.core.kernels.normal_form import Layout, Term
+from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sums.measure import RowMeasures
 
 FloatArray = npt.NDArray[np.float64]

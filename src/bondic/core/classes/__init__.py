@@ -1,1 +1,0 @@
-"""Function classes: instruments W, the ball Q that must contain q*, and the functions in them."""
