@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core import balls
 from bondic.core.cells import proof as cells
 from bondic.core.certificate import DAMAGED, Certificate, check_certificate, compute_digest
 from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
-from bondic.core.classes import balls
 from bondic.core.codec import decode
 from bondic.core.columns import Columns
 from bondic.core.dual import proof as dual
