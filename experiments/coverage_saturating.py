@@ -17,7 +17,7 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 import bondic as b
 from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting
-from bondic.core.dual.noise import NoiseBound, Pinelis
+from bondic.core.dual.noise import FixedLambda, NoiseBound, Pinelis
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.features import ExplicitFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant
@@ -25,7 +25,6 @@ from bondic.engines.sums import STANDARD
 from bondic.policies.protocol import CallableSampler
 from bondic.rows import Rows
 from bondic_lab.identity.loss import residual_loss
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.rollout import Rollout
 from bondic_lab.worlds.tabular import TabularMDP
 

@@ -12,12 +12,11 @@ from functools import cache
 import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
 
-from bondic.core.dual.noise import NoiseFacts, Pinelis
+from bondic.core.dual.noise import FixedLambda, NoiseFacts, Pinelis
 from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.starts import SampledStart
 from bondic.core.terms import Terms
-from bondic_lab.noise.fixed_lambda import FixedLambda
 
 PLANNED, LONGEST = 100, 1000
 STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (

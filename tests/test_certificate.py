@@ -12,13 +12,13 @@ import bondic
 from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure
 from bondic.core.certificate import Certificate
+from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.core.kernels.features import ExplicitFeatures, RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.printed import last_digit
 from bondic.tuning.defaults import Choices
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic
 

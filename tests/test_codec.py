@@ -20,7 +20,7 @@ import bondic
 from bondic.core.balls import Box, Instruments, Provenance, ValueClass
 from bondic.core.bounded import Enclosure, U
 from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
-from bondic.core.dual.noise import NoiseBound, Pinelis
+from bondic.core.dual.noise import FixedLambda, NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from bondic.core.kernels.base import FloatArray, Kernel, Leaf, PointPart
@@ -34,7 +34,6 @@ from bondic.core.terms import Terms
 from bondic.core.verify import read_proof
 from bondic.engines.sums import STANDARD
 from bondic.report.page import report_page
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from conformance_kernels import Example, LeafCase
 

@@ -15,7 +15,7 @@ from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import ErrorBudget
 from bondic.core.codec import same
 from bondic.core.dual.bound import dual_bound, evaluate_witness
-from bondic.core.dual.noise import Pinelis
+from bondic.core.dual.noise import FixedLambda, Pinelis
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.functions import FeatureFunction, KernelFunction, term_feature_bounds
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
@@ -24,7 +24,6 @@ from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.engines import moments
 from bondic_lab.bounds.primal import sum_of_values
 from bondic_lab.identity.formulas import WholeValues, initial_value
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from builders import setting_of
 from core_cases import make_case, plain_facts

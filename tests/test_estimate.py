@@ -9,12 +9,12 @@ import pytest
 import bondic as b
 import builders
 from bondic.core.balls import Instruments
+from bondic.core.dual.noise import FixedLambda
 from bondic.core.functions import FeatureFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.tuning.defaults import Choices
 from bondic_lab.identity.formulas import function_values
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import plain_facts

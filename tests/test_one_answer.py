@@ -12,7 +12,7 @@ import bondic as b
 from bondic.core.balls import Instruments
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
-from bondic.core.dual.noise import Pinelis
+from bondic.core.dual.noise import FixedLambda, Pinelis
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.features import Linear
 from bondic.core.kernels.leaves import Constant
@@ -24,7 +24,6 @@ from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import LONGEST_BLOCK, block_length
 from bondic.tuning.defaults import Choices
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.self_normalized import SelfNormalized
 
 BLOCK, ROWS, LENGTH = 128, 700, 25

@@ -14,6 +14,7 @@ from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import conclude
 from bondic.core.columns import RowRange
 from bondic.core.dual.bound import Setting
+from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
 from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
@@ -26,7 +27,6 @@ from bondic.engines import sums as sums_forms
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import rebuild
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
 from builders import twice

@@ -9,6 +9,7 @@ import pytest
 import bondic as b
 import builders
 from bondic.core.balls import Instruments, Provenance, constant_function
+from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.core.terms import value_range
@@ -18,7 +19,6 @@ from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, paper_ball
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
 from bondic.tuning.scales import measure_scales, pilot_points
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import part, tabular, world_problem
 

@@ -12,9 +12,9 @@ NAMES = (
     "dr-betting", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
 )  # fmt: skip
 """Those of bondic_lab.baselines.registry, in its order."""
-_GAUGES = ("fixed-lambda", "finite", "self-normalized", "plug-in")
+_GAUGES = ("finite", "self-normalized", "plug-in")
 """Those of bondic_lab.noise.gauges."""
-_REGISTERED = ("fixed_lambda", "finite_class", "self_normalized", "plug_in", "v_statistic")
+_REGISTERED = ("finite_class", "self_normalized", "plug_in", "v_statistic")
 
 
 class Lazy(Mapping[str, Any]):

@@ -16,11 +16,11 @@ from bondic.core.balls import Ball, Box, Instruments, ValueClass
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.columns import Batch, Cloud
 from bondic.core.dual.bound import Setting
-from bondic.core.dual.noise import ConstantName, NoiseBound, Pinelis
+from bondic.core.dual.noise import ConstantName, FixedLambda, NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.starts import INITIAL_SHARE, sampled_start
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import range_at_all_times
+from bondic.core.terms import Terms, range_at_all_times, range_of
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import EngineSums
 from bondic.extensions import GaugeQuestion, added_gauges
@@ -42,6 +42,9 @@ from bondic.tuning.scales import seen_states
 from bondic.tuning.states import StateKind, check_categorical, refuse_unstated, state_kind
 
 FloatArray = npt.NDArray[np.float64]
+
+FIXED_LAMBDA = "fixed-lambda"
+_MOST_TIMES = 1000
 
 NOTHING = "nothing is said"
 """The choice that says why the answer is the value range, from no row."""
@@ -281,7 +284,12 @@ def _choose_noise_bound(
         return method.gauge
     name, planned = method.gauge, method.planned_rows
     if name == "half" and (planned is not None or problem.terms.horizon is not None):
-        name = "fixed-lambda"
+        name = FIXED_LAMBDA
+    rows = len(problem.rows) if planned is None else planned
+    if name == FIXED_LAMBDA:
+        size = mean_square_width(problem.terms)
+        sup_diag = instruments.kernel.sup_diag
+        return FixedLambda.planned(rows, probability=probability, sup_diag=sup_diag, mean_square_width=size)
     if name in get_args(ConstantName):
         if planned is not None:
             raise InvalidInput(
@@ -290,7 +298,17 @@ def _choose_noise_bound(
             )
         return Pinelis(name)  # type: ignore[arg-type]
     if name not in added_gauges():
-        known = ", ".join(map(repr, (*get_args(ConstantName), *added_gauges())))
+        known = ", ".join(map(repr, (*get_args(ConstantName), FIXED_LAMBDA, *added_gauges())))
         raise InvalidInput(f"gauge={method.gauge!r}; choose {known} or pass a noise bound.")
-    rows = len(problem.rows) if planned is None else planned
     return added_gauges()[name](GaugeQuestion(problem, instruments, ball, probability, rows, method.rank))
+
+
+def mean_square_width(terms: Terms) -> float:
+    """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda.
+
+    Any lambda fixed beforehand is valid: over a long horizon the average is taken at evenly spaced times.
+    """
+    horizon = 1 if terms.horizon is None else terms.horizon
+    count = min(horizon, _MOST_TIMES)
+    middles = [(2 * k + 1) * horizon // (2 * count) for k in range(count)]  # of `count` equal stretches
+    return float(np.mean(np.square([range_of(terms, time).width for time in middles])))

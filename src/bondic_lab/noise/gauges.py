@@ -10,24 +10,18 @@ from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureMap
 from bondic.core.identity import bellman_residual, values_at_rows
-from bondic.core.terms import Terms, largest_width, range_of
+from bondic.core.terms import largest_width
 from bondic.engines.sums import STANDARD
 from bondic.extensions import GaugeQuestion
+from bondic.methods.setting import mean_square_width
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.noise.finite_class import FiniteClass
-from bondic_lab.noise.fixed_lambda import FixedLambda
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.noise.self_normalized import SelfNormalized
 
 _PLUG_IN_ROWS = 20_000
 _PLUG_IN_RANK = 300
-_MOST_TIMES = 1000
-
-
-def fixed_lambda(question: GaugeQuestion) -> NoiseBound:
-    sup_diag = question.instruments.kernel.sup_diag
-    return FixedLambda.planned(question.rows, sup_diag=sup_diag, **_level(question))
 
 
 def finite(question: GaugeQuestion) -> NoiseBound:
@@ -72,7 +66,6 @@ def plug_in(question: GaugeQuestion) -> NoiseBound:
 
 
 GAUGES: dict[str, Callable[[GaugeQuestion], NoiseBound]] = {
-    "fixed-lambda": fixed_lambda,
     "finite": finite,
     "self-normalized": self_normalized,
     "plug-in": plug_in,
@@ -84,14 +77,3 @@ def _level(question: GaugeQuestion) -> dict[str, float]:
         "probability": question.probability,
         "mean_square_width": mean_square_width(question.problem.terms),
     }
-
-
-def mean_square_width(terms: Terms) -> float:
-    """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda.
-
-    Any lambda fixed beforehand is valid: over a long horizon the average is taken at evenly spaced times.
-    """
-    horizon = 1 if terms.horizon is None else terms.horizon
-    count = min(horizon, _MOST_TIMES)
-    middles = [(2 * k + 1) * horizon // (2 * count) for k in range(count)]  # of `count` equal stretches
-    return float(np.mean(np.square([range_of(terms, time).width for time in middles])))

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Guarantee
-from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights, log_over, tail
+from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights, charge, log_over, tail
 from bondic.core.errors import InvalidInput
 from bondic.core.registry import register
-from bondic_lab.noise.charges import charge, information
+from bondic_lab.noise.charges import information
 
 SHARE = 0.05
 """rho of `planned`, as a share of what the squares of ω can add up to: measured on the theory page; any other is valid."""

@@ -16,24 +16,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, TypeVar, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, U, log_enclosure, upper_sum
+from bondic.core.bounded import Enclosure, U, certified_dot, log_enclosure, upper_sum
 from bondic.core.claims import Guarantee
 from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, Function
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.leaves import Constant
-from bondic.core.kernels.normal_form import Layout
+from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.registry import from_outside, kind, register
 from bondic.core.terms import Terms, discounted_steps, largest_width, row_widths
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+T = TypeVar("T")
 Logged = tuple[FloatArray, IntArray, IntArray | None]  # points, slots and times of some rows
 
 
@@ -228,3 +230,90 @@ def check_noise_bound(gauge: NoiseBound) -> None:
     ):
         if not fine:
             raise InvalidInput(f"The noise bound {name} does not keep its promises: {what}.")
+
+
+def once(compute: Callable[[NoiseFacts], T]) -> Callable[[NoiseFacts], T]:
+    """The same number for the same facts, as long as they are in use."""
+    known: WeakKeyDictionary[NoiseFacts, T] = WeakKeyDictionary()
+
+    def read(facts: NoiseFacts) -> T:
+        if facts not in known:
+            known[facts] = compute(facts)
+        return known[facts]
+
+    return read
+
+
+def weighted_rows(facts: NoiseFacts) -> Iterable[tuple[FloatArray, IntArray, FloatArray]]:
+    """Points, slots and widths B_i."""
+    return ((x, slots, row_widths(facts.terms, times, x.shape[0])) for x, slots, times in facts.rows())
+
+
+@once
+def charge(facts: NoiseFacts) -> Enclosure:
+    """sum_i B_i^2 k(x_i, x_i)."""
+    total = Enclosure(0.0)
+    for points, slots, widths in weighted_rows(facts):
+        diag = diagonal(facts.kernel, facts.layout, points, slots)
+        total = total + certified_dot(widths * widths * (1 + 1e-15), diag)
+    return total
+
+
+def diagonal(kernel: Kernel, layout: Layout, points: FloatArray, slots: IntArray) -> FloatArray:
+    """k(x_i, x_i), rounded up, and never more than K_max."""
+    total = np.zeros(points.shape[0])
+    for term in normal_form(kernel, layout):
+        squares = np.einsum("ij,ij->i", term.embedding, term.embedding)[slots]
+        total += term.diag(points) * squares
+        size, error = term.bounds(points, points)
+        total += (error + 8 * U * (term.embedding.shape[1] + 2) * size) * squares
+    return np.asarray(np.minimum(total, kernel.sup_diag * (1 + 64 * U)))
+
+
+@register("noise", "fixed-lambda")
+@dataclass(frozen=True)
+class FixedLambda(NoiseBound):
+    """n eps = ( log(2/delta) + lambda^2 sum_i B_i^2 k(x_i, x_i) / 8 ) / lambda, lambda fixed beforehand.
+
+    It holds at every stopping time n and with the actual widths and diagonal, because exp(-lambda^2 B_i^2 k_ii / 8)
+    is charged row by row. `planned` makes the lambda that is best for a planned number of rows.
+    """
+
+    rate: float  # lambda
+    any_time: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", float(self.rate))
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise InvalidInput(f"lambda must be positive and finite, not {self.rate}.")
+
+    @staticmethod
+    def planned(rows: int, *, probability: float, sup_diag: float, mean_square_width: float) -> FixedLambda:
+        """lambda = sqrt( 8 log(2/delta) / (n K_max mean B^2) ) for a planned n; any number is valid."""
+        if rows < 1:
+            raise InvalidInput(f"The planned number of rows is at least 1, not {rows}.")
+        size = rows * sup_diag * mean_square_width
+        rate = math.sqrt(8.0 * math.log(2.0 / probability) / size) if size > 0 else 1.0
+        return FixedLambda(min(max(rate, 1e-300), 1e300))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return "finite-sample"
+
+    def _charge(self, facts: NoiseFacts) -> Enclosure:
+        return Enclosure(self.rate) * self.rate * charge(facts) * 0.125
+
+    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
+        total = log_over(2.0, probability) + self._charge(facts)
+        return total / self.rate / float(facts.count)
+
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        """log(2/p) = lambda n eps - lambda^2 sum B_i^2 k_ii / 8."""
+        product = Enclosure(self.rate) * float(facts.count) * epsilon
+        return tail((product - self._charge(facts)).lower)
+
+    def describe(self) -> str:
+        return (
+            f"Hilbert-space Hoeffding bound with lambda = {self.rate:.6g}; n was fixed beforehand, or is a "
+            "stopping time that lambda and the first certified row do not depend on"
+        )
