@@ -19,7 +19,6 @@ _HOMES = {
     "Frontier": "bondic_lab.methods.frontier",
     "ConicSearch": "bondic_lab.search.conic",
     "NeuralSearch": "bondic_lab.search.neural",
-    "FixedLambda": "bondic.core.dual.noise",
     "FiniteClass": "bondic_lab.noise.finite_class",
     "SelfNormalized": "bondic_lab.noise.self_normalized",
     "PlugIn": "bondic_lab.noise.plug_in",

@@ -12,7 +12,7 @@ import bondic
 import core_cases
 import naive
 from bondic.core.balls import Instruments
-from bondic.core.dual.noise import FixedLambda, Pinelis, diagonal, feature_charges
+from bondic.core.dual.noise import FixedLambda, Pinelis, diagonal
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.features import RandomFeatures
@@ -21,6 +21,7 @@ from bondic.core.terms import Terms, row_widths
 from bondic.extensions import added_gauges
 from bondic.methods.setting import make_setting
 from bondic.tuning.defaults import Choices
+from bondic_lab.noise.charges import feature_charges
 from bondic_lab.noise.finite_class import FiniteClass
 from bondic_lab.noise.gauges import mean_square_width
 from bondic_lab.noise.plug_in import PlugIn
