@@ -419,7 +419,7 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
         above(one.radius, other.radius, 1e-5)
         for computed, true in zip(one.slack, other.slack, strict=True):
             above(computed, true, 1e-5)
-    for computed, true in zip(located.reach, reach, strict=True):
+    for computed, true in zip(located.farthest, reach, strict=True):
         above(computed, true, 1e-5)
     psi = case.rng.dirichlet(np.ones(case.cells))
     starts, base = StartMean(Enclosure(0.0), psi, 0.0), as_enclosure(float(case.reference @ psi))
@@ -427,7 +427,7 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
     for sign in (1.0, -1.0):
         tail = EndWeights(case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.1, 4.0)
         weighed, plain = naive_end(
-            case.naive, (sets, ranges, exact(located.reach)), exact(psi), [exact(row) for row in tail.weights], mp.mpf(4),
+            case.naive, (sets, ranges, exact(located.farthest)), exact(psi), [exact(row) for row in tail.weights], mp.mpf(4),
             mp.mpf(sign), mp.log(10), mp.mpf(WIDTH), (averages, single),
         )  # fmt: skip
         end = end_terms(located, starts, tail, sign, 0.1)

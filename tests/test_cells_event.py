@@ -59,7 +59,7 @@ def check_cells(located, log):
     counts = np.bincount(log.cell, minlength=log.world.count)
     noise = np.abs(np.bincount(log.cell, log.noise, minlength=log.world.count)) / np.maximum(counts, 1)
     point = localize._FixedPoint(located.ground, located.allowance)
-    point.reach, point.roots = located.reach, np.minimum.reduce([one.cell_roots() for one in located.sets])
+    point.reach, point.roots = located.farthest, np.minimum.reduce([one.cell_roots() for one in located.sets])
     bound = point._own_bounds(located.intervals.deviations(located.single, located.limits.width))
     assert np.all(noise <= bound * (1 + 1e-12) + 1e-12)
     return int(np.count_nonzero(np.isfinite(bound)))
@@ -85,7 +85,7 @@ def check_energy(located, log, weights, terms):
 def check_rows(located, log, terms):
     """What is left of single rows: -Δ_i = D_i + x_i - γ ζ'_i before it is clipped, of the same sign and smaller after."""
     deviation, moved, ahead = terms
-    rest, high, reach = moved - log.world.gamma * ahead, log.world.high, located.reach[log.labels]
+    rest, high, reach = moved - log.world.gamma * ahead, log.world.high, located.farthest[log.labels]
     size = 1 + float(np.abs(deviation).max()) + float(np.abs(rest).max())
     outcome = log.reward + log.world.gamma * log.mean_ahead(log.world.truth)
     unclipped = outcome + deviation + rest  # Ŷ_i

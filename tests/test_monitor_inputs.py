@@ -349,7 +349,7 @@ def test_propensities_are_never_ignored_without_a_word():
     little.update(part(long, slice(60)))
     assert little.used_method == "undecided"
     result = little.update(part(long, slice(60, 151)))
-    assert little.used_method == "sequential"
+    assert little.used_method == "table"
     assert "promise too little" in result.choices["propensities"]
     assert len(little.log) == 151
     going_on = part(log, drop=("episode_ids", "timesteps"))
@@ -399,7 +399,7 @@ def test_a_policy_in_columns_comes_with_the_rows(tmp_path):
             assert (found.low, found.high, found.hashes) == (wanted.low, wanted.high, wanted.hashes)
             columns.save(tmp_path / f"folder{len(dropped)}")
             columns = bondic.SequentialMonitor.load(tmp_path / f"folder{len(dropped)}", "columns")
-        assert found.method == ("sequential" if dropped else "propensities")
+        assert found.method == ("table" if dropped else "propensities")
         with pytest.raises(InvalidInput, match="the same columns"):
             columns.update(part(log, slice(0, 5), episode_ids=log.episode_ids[:5] + 10_000))
     with pytest.raises(InvalidInput, match="come with the rows"):

@@ -16,7 +16,6 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 # --- names --------------------------------------------------------------------------------------------
 
 RETIRED = {
-    "Question": "rows of a log are Rows, held or read",
     "Questions": "rows of a log are Rows, held or read",
     "questions": "rows of a log are Rows, held or read",
     "StreamedProblem": "rows of a log are Rows, held or read",

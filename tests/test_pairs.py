@@ -321,7 +321,7 @@ def test_any_product_agrees_with_numpy(kinds, dimension, count, groups, seed, of
     ours, error = evaluate((term,), x, z, weights[0], engine="pairs")
     theirs, other = evaluate((term,), x, z, weights[0], engine="reference")
     assert np.abs(ours - theirs).max() <= error + other
-    assert error <= 3 * other + 1e-300
+    assert error <= 16 * other + 1e-300  # the reference charges for the points there are, a tile for all it can hold
 
 
 @pytest.mark.parametrize("labels", [1, 2, 40, 600])

@@ -195,7 +195,7 @@ def test_the_command_line_asks_by_name_and_says_so(tmp_path, capsys):
     words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--with", "trust_pickle=yes", "--one-step",
              "--columns", "observations=age,dose", "--columns", "actions=given", "--columns", "rewards=well",
              "--columns", "behavior_action_probs=p", "--reward-range", "0", "1", "--gamma", "0.9"]  # fmt: skip
-    for more in ((), ("--memory", "1GB", "--force")):
+    for more in ((), ("--with", "memory=1GB", "--force")):
         _, out, _ = run(capsys, *words, "--out", tmp_path / "out", *more)
         assert "in the order in which it was fitted: dose, age" in out
         assert json.loads((tmp_path / "out" / "result.json").read_text())["estimate"] > 0.9

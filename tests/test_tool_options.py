@@ -221,10 +221,10 @@ ASKED = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "start
 @pytest.mark.parametrize(
     ("words", "method"),
     [
-        ((), "sequential"),
+        ((), "table"),
         (("--method", "dual"), "dual"),
         (("--with", "gauge=finite", "--with", "radius=paper"), "dual"),
-        (("--with", "planned_rows=900", "--with", "pilot=100", "--with", "side=lower"), "sequential"),
+        (("--with", "planned_rows=900", "--with", "pilot=100", "--with", "side=lower"), "table"),
         (("--method", "sequential", "--with", "radius=50", "--with", "side=lower"), "sequential"),
     ],
 )

@@ -38,8 +38,6 @@ def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():
     assert "lies in [0, 1]" in texts["value range"].text
     assert "as was stated" in texts["value range"].text
     assert "value range" not in {item.name for item in plain.assumptions}
-    assert "the stated ranges alone imply" in stated.summary()
-    assert "the reward range alone implies" in plain.summary()
     assert "The stated ranges alone imply [0, 1]" in stated._repr_html_()
 
 
@@ -163,4 +161,4 @@ def test_the_tool_takes_a_value_range_and_writes_it_down(place, capsys):
     assert result["high"] <= 1
     assert "value range" in [item["name"] for item in result["assumptions"]]
     assert run(capsys, "verify", "res/certificate.json", "lake.npz")[0] == 0
-    assert "--value-range 0.0 1.0" in result["command"]
+    assert "--value-range 0 1" in result["command"]

@@ -21,7 +21,7 @@ from bondic.core.terms import ValueRange, range_of
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PolicyValue:
     """c J(pi; d)."""
 
     coefficient: float
@@ -32,7 +32,7 @@ class Part:
 class Question:
     """sum_k c_k J(pi_k; d_k)."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PolicyValue, ...]
 
     def __post_init__(self) -> None:
         if not self.parts or not all(math.isfinite(part.coefficient) for part in self.parts):
@@ -47,12 +47,12 @@ class Question:
     @staticmethod
     def value(columns: Columns) -> Question:
         """J(pi; d)."""
-        return Question((Part(1.0, columns),))
+        return Question((PolicyValue(1.0, columns),))
 
     @staticmethod
     def difference(first: Columns, second: Columns) -> Question:
         """J(pi_1; d_1) - J(pi_2; d_2)."""
-        return Question((Part(1.0, first), Part(-1.0, second)))
+        return Question((PolicyValue(1.0, first), PolicyValue(-1.0, second)))
 
     @property
     def columns(self) -> Columns:

@@ -33,8 +33,8 @@ _COMPARED_STARTS = 256
 
 
 def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
-    """The rows that are set aside, as a problem of their own."""
-    rows = math.ceil(pilot * planned) if isinstance(pilot, float) else int(pilot)
+    """The rows that are set aside, as a problem of their own; a share of few rows is at least the smallest pilot."""
+    rows = max(math.ceil(pilot * planned), SMALLEST_PILOT) if isinstance(pilot, float) else int(pilot)
     found = tuning_problem(problem, rows) if 0 < rows < len(problem.rows) else None
     if found is None:
         raise InvalidInput(

@@ -68,7 +68,7 @@ class Prices:
             usual = float(square.sum()) / max(float(count.sum()), 1.0)
             noise = np.minimum(noise, np.where(known, mean, usual) + more)
         worst = np.zeros(size)
-        np.maximum.at(worst, system.labels.cell, located.reach)
+        np.maximum.at(worst, system.labels.cell, located.farthest)
         spread = np.zeros(size)
         np.maximum.at(spread, system.labels.cell, np.maximum(-rows.low, rows.high).max(axis=0))
         worst = np.where(known, np.minimum(worst + spread, limits.width), half)

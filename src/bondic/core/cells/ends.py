@@ -163,10 +163,10 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     found = [(inflate(float(each.sum()) * grow), located.support(balance, lost))]
     if located.sets:
         most = most_negative(
-            Bounds(rows.low, rows.high).wider(rows.error), located.reach, weights, located.limits.width
+            Bounds(rows.low, rows.high).wider(rows.error), located.farthest, weights, located.limits.width
         )
         prices = weights**2 * curvature(-(np.abs(weights) * most)) * (1 + 1e-15)
-        cheaper = each < prices * (np.sqrt(rows.square) + np.sqrt(rows.count) * located.reach) ** 2
+        cheaper = each < prices * (np.sqrt(rows.square) + np.sqrt(rows.count) * located.farthest) ** 2
         for apart in {cheaper.tobytes(): cheaper, b"": np.zeros_like(cheaper)}.values():
             energy = located.energy(np.where(apart, 0.0, prices))
             direction, error = balance + energy.linear, lost + energy.linear_error
@@ -204,7 +204,7 @@ def ruled_out(bound: CellBound, halves: Tally, probability: float) -> float:
     def excess(allowance: float) -> float:
         """The largest β that is excluded, given that the energies are those at an allowance."""
         located = bound.locate(Allowance(allowance))
-        radius = bound.ground.radius(probability, located.energy_bound, located.reach)
+        radius = bound.ground.radius(probability, located.energy_bound, located.farthest)
         return float(((found - radius * (1 + 1e-12) * length) / spread).max(initial=0.0))
 
     low, high = 0.0, excess(0.0) if found.size else 0.0

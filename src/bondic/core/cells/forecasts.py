@@ -147,7 +147,7 @@ class EarlierRows:
         count = tally.count.sum(axis=0)
         ahead = np.bincount(cell, tally.mass * (tally.shape.atoms @ tally.reference)[atom], minlength=count.size)
         outcome = count * tally.reference - tally.gamma * ahead - tally.total.sum(axis=0)
-        return EarlierRows(count, outcome, cell, atom, tally.mass)
+        return EarlierRows(count, outcome, cell, atom, tally.mass.astype(np.float64))
 
     def joined(self, other: EarlierRows) -> EarlierRows:
         both = [np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("cell", "atom", "mass")]

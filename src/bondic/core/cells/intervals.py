@@ -122,7 +122,7 @@ class Intervals:
         found = foreseen.take(ways.label) + _replaced(at, kappa, kappa - 1.0)
         return found.wider(64 * system.relative * (size[ways.label] + 2 * at.size)).times(system.tally.gamma)
 
-    def reach(self) -> FloatArray:
+    def farthest(self) -> FloatArray:
         """(Λ,) |x_i(f)| of all rows of a label."""
         return largest_by_label(self.system, self.ways.size)
 
@@ -165,7 +165,7 @@ class Intervals:
         """
         rows, ways = self.system.rows, self.system.ways
         own = Bounds(rows.low, rows.high).wider(rows.error + single)
-        most = most_negative(own, self.reach(), weights, width)
+        most = most_negative(own, self.farthest(), weights, width)
         other = weights**2 * curvature(-(np.abs(weights) * most)) * self.deviations(single, width)
         if not rows.whole:
             return np.asarray(other * (1 + 64 * self.system.relative))
@@ -185,9 +185,9 @@ def largest_by_label(system: System, ways: FloatArray) -> FloatArray:
     return found
 
 
-def most_negative(own: Bounds, reach: FloatArray, weights: FloatArray, width: float) -> FloatArray:
-    """(B, Λ) the largest Δ with the sign of v, where D lies in `own` and |x| <= reach: -v Δ is as negative as -|v| times it."""
-    most = np.where(weights > 0, reach - own.low, reach + own.high)
+def most_negative(own: Bounds, farthest: FloatArray, weights: FloatArray, width: float) -> FloatArray:
+    """(B, Λ) the largest Δ with the sign of v, where D lies in `own` and |x| <= farthest: -v Δ is as negative as -|v| times it."""
+    most = np.where(weights > 0, farthest - own.low, farthest + own.high)
     return np.clip(most, 0.0, width)
 
 

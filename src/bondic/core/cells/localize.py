@@ -132,16 +132,16 @@ class Ground:
     def form(self) -> Form:
         return Form.of(self.system, self.weights)
 
-    def deviations(self, reach: FloatArray) -> FloatArray:
+    def deviations(self, farthest: FloatArray) -> FloatArray:
         """(Λ,) the largest |Δ_i| of the rows of a label."""
         rows = self.system.rows
         size = np.maximum(-rows.low, rows.high).max(axis=0) + rows.error
-        return np.asarray(np.minimum(np.where(rows.count.sum(axis=0) > 0, size + reach, 0.0), self.limits.width))
+        return np.asarray(np.minimum(np.where(rows.count.sum(axis=0) > 0, size + farthest, 0.0), self.limits.width))
 
-    def radius(self, probability: float, energy: float, reach: FloatArray) -> float:
+    def radius(self, probability: float, energy: float, farthest: FloatArray) -> float:
         """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy ), G_k the largest g(-y)/y^2 over the rows of all cells."""
         vector = self.events.vector
-        deviation = float((vector.shape[self.system.labels.cell] * self.deviations(reach)).max(initial=0.0))
+        deviation = float((vector.shape[self.system.labels.cell] * self.deviations(farthest)).max(initial=0.0))
         rates, log_term = np.array(vector.rates), vector.log_term(probability)
         found = log_term / rates + curvature(-(rates * deviation)) * rates * energy
         return inflate(float(found.min()) * (1 + 1e-14))
@@ -155,7 +155,7 @@ class Located:
     sets: tuple[Feasible, ...]  # none where there are too many cells
     intervals: Intervals
     allowance: CellAllowance
-    reach: FloatArray  # (Λ,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a label
+    farthest: FloatArray  # (Λ,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a label
     energy_bound: float  # of sum_i s_c^2 Δ_i^2
 
     @property
@@ -197,7 +197,7 @@ class _FixedPoint:
         system, limits = ground.system, ground.limits
         self.ground, self.system, self.allowance = ground, system, allowance
         self.single, self.tau = largest_single(system, allowance), _slack(system, allowance)
-        self.reach, self.radius = np.full(system.labels.cell.size, math.inf), math.inf
+        self.farthest, self.radius = np.full(system.labels.cell.size, math.inf), math.inf
         self.own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
         self.roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
         rounding = 4 * U * (abs(limits.low) + abs(limits.high) + np.abs(system.tally.reference))
@@ -216,7 +216,7 @@ class _FixedPoint:
             self._step()
             if self.found >= before * (1 - _SETTLED) and not np.any(self.own < known * (1 - _SETTLED)):
                 break
-        return Located(self.ground, self._sets(), self.intervals, self.allowance, self.reach, self.found)
+        return Located(self.ground, self._sets(), self.intervals, self.allowance, self.farthest, self.found)
 
     def _step(self) -> None:
         """Radii from what is known of the rows, then sets and intervals, then the rows again."""
@@ -228,16 +228,16 @@ class _FixedPoint:
         for one in self._sets():
             more = one.excess(self.energy, self.energy.linear, self.energy.linear_error)
             self.found = min(self.found, inflate((self.energy.constant + more) * (1 + 1e-14)))
-            self.reach = np.minimum(self.reach, largest_by_label(system, one.ways) + self.single)
+            self.farthest = np.minimum(self.farthest, largest_by_label(system, one.ways) + self.single)
             self.roots = np.minimum(self.roots, one.cell_roots())
         self._shrink()
         known = np.minimum(self.own, self.radius * ground.scale)
         self.intervals = self.intervals.tightened(np.where(system.learned, known + self.tau, math.inf))
-        self.reach = np.minimum(self.reach, self.intervals.reach() + self.single)
+        self.farthest = np.minimum(self.farthest, self.intervals.farthest() + self.single)
 
     def _shrink(self) -> None:
         probability = self.ground.events.vector_probability
-        self.radius = min(self.radius, self.ground.radius(probability, self.found, self.reach))
+        self.radius = min(self.radius, self.ground.radius(probability, self.found, self.farthest))
 
     def _sets(self) -> tuple[Feasible, ...]:
         """No cells together, those about which the vector event says more, and all of them.
@@ -267,7 +267,7 @@ class _FixedPoint:
         root = (np.sqrt(square) + self.roots + np.sqrt(counts) * (self.single + rows.error)) * grow
         energy = np.minimum(root**2 * (1 + 1e-14), system.over_labels(squares.sum(axis=0)) * grow)
         deviation = np.zeros(counts.size)
-        np.maximum.at(deviation, system.labels.cell, self.ground.deviations(self.reach))
+        np.maximum.at(deviation, system.labels.cell, self.ground.deviations(self.farthest))
         rates, log_term = events.cells.rates, events.cells.log_term(events.cells_probability)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = (log_term / rates + curvature(-(rates * deviation)) * rates * energy) / counts

@@ -71,7 +71,7 @@ def load_onnx(path: Path, output: str | None) -> Any:
         raise InvalidInput(
             f"The output {one_line(chosen.name)} of {label} does not say what it is. State it: output='probabilities', "
             "output='logits' (softmax is applied), or output='actions' (a deterministic policy with continuous actions), as in "
-            "load_policy(model, output='logits'); --policy-output on the command line."
+            "load_policy(model, output='logits'); --with policy_output=logits on the command line."
         )
     if kind == "actions":
         return DeterministicPolicy(model)
