@@ -177,7 +177,7 @@ _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
 from bondic.core.files import load_certificate
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.reference import REFERENCE
 from bondic.rows.asked import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=REFERENCE)

@@ -98,7 +98,7 @@ def _planned_again(result, log):
         sign = 1.0 if end == "upper" else -1.0
         tails[end] = EndWeights(sign * 0.3 * chosen[:, None].astype(float), 0.3 * float(chosen.sum()))
     quotas = np.ones((len(stops), 1))
-    plan = replace(events, stops=stops, tails=tails, quotas=quotas, past=None, eras=())
+    plan = replace(events, stops=stops, tails=tails, quotas=quotas, eras=(0,))
     proof = replace(proof, events=plan)
     ends = {claim.end: claim.bound for claim in proof.claims(rebuild(proof.asked, log, None, None), STANDARD).ends}
     return ends["lower"], ends["upper"]

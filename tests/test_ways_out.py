@@ -89,7 +89,7 @@ def test_a_folder_without_rows_withholds_them(tmp_path):
     table = TABLE.assign(ward="a", next_ward="a")
     table.loc[TABLE["truncated"], "next_ward"] = "rarely"
     columns = {"observations": ["state", "ward"], "next_observations": ["next_state", "next_ward"]}
-    found = ask(table, columns=columns, initial=None)
+    found = ask(table, columns=columns, initial=None, method=bondic.Default(no_rows=True))
     assert "rarely" in (found.save(tmp_path / "open") / "result.json").read_text()
     folder = found.save(tmp_path / "closed", no_rows=True)
     assert not any(b"rarely" in path.read_bytes() for path in folder.iterdir())
@@ -141,7 +141,7 @@ def test_results_side_by_side(result, tmp_path):
 
 
 def test_results_of_one_method_are_told_apart(result):
-    assert [line.name for line in bondic.compare([result, result])] == ["sequential 1", "sequential 2"]
+    assert [line.name for line in bondic.compare([result, result])] == ["table 1", "table 2"]
     named = bondic.compare({"old": result, "new": result})
     assert [line.name for line in named] == ["old", "new"]
     assert "old" in str(named)

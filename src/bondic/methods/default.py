@@ -7,7 +7,6 @@ was stated about them, the answer is the value range, and the curve of `Groups` 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -37,7 +36,7 @@ from bondic.rows import Rows
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import PILOT_SHARE
+from bondic.tuning.pilot import PILOT_SHARE, rows_set_aside
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
 from bondic.tuning.states import WAY_OUT, unstated
 from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
@@ -274,8 +273,7 @@ class Default:
 
     def _begun_after(self, rows: int, method: _OnCells, problem: Rows) -> _OnCells:
         """The same method with a pilot of at least so many rows: those that the choice has seen are not certified."""
-        share = method.pilot
-        own = math.ceil(share * self._rows(problem)) if isinstance(share, float) else int(share)
+        own = rows_set_aside(method.pilot, self._rows(problem))
         return method if own >= rows else replace(method, pilot=rows)
 
     def _value_range(self, why: str, states: str = "") -> _Choice:

@@ -23,7 +23,7 @@ from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
-from bondic.tuning.pilot import SMALLEST_PILOT
+from bondic.tuning.pilot import SMALLEST_PILOT, rows_set_aside
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,8 +33,8 @@ _COMPARED_STARTS = 256
 
 
 def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
-    """The rows that are set aside, as a problem of their own; a share of few rows is at least the smallest pilot."""
-    rows = max(math.ceil(pilot * planned), SMALLEST_PILOT) if isinstance(pilot, float) else int(pilot)
+    """The rows that are set aside, as a problem of their own; a share has enough of them to fit something."""
+    rows = rows_set_aside(pilot, planned)
     found = tuning_problem(problem, rows) if 0 < rows < len(problem.rows) else None
     if found is None:
         raise InvalidInput(

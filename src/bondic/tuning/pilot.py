@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 PILOT_SHARE = 0.2
 """Of the dual method."""
 PILOT, LONG_PILOT = 0.05, 0.1
@@ -19,4 +21,14 @@ def share_of_rows(share: float, rows: int) -> int:
 
 def pilot_length(share: float, rows: int) -> int:
     """Rows that the sequential method sets aside for a share of so many, but enough to fit something."""
-    return max(share_of_rows(share, rows), min(_ENOUGH, rows // 5))
+    return max(share_of_rows(share, rows), fewest_of_share(rows))
+
+
+def rows_set_aside(pilot: float | int, planned: int) -> int:
+    """Rows of a pilot for cells: a share of the planned number, but enough to fit something; or a number."""
+    return max(math.ceil(pilot * planned), fewest_of_share(planned)) if isinstance(pilot, float) else int(pilot)
+
+
+def fewest_of_share(rows: int) -> int:
+    """Rows that are enough to fit something, or a fifth of those there are."""
+    return min(_ENOUGH, rows // 5)
