@@ -29,7 +29,7 @@ def finite(question: GaugeQuestion) -> NoiseBound:
     if not FeatureMap.exists(kernel, layout):
         raise InvalidInput(
             f"gauge='finite' is a union bound over the features of W, and {kernel!r} has no finite list of them: take "
-            "states for numbers (categorical=False, --numeric), pass a bandwidth (Choices(weight_bandwidth=1.0), "
+            "states for numbers (categorical=False, --categorical none), pass a bandwidth (Choices(weight_bandwidth=1.0), "
             "--with weight_bandwidth=1) or instruments= of random or explicit features, or use another gauge."
         )
     return FiniteClass.planned(kernel, layout, question.rows, **_level(question))

@@ -232,7 +232,7 @@ class Sums(ABC):
             if points.shape[0] > MOST_POINTS:
                 raise InvalidInput(
                     f"More than {MOST_POINTS} distinct points: a table of values says nothing about such a log. Use a class "
-                    "that relates points to one another: a Ball of a kernel (categorical=False, --numeric)."
+                    "that relates points to one another: a Ball of a kernel (categorical=False, --categorical none)."
                 )
         out = []
         for mass_of, columns in zip(mass, np.split(weights, groups, axis=1), strict=True):
