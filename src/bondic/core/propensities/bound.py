@@ -102,7 +102,7 @@ class LowerEnd:
             raise InvalidInput(
                 f"No {self.columns.unit} of the log starts at a state of the stated list (states are compared number by "
                 "number), so propensities say nothing about it. Leave `initial` out (no --initial) for the value over the "
-                "log's own starts, or use a method that carries over from other states: Sequential(), Dual()."
+                "log's own starts, or use a method that carries over from other states: Table(), Dual()."
             )
         return self._means_claim(processes, len(self.estimators) + later, strata)
 
@@ -178,5 +178,5 @@ def refuse_other_starts(rows: Columns) -> NoReturn:
         f"The stated initial states are {what}. Propensities weigh what the log's own decisions (episodes) earned: their mean is "
         "the value over the log's own starts, whatever others were stated. Leave `initial` out (no --initial) for that value; "
         "state the starts as a list with weights, InitialStates.exact(states, weights), which is answered from the rows that "
-        "start there; or use a method that starts elsewhere: Sequential(), Dual()."
+        "start there; or use a method that starts elsewhere: Table(), Dual()."
     )
