@@ -42,7 +42,7 @@ def test_without_a_method_it_is_the_table_where_states_are_names():
     assert result.method == "table"
     assert isinstance(result.proof, CellsProof)
     assert result.choices["method"].startswith("table, as states are names")
-    assert "Method chosen by a fixed rule that saw no certified row: table" in " ".join(summarize(result).lines)
+    assert "Method: table, as states are names" in " ".join(summarize(result).lines)
     assert result.certificate.body["information"]["choices"] == result.choices
     assert result.hashes["certificate"] == result.certificate.digest
     same = b.estimate_interval(question(), method=b.Table(pilot=b.Sequential().pilot_rows(question())))

@@ -10,10 +10,10 @@ import bondic
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import LinearControl
 from bondic.methods.propensities import Propensities
-from bondic.methods.propensity_pilot import split_episodes
 from bondic.plan.controls import linear_control
 from bondic.rendering import three
 from bondic.rows.decisions import read_decisions
+from bondic.rows.episodes import split_episodes
 from propensity_cases import (
     BEHAVIOR,
     LARGEST,

@@ -28,7 +28,7 @@ from bondic.methods.forecast import landmarks_that_fit, room
 from bondic.methods.groups import Groups
 from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
-from bondic.methods.propensity_pilot import logged, split_episodes
+from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
@@ -37,7 +37,7 @@ from bondic.methods.value_range import ValueRange, degenerate_range
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.decisions import single_rows
-from bondic.rows.episodes import own_starts
+from bondic.rows.episodes import own_starts, split_episodes
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.sequential_class import kind_of_states
@@ -64,9 +64,7 @@ class _Choice:
     why: str
     others: str = ""  # methods with the same promise that could have been named instead
     states: str = ""  # what they were taken for
-    run: Callable[[Rows, float, Progress | None], Result] | None = (
-        None  # the method's own, or with what is known already
-    )
+    run: Callable[[Rows, float, Progress | None], Result] | None = None  # None: the method's own
 
     def result(self, alpha: float, progress: Progress | None) -> Result:
         found = (self.run or self.method.run)(self.rows, alpha, progress)
@@ -213,11 +211,10 @@ class Default:
 
     def _of_states(self, problem: Rows, pilot: Rows | None, only_dual: str) -> _Choice:
         """A table where states are names; the value range elsewhere, with the curve of groups where rows can be set aside."""
-        looked_by_dual = pilot is None
         kind = kind_of_dual(self._made(Dual), problem) if pilot is None else kind_of_states(None, self.choices, pilot)
         why = unstated(problem.layout)
-        if not kind.table and (looked_by_dual or self.no_rows):
-            withheld = "" if looked_by_dual else ". Groups would hold single rows, which are to be kept out"
+        if not kind.table and (pilot is None or self.no_rows):
+            withheld = "" if pilot is None else ". Groups would hold single rows, which are to be kept out"
             return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.said})
         if not kind.table:
             return _Choice(self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.said)

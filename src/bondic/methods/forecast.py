@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.core.classes.balls import Ball, ValueClass
+from bondic.core.classes.balls import ValueClass
 from bondic.core.errors import InvalidInput
 from bondic.engines.threads import cores
 from bondic.rendering import three
@@ -93,8 +93,9 @@ def forecast(
         return Effort(rows, actions, 0.0, 0.0, 0.0)
     first, said = problem.first_block(), Choices() if choices is None else choices
     sums = 0.0  # of a table, or where nothing is stated about numbers
-    if radius is not None or isinstance(ball, Ball):
-        kernel = ball.kernel if isinstance(ball, Ball) else default_value_kernel(first, said, planned=rows)
+    kernel = None if ball is None else ball.kernel
+    if kernel is not None or radius is not None:
+        kernel = default_value_kernel(first, said, planned=rows) if kernel is None else kernel
         sums = seconds_of_sums(kernel, problem.layout, first.some_points(FEWEST_ROWS), rows)
     landmarks = min(MOST_LANDMARKS, MOST_BYTES // (BYTES_PER_NUMBER * rows))
     tables = 8.0 * 3 * actions * (rows + len(problem.initial_states))

@@ -1,7 +1,4 @@
-"""What the first rows say about an interval from propensities: which rows may be looked at, and the length they predict.
-
-Rows that were looked at are not certified, and whether an episode is certified does not depend on how long it is.
-"""
+"""What rows say about an interval from propensities before it is made: whether they hold any, and the length they predict."""
 
 from __future__ import annotations
 
@@ -26,37 +23,6 @@ _FEWEST = 20
 def logged(problem: Rows) -> bool:
     """Whether the log says with which probabilities its actions were taken."""
     return problem.log.has("behavior_action_probs") or problem.log.has("behavior_log_probs")
-
-
-def split_episodes(problem: Rows, rows: int) -> tuple[Rows, Rows] | None:
-    """Whole episodes within the first `rows` rows, and those that begin after them; None where there are none of either."""
-    last, first = _borders(problem, problem.rows.start + rows)
-    if last is None or first is None:
-        return None
-    return problem.select(problem.rows.start, last), problem.select(first)
-
-
-def _borders(problem: Rows, stop: int) -> tuple[int | None, int | None]:
-    """The last and the first row that begin an episode: not after the pilot's end, and not before it; None: there is none.
-
-    The episode that the pilot's end falls into is likely a long one. Whether an episode is certified must not depend on how long
-    it is, and another method would certify its later rows: so it is neither looked at nor certified.
-    """
-    rows = problem.rows
-    if not problem.log.has_episode_ids:
-        return (stop, stop) if rows.start < stop < rows.stop else (None, None)
-    before, last = None, None
-    for where, part in problem.log.batches(rows):
-        ids = np.asarray(part.episode_ids)
-        begins = where.start + np.flatnonzero(
-            np.concatenate([[last is not None and ids[0] != last], ids[1:] != ids[:-1]])
-        )
-        last = ids[-1]
-        early = begins[begins <= stop]
-        before = int(early[-1]) if early.size else before
-        if begins.size and begins[-1] >= stop:
-            return before, int(begins[begins >= stop][0])
-    return before, None
 
 
 def predicted_lengths(stated: Stated, pilot: Rows, alpha: float) -> Callable[[float], float] | None:
