@@ -107,7 +107,7 @@ def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
         (9_000_000, 60, "60 landmarks"),
         (1_000_000, None, "GB"),
     ):
-        monkeypatch.setattr("bondic.methods.default.MOST_BYTES", most)
+        monkeypatch.setattr("bondic.methods.forecast.MOST_BYTES", most)
         chosen, why = STATED.choose(problem)
         assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
         assert isinstance(chosen, b.Sequential) == (rank is not None)
@@ -199,10 +199,10 @@ def test_no_method_is_recommended_that_promises_nothing():
 
 def test_rows_that_fit_nowhere_are_not_searched_in_vain(monkeypatch):
     """More rows than memory, fewer than the dual method needs for its discount."""
-    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("bondic.methods.forecast.MOST_BYTES", 1_000_000)
     assert isinstance(STATED.choose(numbers(1500))[0], b.Dual)
     method, why = STATED.choose(numbers(1500, gamma=0.99))
-    assert isinstance(method, b.Sequential)
+    assert method.predicted_length(numbers(1500, gamma=0.99), 0.1) == pytest.approx(100.0)  # the value range
     assert why.startswith("none, as 1500 rows are too many")
     assert "59900" in why or "5.99e+04" in why
 
@@ -321,6 +321,23 @@ class TestPropensities:
         assert result.method == "propensities"
         assert pilot <= result.rows[0] < pilot + 3
         assert result.rows[0] % 3 == 0
+
+    @pytest.mark.parametrize(("steps", "behavior", "name"), [(2, 0.2, "table"), (4, 0.5, "propensities")])
+    def test_the_shorter_predicted_length_decides_and_no_certified_row(self, steps, behavior, name, monkeypatch):
+        """4812 rows: 5 % of them are 240.6, and `Table` by itself would set aside one row more than propensities look at."""
+        log, pilot = episodes(steps, 4812 // steps, behavior=behavior), 240
+        terms, pilots, predicted = {"horizon": steps, "gamma": 0.5}, [], b.Table.predicted_length
+        monkeypatch.setattr(b.Table, "predicted_length", lambda t, *a: (pilots.append(t.pilot), predicted(t, *a))[1])
+        problem = asked(log, **terms)
+        chosen, why = b.Default().choose(problem)
+        of_table = predicted(b.Table(pilot=pilot), problem, 0.1)
+        by_ratios = b.Propensities().predicted_after(problem.select(0, pilot), len(log) - pilot, 0.1)
+        assert chosen.name == name == ("table" if of_table <= by_ratios else "propensities")
+        rewards, actions = log.rewards.copy(), log.actions.copy()
+        rewards[pilot:], actions[pilot:] = 0.0, 1
+        other = asked(replace(log, rewards=rewards, actions=actions), **terms)
+        assert b.Default().choose(other)[1] == why
+        assert set(pilots) == {pilot}
 
     @pytest.mark.parametrize("method", [b.Default(radius=2.0), b.Default(gauge="half"), b.Default(planned_rows=1200)])
     def test_what_was_said_about_other_methods_is_heeded(self, method):

@@ -9,11 +9,11 @@ import pytest
 import bondic
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import LinearControl
-from bondic.methods import with_propensities
 from bondic.methods.propensities import Propensities
 from bondic.plan.controls import linear_control
 from bondic.rendering import three
 from bondic.rows.decisions import read_decisions
+from bondic.rows.episodes import split_episodes
 from propensity_cases import (
     BEHAVIOR,
     LARGEST,
@@ -180,8 +180,7 @@ def test_the_first_certified_episode_is_no_longer_than_others():
     for seed in range(100):
         log = lengths_log(seed)
         problem = bondic.make_problem(log, policy, gamma=0.5, reward_range=(0, 1))
-        found = with_propensities.find(Propensities(), problem, lambda _: 400, 0.1)
-        first = found.problem.rows.start
+        first = split_episodes(problem, 400)[1].rows.start
         assert log.timesteps[first] == 0
         assert first >= 400
         long += int(log.rewards[first] == 1)
@@ -200,11 +199,11 @@ def test_the_episode_in_between_is_neither_looked_at_nor_certified():
         actions[long + 6 : long + 12] = action
         changed = replace(log, actions=actions)
         problem = bondic.make_problem(changed, policy, gamma=0.5, reward_range=(0, 1))
-        found = with_propensities.find(Propensities(), problem, lambda _: long + 6, 0.1)
-        chosen.append((found.problem.rows, found.why))
+        found = bondic.estimate_interval(problem, method=bondic.Default(pilot=long + 6))
+        chosen.append((found.method, found.rows, found.choices["method"]))
     assert chosen[0] == chosen[1]
-    assert chosen[0][0].start == long + 12
-    assert with_propensities.find(Propensities(), problem, lambda _: 0, 0.1) is None
+    assert chosen[0][:2] == ("propensities", (long + 12, len(log)))
+    assert split_episodes(problem, 0) is None
 
 
 def test_one_stated_state_without_episodes_is_answered():

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,34 +15,15 @@ from bondic.core.claims import check_alpha, unusual_alpha
 from bondic.core.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
 from bondic.data.initial import InitialStates
 from bondic.extensions import added_methods
+from bondic.methods.candidates import CANDIDATES, Method
+from bondic.methods.clock import Progress
 from bondic.methods.default import Default
-from bondic.methods.dual import Dual
-from bondic.methods.groups import Groups
-from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import Sequential
-from bondic.methods.table import Table
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.inputs import refuse_unknown_arguments
 from bondic.rows.problem import make_problem
 
-Progress = Callable[[str, float], None]
-
-
-class Method(Protocol):
-    """A way to make an interval."""
-
-    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result: ...
-
-
-OWN: dict[str, type[Method]] = {
-    "auto": Default,
-    "table": Table,
-    "groups": Groups,
-    "sequential": Sequential,
-    "dual": Dual,
-    "propensities": Propensities,
-}
+OWN: dict[str, type[Method]] = {"auto": Default, **CANDIDATES}
 """bondic's own methods by name; those of other packages are found by `bondic.extensions`."""
 
 

@@ -233,7 +233,9 @@ def test_without_the_lab_an_unknown_name_is_refused(monkeypatch):
     mdp, log, policy, initial = synthetic(120, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
     try:
-        with pytest.raises(InvalidInput, match="gauge='finite'; choose 'half', 'range', 'paper' or pass"):
+        with pytest.raises(
+            InvalidInput, match="gauge='finite'; choose 'half', 'range', 'paper', 'fixed-lambda' or pass"
+        ):
             bondic.estimate_interval(problem, method=bondic.Dual(radius=5.0, gauge="finite"))
     finally:
         added_gauges.cache_clear()

@@ -28,8 +28,8 @@ from scipy.stats import norm
 from bondic.core.claims import Side, check_alpha
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_of
-from bondic.methods import with_propensities
 from bondic.methods.propensities import Propensities
+from bondic.methods.propensity_pilot import expected_spread, predicted_lengths
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.rows import Rows
@@ -81,13 +81,13 @@ def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float |
 
 def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
     """The interval from propensities; None where starts were stated that are not the log's, or it has too little to tell."""
-    if not (with_propensities.applies(problem) and own_starts(problem)):
+    if Propensities().applies(problem) is not None or not own_starts(problem):
         return None
-    length = with_propensities.predicted_length(Propensities(), problem, alpha)
+    length = predicted_lengths(Propensities().stated, problem, alpha)
     if length is None:
         return None
     rows, width = len(problem.rows), range_of(problem.terms).width
-    return LengthGuess(rows, lambda wanted: min(length(wanted / rows) / width, 1.0))
+    return LengthGuess(rows, lambda wanted: length(wanted / rows) / width)
 
 
 DesignKind = Literal["one-step", "episodes", "table"]
@@ -197,9 +197,7 @@ class LogDesign:
             spread = sum(gamma**t * math.sqrt(max(ratio ** (t + 1) * mean - mean**2, 0.0)) for t in range(steps))
             width = sum(gamma**t * ratio ** (t + 1) for t in range(steps))
             scale = high - low
-            total += with_propensities.expected_spread(
-                (scale * spread) ** 2, scale * width, rows / steps, self.alpha / 2
-            )
+            total += expected_spread((scale * spread) ** 2, scale * width, rows / steps, self.alpha / 2)
         return total
 
     def _without(self, rows: float) -> float:

@@ -12,9 +12,9 @@ from bondic.advice.lengths import propensity_guess
 from bondic.advice.situation import Situation
 from bondic.core.errors import InvalidInput, shown
 from bondic.core.terms import in_full, range_of, value_range
-from bondic.methods import with_propensities
 from bondic.methods.default import Default
 from bondic.methods.propensities import NAME as PROPENSITIES
+from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.table import NAME as TABLE
 from bondic.rendering import counted, three
@@ -254,7 +254,7 @@ def other_methods(situation: Situation) -> Iterator[NextStep]:
                 "extrapolated",
                 numbers={"share": share},
             )
-    if not with_propensities.logged(problem) and facts.longest <= _SHORT_EPISODES and facts.ends:
+    if not logged(problem) and facts.longest <= _SHORT_EPISODES and facts.ends:
         yield NextStep(
             "method",
             f"Episodes are short ({counted(facts.longest, 'step')} at most). If the probabilities with which actions were "

@@ -1,14 +1,15 @@
-"""The method where none is named, by a rule that no certified row can move.
+"""The method where none is named: the shortest predicted length among candidates that assume nothing, or only what was stated.
 
-It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
-the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where states are numbers and nothing
-was stated about them, the answer is the value range, and the curve of `Groups` beside it shows what an allowance would give.
+Statements say which candidates there are. Predictions read pilot rows, which are not certified, and the number of rows that was
+planned. So the interval has the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where
+nothing can be proved the answer is the value range; the curve of `Groups` beside it shows what an allowance would give.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from bondic.core.balls import Ball, Box
@@ -17,53 +18,61 @@ from bondic.core.claims import Side
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
+from bondic.core.terms import range_at_all_times, range_of
 from bondic.engines.standard import EngineName
-from bondic.methods import with_propensities
-from bondic.methods.clock import Clock, Progress
+from bondic.methods.candidates import Candidate
+from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual, dual_needs
-from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
-from bondic.methods.groups import PILOT as GROUP_PILOT
+from bondic.methods.forecast import landmarks_that_fit, room
 from bondic.methods.groups import Groups
 from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import Sequential, settled
+from bondic.methods.propensity_pilot import logged
+from bondic.methods.sequential import Sequential
 from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
-from bondic.methods.table import PILOT as TABLE_PILOT
 from bondic.methods.table import Table
+from bondic.methods.value_range import ValueRange, degenerate_range
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.search.sequential.basis import PointSlots
+from bondic.rows.decisions import single_rows
+from bondic.rows.episodes import own_starts, split_episodes
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import PILOT_SHARE, rows_set_aside
-from bondic.tuning.sequential_class import ChosenClass, kind_of_states
+from bondic.tuning.pilot import rows_set_aside
+from bondic.tuning.sequential_class import kind_of_states
 from bondic.tuning.states import WAY_OUT, unstated
 from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
 
+_Own = TypeVar("_Own", Table, Groups, Sequential, Dual)
 _OnCells = TypeVar("_OnCells", Table, Groups)
-FEWEST_ROWS = 200
-"""A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
-_OTHERS = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
-_FEWEST_LANDMARKS = 50
-"""With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
+_BOTH_TOO = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
+_DUAL_TOO = "dual (--method) applies too, with the worst noise that the ranges allow"
+_SEQUENTIAL_TOO = "sequential (--method) may apply too"
+_PROPENSITIES_TOO = "propensities applies too: the log holds them, and nothing is assumed about q* then"
+_NOT_USED = "; the log's propensities are not used (--method propensities uses them)"
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """A method that works with a class Q, and why it is that one."""
+    """A candidate, the rows that it is given, and why it is that one."""
 
-    method: Table | Groups | Sequential | Dual
+    method: Candidate
+    rows: Rows
     why: str
-    chosen: ChosenClass | None = None  # Q, where it had to be made for that
-    nothing: str = ""  # why nothing can be said
-    states: str = ""  # what states were taken for, where nothing is said
+    others: str = ""  # methods with the same promise that could have been named instead
+    states: str = ""  # what they were taken for
+    run: Callable[[Rows, float, Progress | None], Result] | None = None  # None: the method's own
+
+    def result(self, alpha: float, progress: Progress | None) -> Result:
+        found = (self.run or self.method.run)(self.rows, alpha, progress)
+        return found.with_choice("states", self.states) if self.states else found
 
 
 @listing_options
 @dataclass(frozen=True)
 class Default:
-    """`Propensities` where the log holds them and they say enough, `Table` where states are names, `Sequential` for stated balls.
+    """`Propensities` or `Table` (where states are names), whichever predicts the shorter interval; `Sequential` for stated balls.
 
     `Dual` where it alone applies: for what was stated, for short logs, for rows that do not fit into memory. Where states are
     numbers, and neither propensities nor a statement (`ball`, `radius`) say more, the answer is the value range. It is what
@@ -119,233 +128,182 @@ class Default:
     groups: Callable[[Any], Any] | str | None = None
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        found = self._with_propensities(problem, alpha)
-        if found is not None:
-            stated = self._stated()
-            result = stated.run(found.problem, alpha, progress).with_choice("method", f"propensities, as {found.why}")
-            return result.with_choice("other methods", _OTHERS)
-        choice = self._by_class(problem, alpha)
-        if isinstance(choice.method, Table):
-            try:
-                result = choice.method.run(problem, alpha, progress)
-            except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
-                result = Sequential(side=self.side).say_nothing(problem, alpha, str(why_not), Clock(progress))
-            result = result.with_choice("states", choice.states) if choice.states else result
-        elif isinstance(choice.method, Groups | Dual):
-            result = choice.method.run(problem, alpha, progress)
-            result = result.with_choice("states", choice.states) if choice.states else result
-        elif choice.nothing:
-            told = {"states": choice.states} if choice.states else {}
-            result = choice.method.say_nothing(problem, alpha, choice.nothing, Clock(progress), told)
-        else:
-            result = choice.method.run(problem, alpha, progress, choice.chosen)
-        why = choice.why
-        if with_propensities.applies(problem):
-            why += "; the log's propensities are not used (--method propensities uses them)"
-        return result.with_choice("method", why).with_choice("other methods", self._others(choice, problem))
+        choice = self._choose(problem, alpha)
+        result, why, others = choice.result(alpha, progress), choice.why, [choice.others]
+        if choice.method.name != Propensities.name and Propensities().applies(problem) is None:
+            why, others = why + _NOT_USED, [choice.others, _PROPENSITIES_TOO]
+        result = result.with_choice("method", why)
+        return result.with_choice("other methods", "; ".join(filter(None, others)) or "none")
 
-    def choose(
-        self, problem: Rows, alpha: float = 0.1
-    ) -> tuple[Propensities | Table | Groups | Sequential | Dual, str]:
+    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Candidate, str]:
         """The method, and why it is that one, in words."""
-        found = self._with_propensities(problem, alpha)
-        if found is not None:
-            return self._stated(), f"propensities, as {found.why}"
-        chosen = self._by_class(problem, alpha)
-        return chosen.method, chosen.why
+        choice = self._choose(problem, alpha)
+        return choice.method, choice.why
 
-    def _others(self, choice: _Choice, problem: Rows) -> str:
-        """Methods with the same promise that could have been named instead."""
-        names, method = [], choice.method
-        if isinstance(method, Table | Sequential) and not choice.nothing:
-            names.append("dual (--method) applies too, with the worst noise that the ranges allow")
-        if isinstance(method, Dual) and not self._too_short(problem):
-            names.append("sequential (--method) may apply too")
-        if with_propensities.applies(problem):
-            names.append("propensities applies too: the log holds them, and nothing is assumed about q* then")
-        return "; ".join(names) or "none"
-
-    def _stated(self) -> Propensities:
-        return replace(self.propensities or Propensities(), side=self.side)
-
-    def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Applicable | None:
-        """None where something was said about Q or W: that needs a method that uses it."""
-        described = self._asked_for() or self.ball is not None or self.radius is not None or bool(self._groups_stated)
-        if described or self.planned_rows is not None:
-            if self.propensities is not None:
-                raise InvalidInput(
-                    "Statements about propensities do not go together with Q, W, a noise bound or planned_rows: name the method."
-                )
-            return None
-        found = with_propensities.find(self._stated(), problem, self._looked_at, alpha)
+    def _choose(self, problem: Rows, alpha: float) -> _Choice:
+        about_class = self._only_dual() or self._class_stated or self._groups_stated or self.planned_rows is not None
+        if about_class and self.propensities is not None:
+            raise InvalidInput(
+                "Statements about propensities do not go together with Q, W, a noise bound or planned_rows: name the method."
+            )
+        found = None if about_class else self._by_propensities(problem, alpha)
         if found is None and self.propensities is not None:
             raise InvalidInput(
                 "Something was stated about propensities, and the default has no use for it: the log holds none, the initial "
                 "states are not its own, or its first episodes promise too little. Leave it out, or name the method propensities."
             )
-        return found
+        return found or self._without_propensities(problem, alpha)
 
-    def _looked_at(self, problem: Rows) -> int:
-        """Rows that no method certifies."""
-        return 0 if self.pilot == 0 or self._too_short(problem) else self._sequential().pilot_rows(problem)
+    def _by_propensities(self, problem: Rows, alpha: float) -> _Choice | None:
+        """None where they do not apply, or predict no shorter interval than others.
 
-    def _by_class(self, problem: Rows, alpha: float) -> _Choice:
-        """One of the methods that work with a class Q, and Q where it had to be made for that; or why nothing can be said."""
-        if known := settled(problem):
-            return self._value_range(known)
-        if self._groups_stated and self.no_rows:
-            raise InvalidInput(
-                "Groups and a model are held row by row in the certificate, which is to hold no single row: leave no_rows "
-                "(--no-rows) out, or what was stated on groups."
-            )
-        if self._groups_stated:
-            return _Choice(self._groups(), f"groups, as you stated {' and '.join(self._groups_stated)}")
-        if (unproved := self._numbers(problem)) is not None:
-            return unproved
-        why = self._asked_for() or self._too_short(problem)
-        if why:
-            return self._dual(why)
-        sequential = self._sequential()
-        pilot = tuning_problem(problem, sequential.pilot_rows(problem))
-        if self.ball is None and self.radius is None:
-            return self._names(problem, pilot, sequential.pilot_rows(problem))
-        why = self._only_dual(pilot)
-        if why or pilot is None:
-            return self._dual(why)
-        rank = _landmarks(pilot, self._rows(problem), _room(problem))
-        if rank == 0:
-            why = f"{self._rows(problem)} rows are too many for the sequential method to hold in {_room(problem) / 1e9:.3g} GB"
-            needed = dual_needs(problem.terms, alpha)
-            if self._rows(problem) > needed:
-                return self._dual(why)
-            why += f", and fewer than the {needed:.3g} that the dual one needs"
-            return self._value_range(why)
-        sequential = replace(sequential, rank=rank)
-        chosen = sequential.promising(pilot, problem, alpha)
-        if isinstance(chosen, str):
-            return self._value_range(chosen)
-        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
-        return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
-
-    def _names(self, problem: Rows, pilot: Rows | None, looked_at: int) -> _Choice:
-        """A table; or the dual method where there is none."""
-        table = self._begun_after(looked_at, Table(self.side, self.pilot or TABLE_PILOT, self.planned_rows), problem)
-        if pilot is None:
-            return self._dual("too few rows of the pilot can be used")
-        if not problem.answers.exact:
-            return self._dual("the policy is known by drawn actions, and a table needs its probabilities")
-        if self.no_rows:
-            table = replace(table, fewest_rows=FEWEST_SHARED)
-        return _Choice(table, "table, as states are names", states=kind_of_states(None, self.choices, pilot).said)
-
-    def _numbers(self, problem: Rows) -> _Choice | None:
-        """The answer where a table is impossible and nothing was stated about values: the value range. None elsewhere.
-
-        States are told from the pilot of the method that would be used otherwise.
+        Where the form of the log decides (single decisions without discount; a target known by its probabilities alone), no row
+        is looked at, and all are certified. Other logs: rows after the pilot.
         """
-        if self.ball is not None or self.radius is not None:
+        method = replace(self.propensities or Propensities(), side=self.side)
+        chosen = partial(_Choice, method, others=_BOTH_TOO)
+        if not logged(problem):
             return None
-        pilot = None
-        if not (other := self._asked_for() or self._too_short(problem)):
-            pilot = tuning_problem(problem, self._sequential().pilot_rows(problem))
+        if problem.policy_in_log:
+            return chosen(
+                problem, "propensities, as the policy is known by its probabilities of the logged actions alone"
+            )
+        if not (own_starts(problem) and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
+            return None
+        why = "propensities, as the log holds propensities and"
+        if problem.gamma == 0.0:
+            alone = f"{why} every decision stands alone: nothing is assumed about q*"
+            return chosen(problem, alone) if method.applies(problem) is None else None
+        looked_at = 0 if self._too_short(problem) else self._pilot_rows(problem)
+        parts = split_episodes(problem, looked_at)
+        if parts is None:
+            return None
+        looked, rest = parts
+        if single_rows(looked):
+            return chosen(rest, f"{why} the first {len(looked.rows)} rows are episodes of one step")
+        length, width = method.predicted_after(looked, len(rest.rows), alpha), range_of(problem.terms).width
+        if length >= (width if self.propensities else min(width, self._other_length(problem, looked_at, alpha))):
+            return None
+        return chosen(
+            rest,
+            f"propensities, as the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a "
+            f"length of about {100 * length / width:.2g} % of the value range without assuming anything about q*",
+        )
+
+    def _other_length(self, problem: Rows, looked_at: int, alpha: float) -> float:
+        """The length that others predict from the same rows, and from no row that would be certified by propensities."""
+        try:
+            other = replace(self, pilot=looked_at)._without_propensities(problem, alpha)
+        except InvalidInput:  # something has to be stated first
+            return math.inf
+        return other.method.predicted_length(problem, alpha)
+
+    def _without_propensities(self, problem: Rows, alpha: float) -> _Choice:
+        if known := degenerate_range(problem):
+            return self._value_range(problem, known)
+        if stated := self._groups_stated:
+            if self.no_rows:
+                raise InvalidInput(
+                    "Groups and a model are held row by row in the certificate, which is to hold no single row: leave no_rows "
+                    "(--no-rows) out, or what was stated on groups."
+                )
+            return _Choice(self._made(Groups), problem, f"groups, as you stated {' and '.join(stated)}")
+        only_dual = self._only_dual() or self._too_short(problem)
+        pilot = None if only_dual else tuning_problem(problem, self._pilot_rows(problem))
         if pilot is None:
-            dual = self._dual(other).method
-            assert isinstance(dual, Dual)
-            kind = kind_of_dual(dual, problem)
-        else:
-            kind = kind_of_states(None, self.choices, pilot)
-        if kind.table:
-            return None
-        if pilot is None or self.no_rows:
-            withheld = ". Groups would hold single rows, which are to be kept out" if pilot is not None else ""
-            return self._value_range(f"{unstated(problem.layout)}; {WAY_OUT}{withheld}", kind.said)
-        groups = self._begun_after(self._sequential().pilot_rows(problem), self._groups(), problem)
-        return _Choice(groups, f"groups, as {unstated(problem.layout)}", states=kind.said)
+            only_dual = only_dual or "too few rows of the pilot can be used"
+        if not self._class_stated:
+            return self._of_states(problem, pilot, only_dual)
+        return self._dual(problem, only_dual) if pilot is None else self._sequential(problem, pilot, alpha)
+
+    def _of_states(self, problem: Rows, pilot: Rows | None, only_dual: str) -> _Choice:
+        """A table where states are names; the value range elsewhere, with the curve of groups where rows can be set aside."""
+        kind = kind_of_dual(self._made(Dual), problem) if pilot is None else kind_of_states(None, self.choices, pilot)
+        why = unstated(problem.layout)
+        if not kind.table and (pilot is None or self.no_rows):
+            withheld = "" if pilot is None else ". Groups would hold single rows, which are to be kept out"
+            return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.said})
+        if not kind.table:
+            return _Choice(self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.said)
+        table = replace(self._made(Table), fewest_rows=FEWEST_SHARED if self.no_rows else 1)
+        if only_dual := only_dual or table.applies(problem) or "":
+            return self._dual(problem, only_dual)
+        table = self._begun_after(table, problem)
+
+        def run(rows: Rows, alpha: float, progress: Progress | None) -> Result:
+            try:
+                return table.run(rows, alpha, progress)
+            except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
+                return ValueRange(str(why_not), self.side).run(rows, alpha, progress)
+
+        return _Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.said, run)
+
+    def _sequential(self, problem: Rows, pilot: Rows, alpha: float) -> _Choice:
+        """The sequential method, if it fits into memory and its pilot predicts less than the value range."""
+        method, rows, left = self._made(Sequential), self._rows(problem), room(problem)
+        rank = landmarks_that_fit(pilot, rows, left)
+        if rank == 0:
+            why = f"{rows} rows are too many for the sequential method to hold in {left / 1e9:.3g} GB"
+            needed = dual_needs(problem.terms, alpha)
+            if rows > needed:
+                return self._dual(problem, why)
+            return self._value_range(problem, f"{why}, and fewer than the {needed:.3g} that the dual one needs")
+        method = replace(method, rank=rank)
+        chosen = method.choose(pilot, problem, alpha, method.shape(rows))
+        if chosen.length >= range_at_all_times(pilot.terms).width:
+            why = f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
+            return self._value_range(problem, why)
+        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
+        why = f"sequential{fewer}, the default wherever it applies"
+        return _Choice(method, problem, why, _DUAL_TOO, run=partial(method.run, chosen=chosen))
+
+    def _dual(self, problem: Rows, why: str) -> _Choice:
+        others = "" if self._too_short(problem) else _SEQUENTIAL_TOO
+        return _Choice(self._made(Dual), problem, f"dual, as {why}", others)
+
+    def _value_range(self, problem: Rows, why: str, notes: Mapping[str, str] | None = None) -> _Choice:
+        return _Choice(ValueRange(why, self.side, notes or {}), problem, f"none, as {why}")
+
+    @property
+    def _class_stated(self) -> bool:
+        return self.ball is not None or self.radius is not None
 
     @property
     def _groups_stated(self) -> list[str]:
         stated = {"an allowance": self.allowance, "a model": self.model, "groups": self.groups}
         return [name for name, value in stated.items() if value is not None]
 
-    def _groups(self) -> Groups:
-        pilot = GROUP_PILOT if self.pilot is None else self.pilot
-        return Groups(self.allowance, self.model, self.groups, None, self.side, pilot, self.planned_rows)
-
-    def _begun_after(self, rows: int, method: _OnCells, problem: Rows) -> _OnCells:
-        """The same method with a pilot of at least so many rows: those that the choice has seen are not certified."""
-        own = rows_set_aside(method.pilot, self._rows(problem))
-        return method if own >= rows else replace(method, pilot=rows)
-
-    def _value_range(self, why: str, states: str = "") -> _Choice:
-        """No row is used, so nothing but the side matters."""
-        return _Choice(Sequential(side=self.side), f"none, as {why}", nothing=why, states=states)
-
-    def _asked_for(self) -> str:
-        """What only the dual method has, and was stated."""
+    def _only_dual(self) -> str:
+        """What was stated, and only the dual method has."""
         if self.gauge is not None:
             return "a noise bound was named (gauge), which only the dual method has"
         if self.misspecification or (self.ball is not None and self.ball.misspecification):
             return "an allowance for misspecification was stated, which only the dual method has"
         if self.choices.weight_bandwidth is not None or self.choices.constant_share is not None:
             return "W was described (weight_bandwidth or constant_share), which only the dual method has"
+        if self.ball is not None and self.ball.kernel is None:
+            return "Q is a box, and the sequential method is that of balls"
+        if self._class_stated and self.no_rows:
+            return "single rows are to be kept out of the certificate, and landmarks of the sequential method are rows"
         return ""
 
     def _too_short(self, problem: Rows) -> str:
-        if self.pilot == 0:
-            return "no rows may be set aside (pilot=0), and the sequential method starts from a pilot"
-        rows = self._rows(problem)
-        return (
-            f"{rows} rows are fewer than the {FEWEST_ROWS} that the sequential method needs"
-            if rows < FEWEST_ROWS
-            else ""
-        )
+        return Sequential(pilot=self.pilot, planned_rows=self.planned_rows).applies(problem) or ""
 
-    def _only_dual(self, pilot: Rows | None) -> str:
-        """Why the sequential method does not apply to a stated class and the dual one does."""
-        if pilot is None:
-            return "too few rows of the pilot can be used"
-        if isinstance(self.ball, Box):
-            return "Q is a box, and the sequential method is that of balls"
-        if self.no_rows:
-            return "single rows are to be kept out of the certificate, and landmarks of the sequential method are rows"
-        return ""
+    def _pilot_rows(self, problem: Rows) -> int:
+        """Rows that the choice looks at."""
+        return self._made(Sequential).pilot_rows(problem)
+
+    def _begun_after(self, method: _OnCells, problem: Rows) -> _OnCells:
+        """The same method with a pilot of at least as many rows as the choice has looked at: those are not certified."""
+        looked_at, own = self._pilot_rows(problem), rows_set_aside(method.pilot, self._rows(problem))
+        return method if own >= looked_at else replace(method, pilot=looked_at)
 
     def _rows(self, problem: Rows) -> int:
         """A number that is known before the log: the length of a log may be a stopping time."""
         return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
-    def _sequential(self) -> Sequential:
-        ball = None if isinstance(self.ball, Box) else self.ball
-        return Sequential(
-            ball, self.radius, self.side, self.pilot, self.planned_rows, choices=self.choices, engine=self.engine
-        )
-
-    def _dual(self, why: str) -> _Choice:
-        dual = Dual(
-            ball=self.ball,
-            gauge="half" if self.gauge is None else self.gauge,
-            side=self.side,
-            radius=self.radius,
-            misspecification=self.misspecification,
-            pilot=PILOT_SHARE if self.pilot is None else self.pilot,
-            planned_rows=self.planned_rows,
-            choices=self.choices,
-            engine=self.engine,
-        )
-        return _Choice(dual, f"dual, as {why}")
-
-
-def _room(problem: Rows) -> float:
-    """Bytes that may be held: what the user allows for a log that is read in batches, less what reading it takes."""
-    plan = problem.log.plan
-    return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
-
-
-def _landmarks(pilot: Rows, rows: int, room: float) -> int:
-    """As many as there is room for; 0 where these are too few to follow the value function."""
-    most = min(int(room / (BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
-    if most >= _FEWEST_LANDMARKS:
-        return most
-    batch = pilot.whole()
-    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
-    return most if most >= 2 * pairs else 0
+    def _made(self, kind: type[_Own]) -> _Own:
+        """The method with everything that was stated and that it has a use for."""
+        stated = {option.name: getattr(self, option.name) for option in fields(kind) if hasattr(self, option.name)}
+        return kind(**{name: value for name, value in stated.items() if value is not None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 from bondic.core.balls import Ball, Box, Instruments
 from bondic.core.claims import End, Side, Status, ends_of
@@ -18,7 +19,7 @@ from bondic.core.functions import Function
 from bondic.core.proof import Claims, Proof, check_same_plan
 from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import Terms, discounted_steps
+from bondic.core.terms import Terms, discounted_steps, range_at_all_times
 from bondic.engines.standard import EngineName
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
@@ -37,6 +38,7 @@ from bondic.search.searches import make_search
 from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 
+NAME = "dual"
 _FIT = "least-squares fit of the Bellman equation to the certified rows"
 _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
@@ -99,6 +101,7 @@ class Dual:
     candidates: tuple[Function, ...] = ()
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
     engine: EngineName | Sums = "auto"
+    name: ClassVar[str] = NAME
 
     def __post_init__(self) -> None:
         if isinstance(self.gauge, NoiseBound):
@@ -106,6 +109,20 @@ class Dual:
         for given in (self.ball, *self.candidates):
             if given is not None:
                 check_outside(given, "Q or a candidate")
+
+    @property
+    def assumes(self) -> Literal["nothing", "stated"]:
+        return "nothing" if self.ball is None and self.radius is None else "stated"
+
+    def applies(self, problem: Rows) -> str | None:
+        """To any log: where states are numbers, `run` asks for a class Q that was not stated."""
+        del problem
+        return None
+
+    def predicted_length(self, problem: Rows, alpha: float) -> float:
+        """(v_hi - v_lo) sqrt(n* / n), at most the range: the noise of weights that balance constants, and no other cost."""
+        rows = len(problem.rows) if self.planned_rows is None else self.planned_rows
+        return range_at_all_times(problem.terms).width * min(math.sqrt(dual_needs(problem.terms, alpha) / rows), 1.0)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
@@ -158,7 +175,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     result = Result.of(
         proof,
         rows_of(setting.problem),
-        method="dual",
+        method=NAME,
         estimate=search.estimate() if decided else math.nan,
         claims=shown,
         gap=gaps,
@@ -166,7 +183,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
         seeds={"features": method.choices.seed},
         effective=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,
-        planner=describe("dual", method, problem),
+        planner=describe(NAME, method, problem),
     )
     resting = tuple(claim for claim in shown.ends if claim.uses_log) if result.status is Status.INTERVAL else ()
     return replace(result, robustness=robustness(setting, result.low, result.high, resting))

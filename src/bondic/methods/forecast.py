@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.core.balls import Ball, ValueClass
+from bondic.core.balls import ValueClass
 from bondic.core.errors import InvalidInput
 from bondic.engines.threads import cores
 from bondic.rendering import three
 from bondic.rows import Rows
+from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.tuning.defaults import Choices, Radius, default_value_kernel
 from bondic.tuning.long_logs import FEWEST_ROWS, seconds_of_sums
@@ -21,6 +22,8 @@ from bondic.tuning.long_logs import FEWEST_ROWS, seconds_of_sums
 BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
 MOST_BYTES = 8_000_000_000
+_FEWEST_LANDMARKS = 50
+"""With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 _STEP = 1e-8
 """Seconds for each row and pair of landmarks."""
 _WORTH_SAYING = 60.0
@@ -90,8 +93,9 @@ def forecast(
         return Effort(rows, actions, 0.0, 0.0, 0.0)
     first, said = problem.first_block(), Choices() if choices is None else choices
     sums = 0.0  # of a table, or where nothing is stated about numbers
-    if radius is not None or isinstance(ball, Ball):
-        kernel = ball.kernel if isinstance(ball, Ball) else default_value_kernel(first, said, planned=rows)
+    kernel = None if ball is None else ball.kernel
+    if kernel is not None or radius is not None:
+        kernel = default_value_kernel(first, said, planned=rows) if kernel is None else kernel
         sums = seconds_of_sums(kernel, problem.layout, first.some_points(FEWEST_ROWS), rows)
     landmarks = min(MOST_LANDMARKS, MOST_BYTES // (BYTES_PER_NUMBER * rows))
     tables = 8.0 * 3 * actions * (rows + len(problem.initial_states))
@@ -99,6 +103,22 @@ def forecast(
     if problem.log.plan is not None:  # read in batches, within what the user allows
         memory = min(memory, float(problem.log.plan.budget))
     return Effort(rows, actions, sums, _STEP * rows * landmarks**2, memory)
+
+
+def room(problem: Rows) -> float:
+    """Bytes that may be held: what the user allows for a log that is read in batches, less what reading it takes."""
+    plan = problem.log.plan
+    return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
+
+
+def landmarks_that_fit(pilot: Rows, rows: int, room: float) -> int:
+    """As many as there is room for; 0 where these are too few to follow the value function."""
+    most = min(int(room / (BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+    if most >= _FEWEST_LANDMARKS:
+        return most
+    batch = pilot.whole()
+    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
+    return most if most >= 2 * pairs else 0
 
 
 def _duration(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import SINGLE, TEST, CellsProof
@@ -71,6 +71,16 @@ class Groups:
     side: Side = "both"
     pilot: float | int = PILOT
     planned_rows: int | None = None
+    name: ClassVar[str] = NAME
+
+    @property
+    def assumes(self) -> Literal["nothing", "stated"]:
+        return "nothing" if self.allowance is None else "stated"
+
+    def applies(self, problem: Rows) -> str | None:
+        """Always: any group is as valid as any other."""
+        del problem
+        return None
 
     def __post_init__(self) -> None:
         ends_of(self.side)

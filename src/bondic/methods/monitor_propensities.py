@@ -14,9 +14,9 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.propensities.proof import PropensityProof
+from bondic.core.terms import range_of
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.propensities import Propensities
-from bondic.methods.with_propensities import predicted_share
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
@@ -24,7 +24,7 @@ from bondic.rows.decisions import single_rows
 from bondic.rows.growing import GrowingRows, complete_rows, has_propensities
 
 _PROMISING = 0.5
-"""Share of the value range below which a predicted length decides for propensities, as in the default."""
+"""Share of the value range below which a predicted length decides for propensities."""
 _SAME_POLICY = 1e-9
 
 
@@ -80,8 +80,9 @@ def _promise(looked: Rows, method: Propensities, planned_rows: int, alpha: float
     """What speaks for propensities in the rows of the pilot; empty where nothing does."""
     if single_rows(looked):
         return f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
-    share = predicted_share(method, looked, max(planned_rows / len(looked.rows) - 1.0, 1e-9), alpha)
-    if share is None or share >= _PROMISING:
+    ahead = max(planned_rows - len(looked.rows), 1e-9 * len(looked.rows))
+    share = method.predicted_after(looked, ahead, alpha) / range_of(looked.terms).width
+    if share >= _PROMISING:
         return ""
     return (
         f"the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a length of about "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from bondic.core.sums.forms import Sums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
+from bondic.methods.propensity_pilot import logged, predicted_lengths
 from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares
 from bondic.rendering import three
 from bondic.result import Result
@@ -89,6 +90,8 @@ class Propensities:
     model: Literal["linear"] | Regressor | None = "linear"
     pilot: float | int = PILOT
     planned: int | None = None
+    name: ClassVar[str] = NAME
+    assumes: ClassVar[Literal["nothing"]] = "nothing"
 
     def __post_init__(self) -> None:
         if self.value not in ("population", "contexts"):
@@ -106,6 +109,24 @@ class Propensities:
     def _used(self) -> Stated:
         """Without a control variate no bound of the ratios is used."""
         return self.stated if self.model is not None else Stated(self.stated.gamma_sensitivity)
+
+    def applies(self, problem: Rows) -> str | None:
+        """None, or why not; it reads where episodes end."""
+        if not logged(problem):
+            return "the log holds no propensities"
+        if problem.initial_states.kind != "exact" and not own_starts(problem):
+            return "the initial states are not the log's own"
+        units = problem.log.has_episode_ids or single_rows(problem)
+        return None if units else "nothing says which rows are one episode"
+
+    def predicted_length(self, problem: Rows, alpha: float) -> float:
+        """The length of the interval of as many rows as these, in units of value; inf where they cannot tell."""
+        return self.predicted_after(problem, len(problem.rows), alpha)
+
+    def predicted_after(self, pilot: Rows, rows: float, alpha: float) -> float:
+        """The length of the interval if so many rows like those of the pilot follow it."""
+        length = predicted_lengths(self.stated, pilot, alpha)
+        return math.inf if length is None else length(rows / len(pilot.rows))
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)

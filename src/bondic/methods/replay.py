@@ -20,19 +20,14 @@ from bondic.core.proof import Proof
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed, UserFunctions
 from bondic.data.initial import InitialStates
+from bondic.methods.candidates import CANDIDATES
 from bondic.methods.described import OUTSIDE
-from bondic.methods.dual import Dual
-from bondic.methods.groups import GroupPlanner
-from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import Sequential
-from bondic.methods.table import Table
+from bondic.methods.groups import GroupPlanner, Groups
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.tuning.defaults import Choices
 
-METHODS: dict[str, Any] = {
-    "table": Table, "groups": GroupPlanner, "sequential": Sequential, "dual": Dual, "propensities": Propensities,
-}  # fmt: skip
+METHODS: dict[str, Any] = {**CANDIDATES, Groups.name: GroupPlanner}
 """Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
 _STATED = (
     "ball", "radius", "side", "misspecification", "planned_rows", "planned", "value", "gamma_sensitivity", "max_ratio",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from bondic.core.balls import Ball, Box, Instruments
+from bondic.core.balls import Ball
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
 from bondic.core.codec import check_outside
 from bondic.core.dual.bound import VALUE
-from bondic.core.dual.noise import Pinelis
-from bondic.core.dual.proof import DualProof
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows, refuse
 from bondic.core.proof import Proof
 from bondic.core.sequential.ends import decided_by_rows
@@ -26,7 +24,8 @@ from bondic.engines.sums import EngineSums
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
-from bondic.methods.setting import NOTHING, tuning_problem
+from bondic.methods.setting import tuning_problem
+from bondic.methods.value_range import START_SHARE, ValueRange, degenerate_range
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
@@ -36,7 +35,6 @@ from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, predicted_length
 from bondic.search.sequential.replay import replay_plan
 from bondic.search.sequential.starts import known_starts
-from bondic.search.table import table_kernel
 from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT, pilot_length
 from bondic.tuning.scales import seen_states
@@ -45,13 +43,12 @@ from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
 
 NAME = "sequential"
 _PREDICTED = "predicted"
-_ALL_IN_RANGE = "every function with values in the value range"
 NOTES = ("states", "Q", _PREDICTED)
 """What a choice of Q is told by."""
+FEWEST_ROWS = 200
+"""A log with fewer rows leaves too few for a pilot and for what is to be learned after it: the default takes another method."""
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
-START_SHARE = 0.1
-"""Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
 
 @listing_options
@@ -103,6 +100,8 @@ class Sequential:
     rank: int = MOST_LANDMARKS
     choices: Choices = field(default_factory=Choices)
     engine: EngineName | Sums = "auto"
+    name: ClassVar[str] = NAME
+    assumes: ClassVar[Literal["stated"]] = "stated"
 
     def __post_init__(self) -> None:
         if self.ball is not None and not isinstance(self.ball, Ball):
@@ -124,15 +123,27 @@ class Sequential:
         if not 0 < self.vector_share < 1:
             raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
 
+    def applies(self, problem: Rows) -> str | None:
+        """None, or why there is no pilot, or too little after it."""
+        if self.pilot == 0:
+            return "no rows may be set aside (pilot=0), and the sequential method starts from a pilot"
+        if (rows := self._planned(problem)) < FEWEST_ROWS:
+            return f"{rows} rows are fewer than the {FEWEST_ROWS} that the sequential method needs"
+        return None
+
+    def predicted_length(self, problem: Rows, alpha: float) -> float:
+        """The length of the interval, in units of value, from the pilot alone."""
+        pilot = self.pilot_of(problem, self.pilot_rows(problem))
+        return self.choose(pilot, problem, alpha, self.shape(self._planned(problem))).length
+
     def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
-        if why := settled(problem):
-            return self.say_nothing(problem, alpha, why, clock)
+        if why := degenerate_range(problem):
+            return ValueRange(why, self.side).run(problem, alpha, progress)
         clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
-        planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        shape, sums = self.shape(planned), EngineSums.named(self.engine)
+        shape, sums = self.shape(self._planned(problem)), EngineSums.named(self.engine)
         chosen = chosen or self.choose(pilot, problem, alpha, shape)
         budget = self.budget(problem, alpha)
         clock.done("pilot")
@@ -152,7 +163,7 @@ class Sequential:
         refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
         known, alpha = prefixes.before(first), proof.budget.alpha
         pilot = method.pilot_of(known, len(known.rows))
-        shape = method.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
+        shape = method.shape(self._planned(problem))
         unseen = prefixes.with_unseen_starts(known, known_starts(known, pilot).skipped)
         chosen = method.choose(pilot, unseen, alpha, shape)
         budget = method.budget(known, alpha)
@@ -174,7 +185,7 @@ class Sequential:
         clock.stage("evaluate")
         if why := _without_starts(certified, plan):
             clock.done("evaluate")
-            return self.say_nothing(certified, budget.alpha, why, clock)
+            return ValueRange(why, self.side).run(certified, budget.alpha, clock.progress, clock.seconds)
         proof = SequentialProof(asked_of(certified), budget, self.side, chosen.ball, plan, self.planned_rows)
         found = proof.evaluate(certified, EngineSums.named(self.engine))
         carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
@@ -191,14 +202,6 @@ class Sequential:
             planner=planner,
         )
 
-    def say_nothing(
-        self, problem: Rows, alpha: float, why: str, clock: Clock, told: Mapping[str, str] | None = None
-    ) -> Result:
-        """The value range at once, from no row, where rows can add nothing or promise no more."""
-        notes = {**(told or {}), "Q": _ALL_IN_RANGE, NOTHING: why}
-        proof = _value_range_proof(problem, alpha, self.side)
-        return Result.of(proof, problem, method=NAME, choices=notes, seconds=clock.seconds)
-
     def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
         rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
         return {"pilot": rows, **told}
@@ -209,13 +212,16 @@ class Sequential:
 
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
-        total = len(problem.rows)
-        planned = total if self.planned_rows is None else self.planned_rows
+        total, planned = len(problem.rows), self._planned(problem)
         chosen = self.pilot is None and self.ball is None and self.radius is None
         wanted = self._chosen_pilot(problem, planned) if chosen else self.planned_pilot(planned)
         if wanted >= total:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
         return wanted
+
+    def _planned(self, problem: Rows) -> int:
+        """A number that is known before the log: the length of a log may be a stopping time."""
+        return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def planned_pilot(self, planned: int) -> int:
         """The same where nothing but the planned number of rows is known."""
@@ -269,14 +275,6 @@ class Sequential:
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length)
 
-    def promising(self, pilot: Rows, problem: Rows, alpha: float) -> ChosenClass | str:
-        """Q; or why its interval would be no shorter than the value range."""
-        shape = self.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
-        chosen = self.choose(pilot, problem, alpha, shape)
-        if chosen.length < range_at_all_times(pilot.terms).width:
-            return chosen
-        return f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
-
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any certified row is seen."""
         ends = ends_of(self.side)
@@ -284,11 +282,6 @@ class Sequential:
         events = {VECTOR: self.vector_share} | dict.fromkeys(ends, (1.0 - self.vector_share) / len(ends))
         shares = {INITIAL: sampled, **{name: (1 - sampled) * part for name, part in events.items()}}
         return ErrorBudget.split(alpha, {name: part for name, part in shares.items() if part > 0})
-
-
-def settled(problem: Rows) -> str:
-    """Why no row can add anything: bets are made in units of the width of the value range, which has to have one."""
-    return "" if range_at_all_times(problem.terms).width else "the ranges leave one possible value"
 
 
 def _source(carrying: Collection[End]) -> dict[str, str]:
@@ -304,18 +297,3 @@ def _without_starts(certified: Rows, plan: Plan) -> str:
     states = certified.initial_states
     missing = states.kind == "sample" and states.from_rows and plan.start is None
     return "no episode begins after the pilot, so nothing is known about the initial states" if missing else ""
-
-
-def _value_range_proof(certified: Rows, alpha: float, side: Side) -> DualProof:
-    """Of the value range, from no row: every function in it is in Q, and ω = 0 at both ends. Nothing of alpha is needed."""
-    limits, ends = range_at_all_times(certified.terms), ends_of(side)
-    shares = {"noise": 1.0 - START_SHARE, "initial": START_SHARE}
-    return DualProof(
-        asked_of(certified),
-        ErrorBudget.split(alpha, shares if sampled_start(certified, len(ends)) is not None else {"noise": 1.0}),
-        side,
-        Box.around(limits.low, limits.high, certified.layout),
-        Instruments(table_kernel(0.5)),
-        Pinelis("half"),
-        dict.fromkeys(ends),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,8 @@ class Table:
     pilot: float | int = PILOT
     planned_rows: int | None = None
     fewest_rows: int = 1
+    name: ClassVar[str] = NAME
+    assumes: ClassVar[Literal["nothing"]] = "nothing"
 
     def __post_init__(self) -> None:
         ends_of(self.side)
@@ -90,9 +92,16 @@ class Table:
         """
         return self._plan(problem, self._pilot(problem), alpha, known=known)
 
+    def applies(self, problem: Rows) -> str | None:
+        """None, or why there is no table; whether states are names is for others to say."""
+        if not problem.layout.discrete:
+            return "actions are numbers, and a table has one cell for every state and action"
+        exact = problem.answers.exact
+        return None if exact else "the policy is known by drawn actions, and a table needs its probabilities"
+
     def predicted_length(self, problem: Rows, alpha: float) -> float:
         """The length of the interval, in units of value, from the pilot alone; inf where it has no table."""
-        if not problem.layout.discrete:
+        if self.applies(problem):
             return math.inf
         try:
             pilot = self._pilot(problem)
@@ -100,8 +109,6 @@ class Table:
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
         return math.inf if found is None else found.length
-
-    predicted = predicted_length  # as `Default` calls it
 
     def predicted_after(self, pilot: Rows, rows: int, alpha: float) -> float:
         """The length of the interval if so many rows like those of the pilot follow it."""

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from bondic.core.claims import ErrorBudget, check_alpha
 from bondic.core.errors import BondicError, InvalidInput, kind_of
-from bondic.estimate import Method, estimate_interval, named_method
+from bondic.estimate import estimate_interval, named_method
+from bondic.methods.candidates import Method
 from bondic.rendering import escape
 from bondic.report.comparison import Line, comparison_page, comparison_table, print_comparison
 from bondic.report.exports import frame

@@ -109,3 +109,34 @@ def own_starts(problem: Rows) -> bool:
         if not len(left):
             return True
     return False
+
+
+def split_episodes(problem: Rows, rows: int) -> tuple[Rows, Rows] | None:
+    """Whole episodes within the first `rows` rows, and all that begin after them; None where one of the two has none.
+
+    The episode that the end of these rows falls into is likely a long one. Whether an episode is certified must not depend on how
+    long it is, and another method would certify its later rows: so it is neither looked at nor certified.
+    """
+    last, first = _borders(problem, problem.rows.start + rows)
+    if last is None or first is None:
+        return None
+    return problem.select(problem.rows.start, last), problem.select(first)
+
+
+def _borders(problem: Rows, stop: int) -> tuple[int | None, int | None]:
+    """The last row at or before `stop`, and the first at or after it, that begin an episode; None: there is none."""
+    rows = problem.rows
+    if not problem.log.has_episode_ids:
+        return (stop, stop) if rows.start < stop < rows.stop else (None, None)
+    before, last = None, None
+    for where, part in problem.log.batches(rows):
+        ids = np.asarray(part.episode_ids)
+        begins = where.start + np.flatnonzero(
+            np.concatenate([[last is not None and ids[0] != last], ids[1:] != ids[:-1]])
+        )
+        last = ids[-1]
+        early = begins[begins <= stop]
+        before = int(early[-1]) if early.size else before
+        if begins.size and begins[-1] >= stop:
+            return before, int(begins[begins >= stop][0])
+    return before, None
