@@ -12,6 +12,7 @@ import bondic
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.features import Linear, RandomFeatures
 from bondic.core.kernels.leaves import Dirac
+from bondic.core.terms import Terms
 from bondic_lab.baselines.coindice import CoinDice, divergence, extreme_value, tilt
 from bondic_lab.baselines.double_rl import DoubleRL, fit_seen
 from bondic_lab.baselines.duan_wang import LinearFittedQ, half_width
@@ -489,7 +490,7 @@ def test_pairs_that_never_occur_get_the_stated_guess():
 
 
 def facts(n, dropped=0):
-    return plain_facts(n, 3.0, dropped=dropped, largest_reward=1.0, steps=4.0)
+    return plain_facts(n, dropped=dropped, terms=Terms(0.75, (0.25, 1.0), False))  # B = 3, values up to 4
 
 
 def test_the_threshold_is_its_formula():

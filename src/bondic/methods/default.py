@@ -7,6 +7,7 @@ nothing can be proved the answer is the value range; the curve of `Groups` besid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
