@@ -322,23 +322,6 @@ class TestPropensities:
         assert pilot <= result.rows[0] < pilot + 3
         assert result.rows[0] % 3 == 0
 
-    @pytest.mark.parametrize(("steps", "behavior", "name"), [(2, 0.2, "table"), (4, 0.5, "propensities")])
-    def test_the_shorter_predicted_length_decides_and_no_certified_row(self, steps, behavior, name, monkeypatch):
-        """4812 rows: 5 % of them are 240.6, and `Table` by itself would set aside one row more than propensities look at."""
-        log, pilot = episodes(steps, 4812 // steps, behavior=behavior), 240
-        terms, pilots, predicted = {"horizon": steps, "gamma": 0.5}, [], b.Table.predicted_length
-        monkeypatch.setattr(b.Table, "predicted_length", lambda t, *a: (pilots.append(t.pilot), predicted(t, *a))[1])
-        problem = asked(log, **terms)
-        chosen, why = b.Default().choose(problem)
-        of_table = predicted(b.Table(pilot=pilot), problem, 0.1)
-        by_ratios = b.Propensities().predicted_after(problem.select(0, pilot), len(log) - pilot, 0.1)
-        assert chosen.name == name == ("table" if of_table <= by_ratios else "propensities")
-        rewards, actions = log.rewards.copy(), log.actions.copy()
-        rewards[pilot:], actions[pilot:] = 0.0, 1
-        other = asked(replace(log, rewards=rewards, actions=actions), **terms)
-        assert b.Default().choose(other)[1] == why
-        assert set(pilots) == {pilot}
-
     @pytest.mark.parametrize("method", [b.Default(radius=2.0), b.Default(gauge="half"), b.Default(planned_rows=1200)])
     def test_what_was_said_about_other_methods_is_heeded(self, method):
         assert not isinstance(method.choose(asked(episodes(1), gamma=0.0))[0], b.Propensities)

@@ -7,7 +7,6 @@ nothing can be proved the answer is the value range; the curve of `Groups` besid
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -47,6 +46,8 @@ from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
 
 _Own = TypeVar("_Own", Table, Groups, Sequential, Dual)
 _OnCells = TypeVar("_OnCells", Table, Groups)
+_PROMISING = 0.5
+"""Share of the value range below which a predicted length is worth leaving q* out for."""
 _BOTH_TOO = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _DUAL_TOO = "dual (--method) applies too, with the worst noise that the ranges allow"
 _SEQUENTIAL_TOO = "sequential (--method) may apply too"
@@ -73,7 +74,7 @@ class _Choice:
 @listing_options
 @dataclass(frozen=True)
 class Default:
-    """`Propensities` or `Table` (where states are names), whichever predicts the shorter interval; `Sequential` for stated balls.
+    """`Propensities` where the log holds them and they say enough, `Table` where states are names, `Sequential` for stated balls.
 
     `Dual` where it alone applies: for what was stated, for short logs, for rows that do not fit into memory. Where states are
     numbers, and neither propensities nor a statement (`ball`, `radius`) say more, the answer is the value range. It is what
@@ -156,7 +157,7 @@ class Default:
         return found or self._without_propensities(problem, alpha)
 
     def _by_propensities(self, problem: Rows, alpha: float) -> _Choice | None:
-        """None where they do not apply, or predict no shorter interval than others.
+        """None where they do not apply, or predict too long an interval.
 
         Where the form of the log decides (single decisions without discount; a target known by its probabilities alone), no row
         is looked at, and all are certified. Other logs: rows after the pilot.
@@ -175,29 +176,20 @@ class Default:
         if problem.gamma == 0.0:
             alone = f"{why} every decision stands alone: nothing is assumed about q*"
             return chosen(problem, alone) if method.applies(problem) is None else None
-        looked_at = 0 if self._too_short(problem) else self._pilot_rows(problem)
-        parts = split_episodes(problem, looked_at)
+        parts = split_episodes(problem, 0 if self._too_short(problem) else self._pilot_rows(problem))
         if parts is None:
             return None
         looked, rest = parts
         if single_rows(looked):
             return chosen(rest, f"{why} the first {len(looked.rows)} rows are episodes of one step")
-        length, width = method.predicted_after(looked, len(rest.rows), alpha), range_of(problem.terms).width
-        if length >= (width if self.propensities else min(width, self._other_length(problem, looked_at, alpha))):
+        share = method.predicted_after(looked, len(rest.rows), alpha) / range_of(problem.terms).width
+        if share >= _PROMISING:
             return None
         return chosen(
             rest,
             f"propensities, as the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a "
-            f"length of about {100 * length / width:.2g} % of the value range without assuming anything about q*",
+            f"length of about {100 * share:.2g} % of the value range without assuming anything about q*",
         )
-
-    def _other_length(self, problem: Rows, looked_at: int, alpha: float) -> float:
-        """The length that others predict from the same rows, and from no row that would be certified by propensities."""
-        try:
-            other = replace(self, pilot=looked_at)._without_propensities(problem, alpha)
-        except InvalidInput:  # something has to be stated first
-            return math.inf
-        return other.method.predicted_length(problem, alpha)
 
     def _without_propensities(self, problem: Rows, alpha: float) -> _Choice:
         if known := degenerate_range(problem):

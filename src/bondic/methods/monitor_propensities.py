@@ -24,7 +24,7 @@ from bondic.rows.decisions import single_rows
 from bondic.rows.growing import GrowingRows, complete_rows, has_propensities
 
 _PROMISING = 0.5
-"""Share of the value range below which a predicted length decides for propensities."""
+"""Share of the value range below which a predicted length decides for propensities, as in the default."""
 _SAME_POLICY = 1e-9
 
 
