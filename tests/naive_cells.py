@@ -254,7 +254,7 @@ class NaiveRanges:
                 entries.append((None, rest))
         return found
 
-    def reach(self):
+    def farthest(self):
         found = [mp.mpf(0)] * len(self.of.kappa)
         for (_, label), (entries, _) in self.each().items():
             for atom, _ in entries:
@@ -293,7 +293,7 @@ class NaiveRanges:
 
     def charges(self, tail, single, width):
         """sum of g(-v Δ) by block and label."""
-        squares, reach, found = self.deviations(single, width), self.reach(), {}
+        squares, reach, found = self.deviations(single, width), self.farthest(), {}
         for (block, label), (entries, deviations) in self.each().items():
             v = tail[block][self.of.label_cell[label]]
             low, high = min(deviations) - single, max(deviations) + single
@@ -410,7 +410,7 @@ def naive_locate(rows, events, width, averages, single):
         radius = min(radius, radius_of(rows, events, row_reach, width)(found))
         equations = [min(own[c], radius / scale[c]) + tau[c] if rows.count[c] else mp.inf for c in range(rows.p)]
         ranges = NaiveRanges(rows, ranges.low, ranges.high, equations).sweep(_SWEEPS)
-        row_reach = [min(old, x + ahead) for old, x in zip(row_reach, ranges.reach(), strict=True)]
+        row_reach = [min(old, x + ahead) for old, x in zip(row_reach, ranges.farthest(), strict=True)]
         moved = any(a < b * (1 - SETTLED) for a, b in zip(own, known, strict=True))
         if found >= before * (1 - SETTLED) and not moved:
             break

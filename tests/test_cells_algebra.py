@@ -348,7 +348,7 @@ def test_intervals_and_what_they_leave_of_rows_are_their_formulas(seed):
         true = naive.support(exact(d))
         assert true <= found.support(d, 0.0) <= float(true) + 1e-8
         above(found.supports(d[None])[0], max(true, naive.support(exact(-d))), 1e-8)
-        for a, b in zip(found.reach(), naive.reach(), strict=True):
+        for a, b in zip(found.farthest(), naive.farthest(), strict=True):
             above(a, b, 1e-8)
         tail = case.rng.normal(size=(case.shape.blocks, case.cells)) * 0.15
         weights = tail[:, case.given.cell]
@@ -379,7 +379,7 @@ def test_nothing_inside_the_intervals_exceeds_the_bounds(seed):
             cut = np.clip(-(deviation + moved), -WIDTH, WIDTH)
             np.add.at(paid, place, loss(-(weights[place] * cut)))
             assert np.all(paid <= charges + 1e-10)
-            assert np.all(np.abs(moved) <= found.reach()[case.label] + 1e-10)
+            assert np.all(np.abs(moved) <= found.farthest()[case.label] + 1e-10)
 
 
 def test_a_value_that_satisfies_the_equations_stays_in_its_interval():
@@ -403,7 +403,7 @@ def test_the_sets_and_the_ends_assembled_from_scratch(seed):
     averages, single = exact(case.allowance.averages), exact(case.allowance.single)
     first = localize._FixedPoint(case.ground, case.allowance)
     for reach in (np.full(case.given.cell.size, np.inf), case.rng.random(case.given.cell.size)):
-        first.reach, first.roots = reach, np.full(case.cells, reach.max()) * 2
+        first.farthest, first.roots = reach, np.full(case.cells, reach.max()) * 2
         squares = case.rng.random(case.system.rows.count.shape) * 3
         known = {at: mp.mpf(float(squares[at])) for at in np.ndindex(squares.shape)}
         true = own_bounds(

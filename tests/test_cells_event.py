@@ -59,7 +59,7 @@ def check_cells(located, log):
     counts = np.bincount(log.cell, minlength=log.world.count)
     noise = np.abs(np.bincount(log.cell, log.noise, minlength=log.world.count)) / np.maximum(counts, 1)
     point = localize._FixedPoint(located.ground, located.allowance)
-    point.reach, point.roots = located.farthest, np.minimum.reduce([one.cell_roots() for one in located.sets])
+    point.farthest, point.roots = located.farthest, np.minimum.reduce([one.cell_roots() for one in located.sets])
     bound = point._own_bounds(located.intervals.deviations(located.single, located.limits.width))
     assert np.all(noise <= bound * (1 + 1e-12) + 1e-12)
     return int(np.count_nonzero(np.isfinite(bound)))

@@ -189,7 +189,7 @@ def test_single_values_belong_to_the_energy_and_to_the_reach():
     assert Energy.of(system, weights, without, form).constant < 0.3 * true
     located, late = (locate(ground, one) for one in (right, without))
     assert np.all(np.abs(moved - world.gamma * ahead) <= located.farthest[0])
-    assert np.all(np.abs(moved - world.gamma * ahead) > late.reach[0])
+    assert np.all(np.abs(moved - world.gamma * ahead) > late.farthest[0])
 
 
 def test_the_cross_term_belongs_to_the_energy():

@@ -112,6 +112,7 @@ FUNCTIONS = {
     ),
 }
 GAUGES = {
+    "fixed-lambda": st.builds(FixedLambda, st.floats(1e-6, 1e6)),
     "pinelis": st.builds(Pinelis, st.sampled_from(["half", "range", "paper"])),
 }
 provenances = st.builds(Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))

@@ -32,7 +32,7 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
-from bondic.methods.value_range import ValueRange, degenerate_range
+from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.decisions import single_rows
@@ -227,7 +227,7 @@ class Default:
             try:
                 return table.run(rows, alpha, progress)
             except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
-                return ValueRange(str(why_not), self.side).run(rows, alpha, progress)
+                return WholeRange(str(why_not), self.side).run(rows, alpha, progress)
 
         return _Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.said, run)
 
@@ -255,7 +255,7 @@ class Default:
         return _Choice(self._made(Dual), problem, f"dual, as {why}", others)
 
     def _value_range(self, problem: Rows, why: str, notes: Mapping[str, str] | None = None) -> _Choice:
-        return _Choice(ValueRange(why, self.side, notes or {}), problem, f"none, as {why}")
+        return _Choice(WholeRange(why, self.side, notes or {}), problem, f"none, as {why}")
 
     @property
     def _class_stated(self) -> bool:

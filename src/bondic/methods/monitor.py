@@ -43,7 +43,7 @@ from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.sequential import NOTES, Sequential
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
-from bondic.methods.value_range import ValueRange, degenerate_range
+from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
@@ -290,7 +290,7 @@ class SequentialMonitor:
             return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, _Plans()
         if why := degenerate_range(problem):
             certified = problem.select(self._pilot)
-            result = ValueRange(why, self.method.side).run(certified, self.alpha, clock.progress, clock.seconds)
+            result = WholeRange(why, self.method.side).run(certified, self.alpha, clock.progress, clock.seconds)
             return self._with_notes(result, problem, grown), fixed, self._plans
         if not self._stated_class:
             return self._on_table(problem, grown, clock)

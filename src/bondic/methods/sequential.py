@@ -25,7 +25,7 @@ from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import tuning_problem
-from bondic.methods.value_range import START_SHARE, ValueRange, degenerate_range
+from bondic.methods.value_range import START_SHARE, WholeRange, degenerate_range
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
@@ -140,7 +140,7 @@ class Sequential:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
         if why := degenerate_range(problem):
-            return ValueRange(why, self.side).run(problem, alpha, progress)
+            return WholeRange(why, self.side).run(problem, alpha, progress)
         clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         shape, sums = self.shape(self._planned(problem)), EngineSums.named(self.engine)
@@ -185,7 +185,7 @@ class Sequential:
         clock.stage("evaluate")
         if why := _without_starts(certified, plan):
             clock.done("evaluate")
-            return ValueRange(why, self.side).run(certified, budget.alpha, clock.progress, clock.seconds)
+            return WholeRange(why, self.side).run(certified, budget.alpha, clock.progress, clock.seconds)
         proof = SequentialProof(asked_of(certified), budget, self.side, chosen.ball, plan, self.planned_rows)
         found = proof.evaluate(certified, EngineSums.named(self.engine))
         carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}

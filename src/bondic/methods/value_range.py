@@ -25,7 +25,7 @@ _ALL_IN_RANGE = "every function with values in the value range"
 
 
 @dataclass(frozen=True)
-class ValueRange:
+class WholeRange:
     """[v_lo, v_hi], and why the answer is no shorter."""
 
     why: str
