@@ -23,7 +23,7 @@ from machine import describe
 from streaming import model, write
 
 import bondic
-from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.dual.weighing import ProposedWeights, Weighing, weigh
 from bondic.engines import sums as forms
 from bondic.engines.remote import Remote
 from bondic.engines.sums import EngineSums
@@ -61,7 +61,7 @@ class Pass:
         self.setting = make_setting(method, question, 0.1)[0]
         search, kappa = kernel_search(self.setting, 100), self.setting.epsilon().upper
         found = [search.propose(sign=sign, radius=self.setting.ball.radius, kappa=kappa).omega for sign in (1.0, -1.0)]
-        self.candidates = [*map(Candidate, found)]
+        self.candidates = [*map(ProposedWeights, found)]
         self.blocks = -(-len(question) // question.block_rows)
 
     def run(self, executor: Any, progress: Callable[[float], None] | None = None) -> tuple[list[Weighing], float]:

@@ -17,7 +17,7 @@ import bondic as b
 from bondic.core.balls import Box, Instruments, constant_function, constant_value
 from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import dual_bound
-from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.dual.weighing import ProposedWeights, weigh
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac
@@ -278,4 +278,4 @@ def test_a_support_function_that_leaves_rows_out_is_not_believed(batches, monkey
     _, log, policy, start = tabular(600)
     problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0, 1), accept=None)
     with pytest.raises(NumericalError, match=f"{256 * batches} of 600 rows"):
-        weigh(problem, Hasty(1.0), [Candidate(constant_function(1.0, problem.layout))], sums=STANDARD)
+        weigh(problem, Hasty(1.0), [ProposedWeights(constant_function(1.0, problem.layout))], sums=STANDARD)

@@ -17,7 +17,7 @@ from bondic.core.balls import Box, Instruments
 from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseFacts, Weights
-from bondic.core.dual.weighing import Candidate, weigh
+from bondic.core.dual.weighing import ProposedWeights, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction
 from bondic.core.kernels.features import Linear, RandomFeatures
@@ -90,7 +90,7 @@ def test_the_bound_is_its_formula_without_features(case, ridge):
     setting = setting_of(case, kernel, ridge)
     alpha = np.random.default_rng(2).normal(size=len(case.logged))
     omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)], sums=STANDARD)
+    (weighed,) = weigh(case.problem, setting.ball, [ProposedWeights(omega)], sums=STANDARD)
     ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
     values = naive.omega_values(twin, alpha, case.logged, case.logged)
     exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
@@ -114,7 +114,7 @@ def test_the_bound_is_its_formula_with_features(name, ridge):
     setting = setting_of(case, kernel, ridge)
     alpha = np.random.default_rng(2).normal(size=len(case.logged))
     omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)], sums=STANDARD)
+    (weighed,) = weigh(case.problem, setting.ball, [ProposedWeights(omega)], sums=STANDARD)
     ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
     values = naive.omega_values(twin, alpha, case.logged, case.logged)
     exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
@@ -360,7 +360,7 @@ def test_searches_minimize_the_bound_itself(share):
     found = search.propose(sign=1.0, radius=ball.radius, kappa=kappa)
 
     def value(omega):
-        (weighed,) = weigh(problem, ball, [Candidate(omega)], sums=STANDARD)
+        (weighed,) = weigh(problem, ball, [ProposedWeights(omega)], sums=STANDARD)
         noise = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
         return (weighed.support.bias + noise - weighed.correction).mid
 
@@ -384,7 +384,7 @@ def test_squares_are_those_of_the_function_with_widths():
     case = make_case(horizon=4, gamma=1.0, n=12)
     kernel, _ = core_cases.kernels(case, 0.8, 0.5)
     omega = core_cases.kernel_function(case, kernel, np.arange(len(case.logged)) - 3.5)
-    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [Candidate(omega)], sums=STANDARD)
+    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [ProposedWeights(omega)], sums=STANDARD)
     (rows,) = case.problem.logged_rows()
     values = omega.values(rows[0])[0][np.arange(rows[0].shape[0]), rows[1]]
     exact = sum(

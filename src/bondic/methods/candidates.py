@@ -17,7 +17,7 @@ from bondic.methods.table import Table
 from bondic.result import Result
 from bondic.rows import Rows
 
-Assumption = Literal["nothing", "stated"]
+Assumes = Literal["nothing", "stated"]
 """About q*, beyond the value range: nothing, or what the user stated."""
 
 
@@ -34,7 +34,7 @@ class Candidate(Method, Protocol):
     def name(self) -> str: ...
 
     @property
-    def assumes(self) -> Assumption: ...
+    def assumes(self) -> Assumes: ...
 
     def applies(self, problem: Rows) -> str | None:
         """None, or why it does not."""

@@ -13,7 +13,7 @@ from bondic.core.codec import check_outside
 from bondic.core.dual.bound import ALLOWANCE, START, Setting, combine_witnesses, witness_candidates
 from bondic.core.dual.noise import NoiseBound, check_noise_bound
 from bondic.core.dual.proof import DualProof
-from bondic.core.dual.weighing import Candidate, Weighing
+from bondic.core.dual.weighing import ProposedWeights, Weighing
 from bondic.core.errors import InvalidInput, refuse
 from bondic.core.functions import Function
 from bondic.core.proof import Claims, Proof, check_same_plan
@@ -190,7 +190,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
 
 
 def _end_points(
-    method: Dual, setting: Setting, search: Search, also: list[Candidate], clock: Clock
+    method: Dual, setting: Setting, search: Search, also: list[ProposedWeights], clock: Clock
 ) -> tuple[Ends, Iterator[Weighing], tuple[float, float], dict[str, str]]:
     """Search each end, certify the proposals and weigh what else there is, keep the best; the gap compares with a feasible q."""
     epsilon = setting.epsilon().upper

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bondic.core.claims import Claim, End
 from bondic.core.dual.bound import Setting, dual_bound
-from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.dual.weighing import ProposedWeights, Weighing, weigh
 from bondic.core.functions import Function
 from bondic.core.sums.forms import Progress
 
@@ -28,7 +28,7 @@ def best_bounds(
     ends: tuple[End, ...],
     proposals: list[Function],
     *,
-    also: list[Candidate] | None = None,
+    also: list[ProposedWeights] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Ends, list[Weighing]]:
     """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
@@ -51,12 +51,12 @@ def evaluate_all(
     ends: tuple[End, ...],
     proposals: list[Function],
     *,
-    also: list[Candidate] | None = None,
+    also: list[ProposedWeights] | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[tuple[Function | None, tuple[Claim, ...], Weighing]], list[Weighing]]:
     """Claims of every proposal, ω = 0 first, and what else was to be weighed, from one pass over the points."""
     found: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
-    candidates = [*(Candidate(omega) for omega in found), *(also or ())]
+    candidates = [*(ProposedWeights(omega) for omega in found), *(also or ())]
     weighed = weigh(setting.problem, setting.ball, candidates, sums=setting.sums, progress=progress)
     claims = [
         (omega, dual_bound(setting, omega, ends, weighing=weighing), weighing)

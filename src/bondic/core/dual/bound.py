@@ -29,7 +29,7 @@ from bondic.core.claims import Claim, End, Part, Rejection
 from bondic.core.codec import same
 from bondic.core.columns import Columns
 from bondic.core.dual.noise import NoiseBound, NoiseFacts, Weights
-from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.dual.weighing import ProposedWeights, Weighing, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.identity import mean_over_starts, values_at_starts
@@ -123,7 +123,7 @@ def dual_bound(
     check_weight_space(setting, omega)
     problem, ball = setting.problem, setting.ball
     if weighing is None:
-        (weighing,) = weigh(problem, ball, [Candidate(omega)], sums=setting.sums, progress=progress)
+        (weighing,) = weigh(problem, ball, [ProposedWeights(omega)], sums=setting.sums, progress=progress)
     weights = setting.weights(omega, weighing)
     noise = noise_term(setting.gauge.bound(weights, setting.facts, setting.noise_probability), setting.slack(weighing))
     value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
@@ -171,7 +171,7 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
         return Rejection.none(setting.epsilon())
     problem, ball, facts = setting.problem, setting.ball, setting.facts
     if weighing is None:
-        (weighing,) = weigh(problem, ball, [Candidate(omega, start=False)], sums=setting.sums)
+        (weighing,) = weigh(problem, ball, [ProposedWeights(omega, start=False)], sums=setting.sums)
     weights = setting.weights(omega, weighing)
     noise, norm = setting.gauge.bound(weights, facts, setting.noise_probability), weights.norm.upper
     h = abs(noise_term(weighing.correction, setting.slack(weighing)))
@@ -185,9 +185,11 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
     return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, setting.epsilon().upper, radius)
 
 
-def witness_candidates(witnesses: Sequence[Function | None]) -> list[Candidate]:
+def witness_candidates(witnesses: Sequence[Function | None]) -> list[ProposedWeights]:
     """What has to be weighed for them: nothing for a witness that is 0."""
-    return [Candidate(witness, start=False) for witness in witnesses if witness is not None and not witness.is_zero]
+    return [
+        ProposedWeights(witness, start=False) for witness in witnesses if witness is not None and not witness.is_zero
+    ]
 
 
 def combine_witnesses(

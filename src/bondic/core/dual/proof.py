@@ -14,7 +14,7 @@ from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, S
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import UNMOVED, Setting, combine_witnesses, dual_bound, witness_candidates
 from bondic.core.dual.noise import NoiseBound, check_noise_bound
-from bondic.core.dual.weighing import Candidate, Weighing, weigh
+from bondic.core.dual.weighing import ProposedWeights, Weighing, weigh
 from bondic.core.errors import VerificationError, refuse
 from bondic.core.functions import Function
 from bondic.core.identity import start_measure
@@ -66,7 +66,7 @@ class DualProof(Proof):
     def claims(self, rows: Columns, sums: Sums) -> Claims:
         """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
-        candidates = [Candidate(omega) for omega in self.omegas.values()]
+        candidates = [ProposedWeights(omega) for omega in self.omegas.values()]
         candidates += witness_candidates(self.witnesses)
         weighed = iter(weigh(rows, self.ball, candidates, sums=sums))
         for end, omega in self.omegas.items():

@@ -46,7 +46,7 @@ class Weighing:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class ProposedWeights:
     """An ω to be weighed (None is the function 0), with or without the initial distribution in μ."""
 
     omega: Function | None
@@ -59,7 +59,12 @@ class Candidate:
 
 
 def weigh(
-    question: Columns, ball: ValueClass, candidates: list[Candidate], *, sums: Sums, progress: Progress | None = None
+    question: Columns,
+    ball: ValueClass,
+    candidates: list[ProposedWeights],
+    *,
+    sums: Sums,
+    progress: Progress | None = None,
 ) -> list[Weighing]:
     """All candidates in one pass over the rows (a long log may be read again where a plan has to be improved).
 
@@ -79,7 +84,7 @@ def weigh(
     return [out[k] for k in range(len(candidates))]
 
 
-def _without_rows(question: Columns, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> list[Weighing]:
+def _without_rows(question: Columns, ball: ValueClass, candidates: list[ProposedWeights], sums: Sums) -> list[Weighing]:
     """μ is the initial distribution, or nothing."""
     if not candidates:
         return []
@@ -88,7 +93,7 @@ def _without_rows(question: Columns, ball: ValueClass, candidates: list[Candidat
     return [Weighing(nothing, nothing, support, 0.0, tiny, 0.0) for support in found]
 
 
-def _starts(question: Columns, candidates: list[Candidate]) -> Measure:
+def _starts(question: Columns, candidates: list[ProposedWeights]) -> Measure:
     """The initial distribution, for those that have it in their μ."""
     start = start_measure(question)
     shares = np.array([float(candidate.start) for candidate in candidates])
@@ -158,7 +163,7 @@ class Weigher:
 class _Pass:
     """The measures of every candidate, and sums over rows: each row is added once, however often measures are made."""
 
-    def __init__(self, question: Columns, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> None:
+    def __init__(self, question: Columns, ball: ValueClass, candidates: list[ProposedWeights], sums: Sums) -> None:
         self._question, self._candidates, self._sums = question, candidates, sums
         omegas = tuple(candidate.omega for candidate in candidates)
         self._weigher = Weigher(omegas, ball.center, len(question), sums)
