@@ -505,3 +505,21 @@ def test_states_are_found_by_all_of_their_numbers(rng):
     assert np.array_equal(index.positions(states[order]), order)
     assert np.all(index.positions(states + 0.5) == -1)
     assert index.positions(np.where(states == 0, -0.0, states)).tolist() == list(range(len(states)))
+
+
+def test_starts_that_all_lie_in_the_pilot_say_no_more_when_they_are_verified():
+    """No start follows the pilot: nothing is known of d_0, and a verifier must not take another bound for it."""
+    rng, n = np.random.default_rng(0), 4000
+    actions, states = rng.integers(0, 2, n), np.zeros(n + 1, dtype=int)
+    for row in range(n):
+        states[row + 1] = int(rng.random() < 0.3 + 0.4 * actions[row])
+    rewards = (rng.random(n) < 0.2 + 0.5 * states[:n]).astype(float)
+    episodes = np.minimum(np.arange(n), 150)
+    keys = {"episode_ids": episodes, "timesteps": np.where(episodes < 150, 0, np.arange(n) - 150)}
+    log = bondic.Transitions(states[:n, None], actions, rewards, states[1:, None], episodes < 150, **keys)
+    ask = {"gamma": 0.5, "reward_range": (0, 1), "method": bondic.Table()}
+    found = bondic.evaluate_policy(log, lambda x: np.tile([0.3, 0.7], (len(x), 1)), **ask)
+    assert found.proof.events.start is None
+    checked = bondic.verify(found.certificate, log)
+    assert (checked.low, checked.high) == (found.low, found.high)
+    assert checked.status == found.status.name == "TRIVIAL"

@@ -81,7 +81,7 @@ def _states(asked: Asked, log: Log, given: InitialStates | None) -> InitialState
         observations = _given(asked, given)
     elif observations is None:
         observations = _read_off(asked, log)
-    return InitialStates(observations, start.weights, start.kind, start.count_fixed)
+    return InitialStates(observations, start.weights, start.kind, start.count_fixed, start.from_log)
 
 
 def _given(asked: Asked, given: InitialStates) -> FloatArray:
