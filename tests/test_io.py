@@ -604,13 +604,17 @@ REFUSED = {
     ),
     "both kinds of probabilities": (DATA | {"logprob": DATA["rewards"]}, {}, "say the same thing twice"),
     "a gap inside a list": (DATA | {"observations": [[0.5, None]] * N}, {}, "observations_1 is missing at row 0"),
-    "a dataset that nobody has": ("minari:nobody/nothing-v0", {}, "no local dataset nobody/nothing-v0"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("source", "options", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_does_not_fit_is_refused(source, options, words):
     refused(words, source, **options)
+
+
+@pytest.mark.train
+def test_a_dataset_that_nobody_has_is_refused():
+    refused("no local dataset nobody/nothing-v0", "minari:nobody/nothing-v0")
 
 
 def test_what_is_left_unused_is_noted():
