@@ -49,7 +49,7 @@ def verify(
     with as_verification_error():
         start = found.asked.start
         starts = int(start.weights.size) if start.from_log else None
-        asked = None if policy is None else take_policy(policy, source, starts, found.asked.actions)[0]
+        asked = None if policy is None else take_policy(policy, source, starts, found.asked.policies[0].actions)[0]
     # planners stand above this module, and are loaded where they are asked for
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again}

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bondic.core.bounded import Enclosure
-from bondic.core.columns import Batch, Columns
+from bondic.core.columns import Batch, Columns, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import ValueRange, range_of
 
@@ -38,10 +38,10 @@ class Question:
         if not self.parts or not all(math.isfinite(part.coefficient) for part in self.parts):
             raise InvalidInput("A question has at least one part, and finite coefficients.")
         first = self.parts[0].columns
-        for part in self.parts[1:]:
-            other = part.columns
+        answered = [part.columns for part in self.parts if not part.columns.policy_in_log]
+        for other in (part.columns for part in self.parts[1:]):
             same = (other.log_hash, other.rows, other.terms) == (first.log_hash, first.rows, first.terms)
-            if not (same and other.layout == first.layout):
+            if not same or any(one.layout != answered[0].layout for one in answered):
                 raise InvalidInput("The parts of a question are about the same rows, with the same statements.")
 
     @staticmethod
@@ -53,6 +53,16 @@ class Question:
     def difference(first: Columns, second: Columns) -> Question:
         """J(pi_1; d_1) - J(pi_2; d_2)."""
         return Question((PolicyValue(1.0, first), PolicyValue(-1.0, second)))
+
+    @property
+    def rows(self) -> RowRange:
+        """The stretch of the log, the same for all parts."""
+        return self.parts[0].columns.rows
+
+    @property
+    def first(self) -> Columns:
+        """Of the first policy; rows, rewards and statements are the same for all."""
+        return self.parts[0].columns
 
     @property
     def columns(self) -> Columns:
