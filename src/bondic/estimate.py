@@ -39,7 +39,7 @@ def named_method(name: str) -> Method:
     )
 
 
-def _method(given: Any) -> Method:
+def as_method(given: Any) -> Method:
     """A method, one by its name, or the default."""
     if given is None or isinstance(given, str):
         return named_method(given or "auto")
@@ -69,7 +69,7 @@ def estimate_interval(
         )
     if progress is not None and not callable(progress):
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
-    result = _method(method).run(problem, float(alpha), progress).with_question(problem)
+    result = as_method(method).run(problem, float(alpha), progress).with_question(problem)
     doubt = unusual_alpha(alpha)
     if doubt is None:
         return result
@@ -104,7 +104,7 @@ def evaluate_policy(
     _refuse_options(statements)
     refuse_unknown_arguments(statements, _ARGUMENTS)
     stated = {"allowance": allowance, "model": model, "groups": groups}
-    chosen = with_statements(_method(method), {name: value for name, value in stated.items() if value is not None})
+    chosen = with_statements(as_method(method), {name: value for name, value in stated.items() if value is not None})
     chosen = chosen if categorical is None else _with_categorical(chosen, categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
     return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)

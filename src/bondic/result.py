@@ -140,6 +140,9 @@ class Result:
     curve: AllowanceCurve | None = field(
         repr=False, compare=False, default=None
     )  # intervals by allowance, where there are groups
+    parts: tuple[Result, ...] = field(
+        repr=False, compare=False, default=()
+    )  # of a difference: the values of both policies
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod

@@ -80,6 +80,11 @@ class AskedPolicy:
         return self.known_by != "answers"
 
     @property
+    def kind(self) -> tuple[float, str, str, bool]:
+        """Coefficient, how the policy is known, and what its starts are."""
+        return self.coefficient, self.known_by, self.start.kind, self.start.count_fixed
+
+    @property
     def actions(self) -> int | None:
         """How many actions the policy answers for; None where they are numbers, or no answer is held."""
         held = [one for one in (self.answers.initial, self.answers.next) if one is not None and one.size]
@@ -127,6 +132,10 @@ class Asked:
     def start(self) -> StoredStart:
         """Where the first policy starts."""
         return self.policies[0].start
+
+    def same_log(self, other: Asked) -> bool:
+        """Whether both are about one log, with the same statements."""
+        return (self.log_hash, self.terms, self.seed) == (other.log_hash, other.terms, other.seed)
 
     def without_rows(self) -> Asked:
         """The same question without anything that is a single row."""

@@ -134,7 +134,7 @@ class Propensities:
         """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
         clock = Clock(progress)
         clock.stage("ratios")
-        today = against is not None and isinstance(against.policy, LoggedBehavior)
+        today = any(isinstance(one.policy, LoggedBehavior) for one in (problem, against) if one is not None)
         value = self._question(problem, today=today)
         drawn = value == "population"
         single = single_rows(problem, drawn=drawn)
@@ -199,7 +199,7 @@ class Propensities:
     ) -> tuple[PropensityProof, int]:
         """The proof with everything that is chosen, and its first certified row; rates come from `known` rows."""
         planned, cap = self._planned(columns), self._cap()
-        value = self._value(problem, columns, today=proof.against_today)
+        value = self._value(problem, columns, today=proof.of_today)
         budget, first, provenance = self._budget(proof.budget.alpha), problem.rows.start, Provenance()
         rates: PerEnd = {}
         shares: PerEnd = {}

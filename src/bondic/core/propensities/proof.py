@@ -62,7 +62,7 @@ class PropensityProof(Proof):
         refuse(
             len(self.targets) != len(self.asked.policies), "Answers at the logged states are those of other policies."
         )
-        refuse(self.against_today and not contexts, "The value of the behavior is the mean over the certified units.")
+        refuse(self.of_today and not contexts, "The value of the behavior is the mean over the certified units.")
         robust = self.value == "population" and self.control is not None
         for name, stored, needed in (("shares", self.shares, robust), ("rates", self.rates, contexts)):
             refuse(
@@ -85,9 +85,9 @@ class PropensityProof(Proof):
         return self.targets
 
     @property
-    def against_today(self) -> bool:
+    def of_today(self) -> bool:
         """Whether a policy of the question is the behavior that made the log."""
-        return any(policy.known_by == "behavior" for policy in self.asked.policies[1:])
+        return any(policy.known_by == "behavior" for policy in self.asked.policies)
 
     @property
     def _own_strategy(self) -> bool:
@@ -265,7 +265,7 @@ _POLICIES = {
     "answers": "The policy takes the logged actions with the probabilities that it states.",
     "target columns": "The policy takes the logged actions with the probabilities that the log's own columns state.",
     "behavior": (
-        "The other policy is the one that made the log. If it changed from row to row, its value is the mean over the certified "
+        "Today's policy is the one that made the log. If it changed from row to row, its value is the mean over the certified "
         "rows of what it was worth at each of them."
     ),
 }
