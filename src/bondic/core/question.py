@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
-from bondic.core.bounded import Enclosure
 from bondic.core.columns import Batch, Columns, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import ValueRange, range_of
@@ -74,14 +74,16 @@ class Question:
     @property
     def limits(self) -> ValueRange:
         """sum_k c_k [v_lo, v_hi], rounded outward."""
-        low, high = Enclosure(0.0), Enclosure(0.0)
+        low, high = Fraction(0), Fraction(0)
         for part in self.parts:
             values = range_of(part.columns.terms)
-            ends = sorted((values.low, values.high), reverse=part.coefficient < 0)
-            low, high = low + Enclosure(ends[0]) * part.coefficient, high + Enclosure(ends[1]) * part.coefficient
-        if len(self.parts) == 1 and self.parts[0].coefficient == 1.0:
-            return range_of(self.columns.terms)
-        return ValueRange(low.lower, high.upper)
+            ends = sorted(Fraction(part.coefficient) * Fraction(end) for end in (values.low, values.high))
+            low, high = low + ends[0], high + ends[1]
+        below, above = float(low), float(high)
+        return ValueRange(
+            below if Fraction(below) <= low else math.nextafter(below, -math.inf),
+            above if Fraction(above) >= high else math.nextafter(above, math.inf),
+        )
 
     def batches(self) -> Iterator[tuple[Batch, ...]]:
         """The same rows of every part, in order."""
