@@ -230,6 +230,11 @@ class Result:
         return any(item.name == "values" and item.state == "checked" for item in self.assumptions)
 
     @property
+    def is_difference(self) -> bool:
+        """Whether it is about how far one policy exceeds another."""
+        return self.proof is not None and len(self.proof.asked.policies) > 1
+
+    @property
     def estimate_outside(self) -> bool:
         """Whether the point estimate is not in the interval; after a rejection there is no interval."""
         return self.estimated and self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high

@@ -12,6 +12,8 @@ from typing import Any
 from bondic.core.claims import Conclusion, ErrorBudget, Side, check_alpha
 from bondic.core.errors import InvalidInput, kind_of
 from bondic.core.proof import Asked, Proof
+from bondic.core.propensities.bound import Units
+from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
 from bondic.estimate import as_method, estimate_interval
 from bondic.methods.candidates import Method
@@ -22,6 +24,7 @@ from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import rebuild, rows_of
+from bondic.rows.decisions import single_rows
 from bondic.rows.inputs import GivenLog, take_policy
 from bondic.rows.make import make_rows
 
@@ -92,6 +95,20 @@ def difference_interval(
     return found.with_choice("method", why) if why else found
 
 
+def incumbent_words(policy: Any) -> str:
+    """The policy that is kept unless another one is shown to be better."""
+    today = isinstance(policy, LoggedBehavior) or (isinstance(policy, str) and policy in TODAY)
+    return "today's policy" if today else "the incumbent"
+
+
+def paired_units(problem: Rows, other: Rows) -> Units:
+    """The units of two policies, from columns of the log and answers of the policies: to look at, not to certify."""
+    single = single_rows(problem)
+    every = single and problem.layout.discrete and not (problem.policy_in_log or other.policy_in_log)
+    first, second = (one.decisions(None, every_action=every) for one in (problem, other))
+    return Contrast.of(first, second)
+
+
 def with_values(found: Result, problem: Rows, against: Any, method: Method | str | None = None) -> Result:
     """The difference with the values of both policies beside it, each an interval by itself at the same alpha."""
     rows = (problem, other_rows(problem, against))
@@ -110,8 +127,8 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     """Each policy at half of alpha."""
     side: Side = getattr(method, "side", "both")
     budget = ErrorBudget.split(alpha, {"1": 1.0, "2": 1.0})
-    first = _sided(method, side).run(problem, budget["1"], progress)
-    second = _own(other, _sided(method, _OTHER[side])).run(other, budget["2"], progress)
+    first = sided(method, side).run(problem, budget["1"], progress)
+    second = _own(other, sided(method, _OTHER[side])).run(other, budget["2"], progress)
     if first.proof is None or second.proof is None:
         raise InvalidInput(f"The method {first.method} leaves no proof: its interval cannot be part of a difference.")
     proof = separate_proof((first.proof, second.proof), budget, side)
@@ -135,7 +152,8 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     )
 
 
-def _sided(method: Method, side: Side) -> Method:
+def sided(method: Method, side: Side) -> Method:
+    """The same method for one end, where it has sides."""
     return replace(method, side=side) if hasattr(method, "side") else method  # type: ignore[type-var]
 
 
