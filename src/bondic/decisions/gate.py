@@ -15,7 +15,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
 from bondic.core.terms import in_full
 from bondic.decisions.difference import difference_interval
-from bondic.estimate import estimate_interval
+from bondic.estimate import as_method
 from bondic.methods.candidates import Method
 from bondic.methods.clock import Progress
 from bondic.result import Result
@@ -106,11 +106,11 @@ def gate(
     if (above is None) == (below is None):
         raise InvalidInput("A gate needs one requirement: better_than=, above= or below=.")
     bound, upward = (float(above), True) if above is not None else (float(below or 0.0), False)
-    both: dict[str, Any] = {"alpha": 2 * alpha, "method": method, "progress": progress}
     if better_than is None:
-        result = estimate_interval(problem, **both)
+        result = as_method(method).run(problem, 2 * alpha, progress)
     else:
-        result = difference_interval(problem, better_than, **both).with_question(problem)
+        result = difference_interval(problem, better_than, alpha=2 * alpha, method=method, progress=progress)
+    result = result.with_question(problem)
     return Gate(verdict_of(result, bound, upward), bound, upward, alpha, result)
 
 
