@@ -17,11 +17,9 @@ from typing import ClassVar
 import numpy as np
 
 from bondic.core.bounded import Enclosure
-from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.functions import FeatureFunction, Function
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.checks import check_kernel
 from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form, operations
 from bondic.core.registry import kind, register
@@ -96,7 +94,6 @@ class Instruments:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        check_kernel(self.kernel)
         if not math.isfinite(self.kernel.sup_diag):
             raise InvalidInput(
                 f"W needs a kernel that is bounded on the diagonal; {self.kernel!r} has no finite supremum."
@@ -200,9 +197,6 @@ class Ball(ValueClass):
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        check_kernel(self.kernel)
-        if self.center is not None:
-            check_outside(self.center, "center")
         _set_size(self, "radius", "The radius of Q")
         _set_size(self, "misspecification", "The misspecification allowance")
 

@@ -13,7 +13,7 @@ from bondic.core.bounded import Enclosure
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import UNMOVED, Setting, combine_witnesses, dual_bound, witness_candidates
-from bondic.core.dual.noise import NoiseBound, check_noise_bound
+from bondic.core.dual.noise import NoiseBound
 from bondic.core.dual.weighing import ProposedWeights, Weighing, weigh
 from bondic.core.errors import VerificationError, refuse
 from bondic.core.functions import Function
@@ -40,7 +40,6 @@ class DualProof(Proof):
     witnesses: tuple[Function | None, ...] = ()  # against Q, on the event of the noise bound
 
     def __post_init__(self) -> None:
-        check_noise_bound(self.noise)
         ends = ends_of(self.side)
         refuse(set(self.omegas) != set(ends), "The certificate lacks an end point, or has one too many.")
         refuse("noise" not in self.budget.parts, "No part of alpha is spent on the noise.")
