@@ -247,22 +247,35 @@ def _enclosed(x: EnclosedArray | FloatArray | float) -> EnclosedArray:
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """low_i <= something_i <= high_i."""
+    """low_i <= x_i <= high_i. Sums and products are those of floats: who uses them pays for their rounding, by `wider`."""
 
     low: FloatArray
     high: FloatArray
 
     def largest(self) -> FloatArray:
-        """max |something_i|."""
+        """max |x_i|."""
         return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
 
     def then(self, other: Between) -> Between:
         """These, and the others after them."""
         return Between(np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high]))
 
-    def within(self, low: FloatArray, high: FloatArray) -> Between:
+    def take(self, rows: slice | npt.NDArray[np.int64]) -> Between:
+        return Between(self.low[rows], self.high[rows])
+
+    def within(self, other: Between) -> Between:
         """Cut to what else is known; ends may cross when the two exclude each other."""
-        return Between(np.maximum(self.low, low), np.minimum(self.high, high))
+        return Between(np.maximum(self.low, other.low), np.minimum(self.high, other.high))
+
+    def wider(self, by: FloatArray | float) -> Between:
+        return Between(self.low - by, self.high + by)
+
+    def __add__(self, other: Between) -> Between:
+        return Between(self.low + other.low, self.high + other.high)
+
+    def times(self, factor: FloatArray | float) -> Between:
+        one, other = self.low * factor, self.high * factor
+        return Between(np.minimum(one, other), np.maximum(one, other))
 
 
 SMALL = 1e-140

@@ -256,7 +256,7 @@ def _deviations(terms: StartTerms, bets: StartBets, limits: ValueRange, known: D
     if known is None:
         return wide
     other = known(terms, bets)
-    cut = wide.within(other.low, other.high)
+    cut = wide.within(other)
     crossed = cut.low > cut.high
     return Between(np.where(crossed, wide.low, cut.low), np.where(crossed, wide.high, cut.high))
 

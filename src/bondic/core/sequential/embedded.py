@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,9 @@ class Embedded:
     def stretch(self, part: slice) -> Embedded:
         """Consecutive rows, by position."""
         cut = {name: getattr(self, name)[part] for name in _ROWS}
-        limits = Between(self.limits.low[part], self.limits.high[part])
         after = self.after.stretch(*part.indices(len(self))[:2])
-        return replace(self, **cut, after=after, next=self.next.some(part), step=self.step.some(part), limits=limits)
+        embedded = self.next.some(part), self.step.some(part)
+        return replace(self, **cut, after=after, next=embedded[0], step=embedded[1], limits=self.limits.take(part))
 
 
 _ROWS = ("log_rows", "points", "slots", "outcome", "residual", "here")
@@ -116,7 +117,7 @@ def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
 
 def _join(parts: Sequence[Embedded]) -> Embedded:
     rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
-    limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
+    limits = reduce(Between.then, (part.limits for part in parts))
     error = max(part.value_error for part in parts)
     following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))
     after = RowMeasures.joined([part.after for part in parts])

@@ -200,10 +200,9 @@ class Predictable:
 
     def cut(self, rows: slice) -> Predictable:
         """Some of the rows."""
-        clip = Between(self.clip.low[rows], self.clip.high[rows])
         weights = {end: own[rows] for end, own in self.weights.items()}
         own = self.predicted[rows], self.embedding[rows], self.instruments[rows]
-        return Predictable(*own, clip, weights, self.rates, self.counted[rows])
+        return Predictable(*own, self.clip.take(rows), weights, self.rates, self.counted[rows])
 
 
 def columns(
