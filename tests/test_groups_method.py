@@ -469,10 +469,15 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     short = replace(stated.proof, cells=replace(cells, **later))
     with pytest.raises(InvalidInput, match="rows"):
         short.claims(Question.value(rows), STANDARD)
-    for name in ("value", "start_value"):
+    # next values count as well: at a cell without rows nothing else bounds what the model says
+    for name in ("value", "next_value", "start_value"):
         far = replace(stated.proof, cells=replace(cells, **{name: getattr(cells, name) + 100.0}))
         with pytest.raises(NumericalError, match="leaves the value range"):
             far.claims(Question.value(rows), STANDARD)
+    # as many groups of starts, and a value more: two places would take the values of other starts
+    more = replace(cells, start_value=np.append(cells.start_value, 0.0))
+    with pytest.raises(InvalidInput, match="initial points and states"):
+        more.start_points(problem.initial)
     few = replace(stated.proof, cells=replace(cells, start_group=cells.start_group[1:]))
     with pytest.raises(InvalidInput, match="start has no group"):
         few.claims(Question.value(rows), STANDARD)
