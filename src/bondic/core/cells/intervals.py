@@ -22,13 +22,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import curvature, loss
-from bondic.core.bounded import Between, inflate
+from bondic.core.bounded import Between, FloatArray, inflate
 from bondic.core.cells.system import System
-
-FloatArray = npt.NDArray[np.float64]
 
 _SWEEPS = 1000
 _STILL = 1e-3

@@ -29,18 +29,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, curvature, vector_term
-from bondic.core.bounded import Between, U, inflate
+from bondic.core.bounded import Between, FloatArray, U, inflate
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.intervals import Intervals, largest_by_label
 from bondic.core.cells.system import Energy, Feasible, Form, System
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput
-
-FloatArray = npt.NDArray[np.float64]
 
 _ROUNDS = 16
 _SETTLED = 3e-3

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U, certified_dot
+from bondic.core.bounded import FloatArray, IntArray, U, certified_dot
 from bondic.core.cells.ends import StartMean
 from bondic.core.cells.forecasts import EarlierRows, Forecasts, LabelTally, tally_by_era, tally_by_label
 from bondic.core.cells.localize import ValueLimits
@@ -25,9 +25,6 @@ from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.registry import kind, register
 from bondic.core.terms import ValueRange, largest_width, range_at_all_times
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _SAME_ANSWERS = 1e-14
 """Differences of a policy's answers at one state, in all: rounding of whoever computes them. The errors of a tally cover more."""

@@ -20,11 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-import numpy as np
-import numpy.typing as npt
-
 from bondic.core.balls import Instruments, SupportAt, ValueClass
-from bondic.core.bounded import Enclosure, U, inflate
+from bondic.core.bounded import Enclosure, FloatArray, U, inflate
 from bondic.core.claims import Claim, End, Part, Rejection
 from bondic.core.codec import same
 from bondic.core.columns import Columns
@@ -37,7 +34,6 @@ from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import Progress, Sums
 from bondic.core.terms import ValueRange, range_of
 
-FloatArray = npt.NDArray[np.float64]
 VALUE, BIAS, NOISE, START, ALLOWANCE = (
     "doubly robust value", "bias", "noise", "initial distribution", "misspecification",
 )  # fmt: skip

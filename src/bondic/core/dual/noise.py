@@ -20,9 +20,8 @@ from typing import ClassVar, Literal, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, U, certified_dot, log_enclosure, upper_sum
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_dot, log_enclosure, upper_sum
 from bondic.core.claims import Guarantee
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
@@ -31,8 +30,6 @@ from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.registry import kind, register
 from bondic.core.terms import Terms, discounted_steps, largest_width, row_widths
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 T = TypeVar("T")
 Logged = tuple[FloatArray, IntArray, IntArray | None]  # points, slots and times of some rows
 

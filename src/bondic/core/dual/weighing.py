@@ -13,10 +13,9 @@ from operator import add
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.balls import SupportAt, ValueClass
-from bondic.core.bounded import TINY, Enclosure, U, certified_dot
+from bondic.core.bounded import TINY, Enclosure, FloatArray, U, certified_dot
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import NumericalError
 from bondic.core.functions import Function, values_together
@@ -25,7 +24,6 @@ from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import row_widths
 
-FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 _SAMPLED_ROWS = 20_000

@@ -15,15 +15,13 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import FloatArray, U
+from bondic.core.bounded import FloatArray, IntArray, U
 from bondic.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from bondic.core.kernels.base import Kernel, Leaf
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_TERMS, MOST_COLUMNS = 256, 4096
 """A product of sums, and of embeddings, grows like a power: refused before it is written out."""

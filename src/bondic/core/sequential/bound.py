@@ -16,10 +16,19 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, clipped_deviation, curvature, loss, tail_term
-from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, row_norms, upper_sum
+from bondic.core.bounded import (
+    Between,
+    BoolArray,
+    Enclosure,
+    FloatArray,
+    U,
+    certified_dot,
+    inflate,
+    row_norms,
+    upper_sum,
+)
 from bondic.core.bounded import gamma as rounding
 from bondic.core.claims import Claim, End, Part
 from bondic.core.columns import Columns
@@ -34,9 +43,6 @@ from bondic.core.sequential.plan import MOST_FEEDBACK, Plan, Predictable, column
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _WORTH = 0.01
 """The interval is fed back until it gains less than this share of its length, when rounds are not prescribed."""

@@ -9,10 +9,9 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.balls import Ball, constant_value
-from bondic.core.bounded import Between, Enclosure, U, inflate
+from bondic.core.bounded import Between, Enclosure, FloatArray, IntArray, U, inflate
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.identity import mean_over_starts, rows_measure, start_measure, values_at_rows, values_at_starts
@@ -22,9 +21,6 @@ from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, RowMeasures, Source, Stream
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms, ValueRange, range_of
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_NUMBERS = 100_000_000
 """Coordinates of all rows are held in memory, plan and evaluation hold several copies: about 10 GB at most."""

@@ -22,16 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.balls import Ball
-from bondic.core.bounded import LEAST, SMALL, TINY, U, gamma, inflate, norm
+from bondic.core.bounded import LEAST, SMALL, TINY, FloatArray, IntArray, U, gamma, inflate, norm
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.sequential.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, RowMeasures, Source
 from bondic.core.sums.reference import REFERENCE
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _PART = 4096
 _FINE_SKEW, _MOST_SKEW = 1e-3, 0.1

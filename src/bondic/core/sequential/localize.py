@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, curvature, loss, vector_term
-from bondic.core.bounded import Between, U, inflate, norm, row_norms, upper_sum
+from bondic.core.bounded import Between, FloatArray, U, inflate, norm, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
 from bondic.core.errors import NumericalError
 from bondic.core.sequential.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
@@ -28,8 +28,6 @@ from bondic.core.sequential.embedded import Embedded, Start
 from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.plan import MOST_ROUNDS, Plan, Predictable
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
-
-FloatArray = npt.NDArray[np.float64]
 
 _WORTH = 0.995
 """A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.bounded import (
     SMALL,
     TINY,
+    FloatArray,
     U,
     gamma,
     inflate,
@@ -40,8 +40,6 @@ from bondic.core.sequential.embedded import Embedded
 from bondic.core.sequential.landmarks import Coordinates, absolute_weights
 from bondic.core.sequential.plan import Predictable
 from bondic.core.sums.measure import RowMeasures
-
-FloatArray = npt.NDArray[np.float64]
 
 _AT_A_TIME = 500
 """Rows whose squares are bounded together: the largest eigenvalue of more of them takes too long."""
