@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from bondic.core.balls import Instruments, SupportAt, ValueClass
 from bondic.core.bounded import Enclosure, FloatArray, U, inflate
@@ -188,18 +187,9 @@ def witness_candidates(witnesses: Sequence[Function | None]) -> list[ProposedWei
     ]
 
 
-def combine_witnesses(
-    setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing] | None = None
-) -> Rejection:
-    """The strongest of several witnesses: all refer to the same event.
-
-    `weighed` is what `weigh` found for their candidates, in this order, when they were among others.
-    """
-    best, candidates = Rejection.none(setting.epsilon()), witness_candidates(witnesses)
-    if weighed is None:
-        found = weigh(setting.problem, setting.ball, candidates, sums=setting.sums) if candidates else []
-    else:
-        found = list(islice(weighed, len(candidates)))
-    for candidate, weighing in zip(candidates, found, strict=True):
-        best = best.combine(evaluate_witness(setting, candidate.omega, weighing=weighing))
+def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing]) -> Rejection:
+    """The strongest of several witnesses: all refer to the same event. `weigh` gave `weighed` for their candidates."""
+    best = Rejection.none(setting.epsilon())
+    for candidate in witness_candidates(witnesses):
+        best = best.combine(evaluate_witness(setting, candidate.omega, weighing=next(weighed)))
     return best

@@ -193,12 +193,6 @@ class Predictable:
         """sum_i λ_i."""
         return self.rates[end] * int(np.count_nonzero(self.counted))
 
-    def cut(self, rows: slice) -> Predictable:
-        """Some of the rows."""
-        weights = {end: own[rows] for end, own in self.weights.items()}
-        own = self.predicted[rows], self.embedding[rows], self.instruments[rows]
-        return Predictable(*own, self.clip.take(rows), weights, self.rates, self.counted[rows])
-
 
 def columns(
     block: Block,

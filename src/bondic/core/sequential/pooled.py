@@ -16,8 +16,8 @@ an end. Both are added over stretches of rows: the norm of a sum is at most the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -149,10 +149,10 @@ class Pooled:
 
     operator: float = math.inf
     squares: float = math.inf
-    tails: dict[End, float] | None = None
+    tails: Mapping[End, float] = field(default_factory=dict)
 
     def of_end(self, end: End) -> float:
-        return math.inf if self.tails is None else self.tails[end]
+        return self.tails.get(end, math.inf)
 
 
 NOT_POOLED = Pooled()
@@ -162,34 +162,33 @@ NOT_POOLED = Pooled()
 def pool(found: Coordinates, block: Embedded, columns: Predictable, rows: int) -> Pooled:
     """The rows of a block of a log with so many rows, stretch by stretch."""
     size = max(1, min(MOST_ROWS, MOST_PAIRS // max(rows, 1)) // max(1, block.after.longest()))
-    parts = []
-    for top in range(0, len(block), size):
-        part = slice(top, min(top + size, len(block)))
-        parts.append(_stretch(found, block.stretch(part), columns.cut(part)))
-    return total(parts, tuple(columns.weights))
+    stretches = (slice(top, min(top + size, len(block))) for top in range(0, len(block), size))
+    return total([_stretch(found, block, columns, part) for part in stretches], tuple(columns.weights))
 
 
 def total(parts: Sequence[Pooled], ends: tuple[End, ...]) -> Pooled:
     """All rows of all parts."""
-    tails = {end: _sum([part.of_end(end) for part in parts]) for end in ends}
-    return Pooled(_sum([part.operator for part in parts]), _sum([part.squares for part in parts]), tails)
+
+    def added(values: Iterable[float]) -> float:
+        return inflate(upper_sum(np.array(list(values))))
+
+    tails = {end: added(part.of_end(end) for part in parts) for end in ends}
+    return Pooled(added(part.operator for part in parts), added(part.squares for part in parts), tails)
 
 
-def _sum(values: list[float]) -> float:
-    return inflate(upper_sum(np.array(values)))
-
-
-def _stretch(found: Coordinates, rows: Embedded, columns: Predictable) -> Pooled:
-    n = len(rows)
-    logged = RowMeasures(rows.points, one_hot(rows.slots, found.layout), np.arange(n), n)
-    step, after = left_together(found, logged, rows.after, rows.gamma, rows.step.coordinates, rows.next.coordinates)
-    share = rows.gamma**2 * (1 + 4 * U)
+def _stretch(found: Coordinates, block: Embedded, columns: Predictable, part: slice) -> Pooled:
+    count = part.stop - part.start
+    logged = RowMeasures(block.points[part], one_hot(block.slots[part], found.layout), np.arange(count), count)
+    coordinates = block.step.coordinates[part], block.next.coordinates[part]
+    following = block.after.stretch(part.start, part.stop)
+    step, after = left_together(found, logged, following, block.gamma, *coordinates)
 
     def squares(weights: FloatArray) -> float:
-        return after.squares(weights**2 * (1 + 4 * U)) * share
+        return after.squares(weights**2 * (1 + 4 * U)) * (block.gamma**2 * (1 + 4 * U))
 
-    tails = {end: squares(weights) for end, weights in columns.weights.items()}
-    return Pooled(step.operator(columns.instruments), squares(row_norms(columns.instruments)), tails)
+    instruments = columns.instruments[part]
+    tails = {end: squares(weights[part]) for end, weights in columns.weights.items()}
+    return Pooled(step.operator(instruments), squares(row_norms(instruments)), tails)
 
 
 def pooled_squares(weights: FloatArray, single: FloatArray, along: FloatArray, together: float) -> float:
