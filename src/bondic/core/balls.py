@@ -133,6 +133,14 @@ class ValueClass(ABC):
     def describe(self) -> str:
         """What it means that q* is in Q: "within ...", to the end of the sentence and what has to be said about it."""
 
+    @abstractmethod
+    def name(self) -> str:
+        """Q in a few words."""
+
+    @abstractmethod
+    def with_misspecification(self, beta: float) -> ValueClass:
+        """The same Q with this allowance, where there is anything to allow for."""
+
     def assumes_nothing(self, limits: ValueRange) -> bool:
         """Whether every function with values in `limits` is in Q."""
         del limits
@@ -200,6 +208,12 @@ class Ball(ValueClass):
             "reject this but not prove it."
         )
 
+    def name(self) -> str:
+        return f"{self.kernel!r}, radius {self.radius:g}"
+
+    def with_misspecification(self, beta: float) -> Ball:
+        return replace(self, misspecification=beta)
+
     def work(self, points: float, layout: Layout) -> float:
         return operations(self.kernel, layout) * points * points / 2
 
@@ -255,6 +269,13 @@ class Box(ValueClass):
 
     def describe(self) -> str:
         return f"within {self.radius:.6g} of {self.center_text()} at every point."
+
+    def name(self) -> str:
+        return f"box of half-width {self.radius:g}"
+
+    def with_misspecification(self, beta: float) -> Box:
+        del beta
+        return self
 
     def assumes_nothing(self, limits: ValueRange) -> bool:
         """Whether every function with values in `limits` is certainly in it; only constant centers are judged."""

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.forecasts import Forecasts
-from bondic.core.cells.rows import GroupCells, next_points
+from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, tally
-from bondic.core.columns import Batch, Columns
+from bondic.core.columns import Batch
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_at_all_times
 from bondic.curve import Mark
@@ -339,21 +339,3 @@ def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
     value = abs(apart.at_starts())
     text = f"at the starts their difference lies {three(value)} from that at the rows of the same groups"
     return tuple(mark for mark in (*found, Mark("starts", value, text)) if math.isfinite(mark.value))
-
-
-def cells_before(cells: GroupCells, rows: Columns) -> GroupCells:
-    """The same for a stretch of rows that begins where these cells do."""
-    return _part(cells, slice(0, len(rows)), slice(0, next_points(rows)))
-
-
-def cells_after(cells: GroupCells, pilot: Columns) -> GroupCells:
-    """The same for the rows after a pilot."""
-    return _part(cells, slice(len(pilot), None), slice(next_points(pilot), None))
-
-
-def _part(cells: GroupCells, rows: slice, points: slice) -> GroupCells:
-    return replace(
-        cells, group=cells.group[rows], next_group=cells.next_group[points], value=cells.value[rows],
-        next_value=cells.next_value[rows], half=cells.half[rows], label=cells.label[rows],
-        foreseen=cells.foreseen[rows],
-    )  # fmt: skip

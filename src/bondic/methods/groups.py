@@ -18,7 +18,7 @@ from bondic.curve import METHOD as NAME
 from bondic.curve import AllowanceCurve
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
-from bondic.methods.group_cells import FittedGroups, cells_after, fit_groups, marks_of, split_pilot
+from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of, split_pilot
 from bondic.methods.listed import listing_options
 from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
 from bondic.methods.on_groups import predicted_groups, propose_groups_plan
@@ -158,7 +158,7 @@ class Groups:
         planned = self._planned(problem)
         events = propose_groups_plan(problem, pilot, cells, budget, self.side, planned, before)
         asked = asked_of(problem.select(pilot.rows.stop))
-        return CellsProof(asked, budget, self.side, cells_after(cells, pilot), events, planned=self.planned_rows)
+        return CellsProof(asked, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
 
     def _planned(self, problem: Rows) -> int:
         return len(problem.rows) if self.planned_rows is None else self.planned_rows

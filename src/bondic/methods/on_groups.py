@@ -23,7 +23,6 @@ from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.sequential.proof import VECTOR
 from bondic.core.terms import range_of
-from bondic.methods.group_cells import cells_before
 from bondic.methods.on_cells import (
     SIGNS,
     costs_of,
@@ -66,7 +65,7 @@ def propose_groups_plan(
     shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
 
     def count(rows: Rows) -> Tally:
-        return tally(cells_before(cells, rows).parts(rows, stops), shape, rows.gamma, none)
+        return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
 
     whole, block = count(problem) if before is None else count(before(stops[-2])), np.arange(len(stops))
 
@@ -74,7 +73,7 @@ def propose_groups_plan(
         return whole.of_blocks(block < first) if before is None else count(before(stops[first - 1]))
 
     limits, ends = cells.limits(problem), ends_of(side)
-    costs, early = costs_of(budget, ends, limits.width), cells_before(cells, pilot)
+    costs, early = costs_of(budget, ends, limits.width), cells.first(pilot)
     lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
     own = tally(early.parts(pilot, stops), shape, problem.gamma, reference(history(1), limits))
     counts, variance = mean_squares(own, early.labels(own, pilot, stops, None, ()))

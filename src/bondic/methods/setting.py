@@ -267,14 +267,8 @@ def _choose_class(
 
 
 def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) -> ValueClass:
-    notes.setdefault("Q", f"{_class_name(ball)} ({ball.provenance})")
-    if isinstance(ball, Ball) and method.misspecification:  # a box has nothing to allow for
-        return replace(ball, misspecification=method.misspecification)
-    return ball
-
-
-def _class_name(ball: ValueClass) -> str:
-    return f"box of half-width {ball.radius:g}" if ball.kernel is None else f"{ball.kernel!r}, radius {ball.radius:g}"
+    notes.setdefault("Q", f"{ball.name()} ({ball.provenance})")
+    return ball.with_misspecification(method.misspecification) if method.misspecification else ball
 
 
 def _box(problem: Rows) -> Box:

@@ -39,7 +39,7 @@ def choose_class(ball: Ball | None, radius: Radius | None, choices: Choices, pil
     """
     check_radius(radius)
     if ball is not None:
-        return ChosenClass(ball, {"Q": f"{ball.kernel!r}, radius {ball.radius:g} ({ball.provenance})"})
+        return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
     kind = kind_of_states(radius, choices, pilot)
     notes, limits = {"states": kind.said}, range_at_all_times(pilot.terms)
     if kind.table and radius is None:

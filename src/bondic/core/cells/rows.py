@@ -66,6 +66,11 @@ class Cells(ABC):
         del rows, stops, reference
         return None
 
+    def first(self, rows: Columns) -> Cells:
+        """The same for a stretch of rows that begins where these cells do."""
+        del rows
+        return self
+
     def last_starts(self, rows: Columns) -> Cells:
         """The same for these starts, which are the last of those that the cells know."""
         del rows
@@ -226,7 +231,7 @@ class GroupCells(Cells):
             yield replace(part, cell=2 * part.cell + half)
 
     def _check(self, rows: Columns) -> None:
-        if self.group.size != len(rows) or self.next_group.size != next_points(rows):
+        if self.group.size != len(rows) or self.next_group.size != _points(rows):
             raise InvalidInput(f"There are groups of {self.group.size} rows, and {len(rows)} rows.")
         model = _model_range(rows)
         for values in (self.value, self.next_value, self.start_value):
@@ -234,11 +239,8 @@ class GroupCells(Cells):
                 raise NumericalError("The model leaves the value range.")
 
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
-        known, needed = (
-            (self.start_group.size, self.start_value.size),
-            (cloud.rows.size, cloud.rows.max(initial=-1) + 1),
-        )
-        if known != needed:
+        needed = (cloud.rows.size, int(cloud.rows.max(initial=-1)) + 1)
+        if (known := (self.start_group.size, self.start_value.size)) != needed:
             raise InvalidInput(
                 f"There are groups and values of {known} initial points and states, and {needed} points and states."
             )
@@ -249,12 +251,26 @@ class GroupCells(Cells):
         known, model = range_at_all_times(rows.terms), _model_range(rows)
         return ValueLimits(largest_width(rows.terms), known.low - model.high, known.high - model.low)
 
+    def first(self, rows: Columns) -> GroupCells:
+        return self.part(slice(0, len(rows)), slice(0, _points(rows)))
+
+    def after(self, pilot: Columns) -> GroupCells:
+        """The same for the rows after a pilot."""
+        return self.part(slice(len(pilot), None), slice(_points(pilot), None))
+
     def last_starts(self, rows: Columns) -> GroupCells:
         points, states = rows.initial.rows.size, len(rows.initial_states)
         if self.start_group.size < points or self.start_value.size < states:
             raise InvalidInput("A start has no group.")
         first, value = self.start_group.size - points, self.start_value.size - states
         return replace(self, start_group=self.start_group[first:], start_value=self.start_value[value:])
+
+    def part(self, rows: slice, points: slice) -> GroupCells:
+        return replace(
+            self, group=self.group[rows], next_group=self.next_group[points], value=self.value[rows],
+            next_value=self.next_value[rows], half=self.half[rows], label=self.label[rows],
+            foreseen=self.foreseen[rows],
+        )  # fmt: skip
 
 
 def _model_range(rows: Columns) -> ValueRange:
@@ -264,7 +280,7 @@ def _model_range(rows: Columns) -> ValueRange:
     return ValueRange(min(known.low, 0.0) - rounding, max(known.high, 0.0) + rounding)
 
 
-def next_points(rows: Columns) -> int:
+def _points(rows: Columns) -> int:
     return sum(batch.next.rows.size for batch in rows.batches())
 
 
