@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import FloatArray, IntArray, U, certified_dot
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_dot, inflate, upper_sum
 from bondic.core.cells.ends import StartMean
 from bondic.core.cells.forecasts import EarlierRows, Forecasts, LabelTally, tally_by_era, tally_by_label
 from bondic.core.cells.localize import ValueLimits
@@ -97,8 +97,12 @@ class Cells(ABC):
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
         weights = rows.initial_states.weights
-        error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U
-        return StartMean(certified_dot(weights, values), self.start_mean(rows.initial, weights), error)
+        error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U + rows.initial_states.weights_error
+        center = certified_dot(weights, values)
+        # weights are defined as a normalized list, values as means over actions: both are off by a share of themselves
+        size = float(np.abs(values).max(initial=0.0)) * upper_sum(weights)
+        center = Enclosure(center.mid, inflate(center.rad + error * size))
+        return StartMean(center, self.start_mean(rows.initial, weights), error)
 
 
 @register("cells", "table")
