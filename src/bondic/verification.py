@@ -39,7 +39,8 @@ def verify(
     `certificate` is a certificate, its file, or the folder of a result; `log` and `policy` are whatever `make_problem` takes.
     No policy code is needed: the certificate holds the policy's answers. Give `policy` (of a difference also `against`, the
     other policy) to check those as well, and `functions` when a kernel uses feature functions of your own. The certificate of
-    a streamed log, and one from which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
+    a streamed log, and one from which rows were withheld, does not hold the answers at its next states; there the policy is
+    needed and asked again.
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
     the interval of that plan; without it, when the plan was made is the certificate's own statement.

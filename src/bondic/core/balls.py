@@ -97,17 +97,9 @@ class Instruments:
             )
 
 
-@dataclass(frozen=True)
-class SupportAt:
-    """How much a measure μ can weigh q - center, q in Q."""
-
-    bias: Enclosure  # sup { <q - center, μ> : q in Q }
-    size: Enclosure  # the same for radius 1: |μ|
-
-
 @kind("class")
 class ValueClass(ABC):
-    """Q = { q : |q - center| <= radius } for some norm.
+    """Q = { q : |q - center| <= radius } for some norm: sup { <q - center, μ> : q in Q } = radius |μ|.
 
     `misspecification` = beta weakens q* in Q to "some q in Q is within beta of q* everywhere".
     """
@@ -123,11 +115,6 @@ class ValueClass(ABC):
     @abstractmethod
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
         """|μ| in the dual norm for every measure of the source."""
-
-    def support(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[SupportAt]:
-        """sup { <q - center, μ> : q in Q } = radius |μ|."""
-        sizes = self.sizes(source, layout, sums, progress)
-        return [SupportAt(Enclosure(self.radius) * size, size) for size in sizes]
 
     @abstractmethod
     def describe(self) -> str:
