@@ -112,7 +112,7 @@ def _localized(plan: Plan, evidence: Evidence, found: Facts) -> list[str]:
         piece = data.stretch(part)
         if len(piece):
             own = _columns(plan, data, block, part)
-            localizer.add(piece, own, None, pool(evidence.found, piece, own, evidence.rows.layout, len(data)))
+            localizer.add(piece, own, None, pool(evidence.found, piece, own, len(data)))
         if localizer.empty:
             return [*out, f"nothing is left after row {block.stop}"]
         apart, bounds = found.apart[: part.stop], localizer.apart

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from bondic.core.betting import loss
-from bondic.core.bounded import Enclosure, as_enclosure
+from bondic.core.bounded import Between, Enclosure, as_enclosure
 from bondic.core.cells import ends, localize
 from bondic.core.cells import system as system_module
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import EndTerms, EndWeights, StartMean, end_terms
 from bondic.core.cells.forecasts import Forecasts, tally_by_label
-from bondic.core.cells.intervals import Bounds, Intervals
+from bondic.core.cells.intervals import Intervals
 from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, VectorEvent, locate
 from bondic.core.cells.system import Energy, Feasible, Form, System
 from bondic.core.cells.tally import CellRows, CellShape, tally
@@ -78,7 +78,7 @@ class Case:
         """Sets with all cells with rows inside, with some of them, and with none."""
         system = self.system
         some = system.learned & (self.rng.random(self.cells) < 0.5)
-        known = Intervals(system, Bounds(system.low, system.high)).ways.size
+        known = Intervals(system, Between(system.low, system.high)).ways.largest()
         ways = dict(zip(self.ways(), exact(known), strict=True))
         for inside in (system.learned, some, np.zeros_like(some)):
             slack, size = self.rng.random(self.cells) * self.rng.choice([0.2, 2.0]), radius if inside.any() else 0.0
@@ -102,7 +102,7 @@ class Case:
         system, rng, p = self.system, self.rng, self.cells
         known = system.learned & (rng.random(p) < 0.8)
         equations = np.where(known, rng.random(p) * rng.choice([0.05, 1.0]), np.inf)
-        found = Intervals(system, Bounds(system.low, system.high)).tightened(equations)
+        found = Intervals(system, Between(system.low, system.high)).tightened(equations)
         return found, NaiveRanges(self.naive, exact(system.low), exact(system.high), exact(equations)).sweep(1000)
 
 
@@ -389,7 +389,7 @@ def test_a_value_that_satisfies_the_equations_stays_in_its_interval():
         f = rng.uniform(system.low, system.high)
         t = f - case.gamma * system.after.dense @ (case.shape.atoms @ f)
         equations = np.where(system.learned, np.abs(t) * (1 + rng.random(case.cells) * 0.1), np.inf)
-        start = Intervals(system, Bounds(system.low, system.high))
+        start = Intervals(system, Between(system.low, system.high))
         found, smaller = start.tightened(equations).values, start.tightened(equations * 0.5).values
         assert np.all((f >= found.low) & (f <= found.high))
         missed += bool(np.any((f < smaller.low) | (f > smaller.high)))

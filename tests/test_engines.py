@@ -176,7 +176,7 @@ def test_executors_keep_the_order_and_obey_an_interrupt(executor):
 _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
-from bondic.core.files import load_certificate
+from bondic.loading import load_certificate
 from bondic.core.sums.reference import REFERENCE
 from bondic.rows.asked import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))

@@ -6,9 +6,11 @@ import copy
 import math
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +23,9 @@ from bondic.core.cells.proof import ALLOWED, TEST, CellsProof
 from bondic.core.cells.rows import GroupCells
 from bondic.core.claims import Status
 from bondic.core.codec import same
+from bondic.core.columns import Cloud, Starts
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.kernels.normal_form import Layout
 from bondic.core.question import Question
 from bondic.engines.sums import STANDARD
 from bondic.methods.on_groups import CUTS
@@ -469,10 +473,15 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     short = replace(stated.proof, cells=replace(cells, **later))
     with pytest.raises(InvalidInput, match="rows"):
         short.claims(Question.value(rows), STANDARD)
-    for name in ("value", "start_value"):
+    # next values count as well: at a cell without rows nothing else bounds what the model says
+    for name in ("value", "next_value", "start_value"):
         far = replace(stated.proof, cells=replace(cells, **{name: getattr(cells, name) + 100.0}))
         with pytest.raises(NumericalError, match="leaves the value range"):
             far.claims(Question.value(rows), STANDARD)
+    # as many groups of starts, and a value more: two places would take the values of other starts
+    more = replace(cells, start_value=np.append(cells.start_value, 0.0))
+    with pytest.raises(InvalidInput, match="initial points and states"):
+        more.start_points(problem.initial)
     few = replace(stated.proof, cells=replace(cells, start_group=cells.start_group[1:]))
     with pytest.raises(InvalidInput, match="start has no group"):
         few.claims(Question.value(rows), STANDARD)
@@ -480,6 +489,22 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     with pytest.raises(VerificationError, match="no quotas"):  # an allowance is about all rows of a block and cell
         replace(stated.proof, events=replace(events, quotas=np.full((len(events.stops), events.reference.size), 9.0)))
     assert isinstance(stated.proof, CellsProof)
+
+
+def test_weights_of_starts_stand_for_the_normalized_list(stated):
+    """The mean of q̂ over starts whose float weights miss 1 by much: it is that of the weights divided by their sum."""
+    cells, count = stated.proof.cells, 7
+    points = Cloud(np.zeros((count, 1)), np.full((count, 2), 0.5), np.arange(count))
+    rng = np.random.default_rng(0)
+    cells = replace(cells, start_group=np.zeros(count, dtype=np.int64), start_value=rng.random(count))
+    weights = rng.random(count)
+    weights *= (1 - 1e-12) / weights.sum()
+    states = Starts(np.zeros((count, 1)), weights, "exact")
+    center = cells.starts(SimpleNamespace(initial=points, initial_states=states, layout=Layout(1, False, 0, 2))).center
+    parts = list(zip(map(Fraction, weights.tolist()), map(Fraction, cells.start_value.tolist()), strict=True))
+    exact = sum(p * v for p, v in parts) / sum(p for p, _ in parts)
+    assert Fraction(center.lower) <= exact <= Fraction(center.upper)
+    assert center.rad <= 1e-11
 
 
 def test_damaged_groups_are_refused(threshold, stated):

@@ -12,7 +12,7 @@ from bondic.core.balls import Instruments
 from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.functions import FeatureFunction, FeatureMap, KernelFunction, term_feature_bounds, term_features
-from bondic.core.kernels import checks
+from bondic.core.kernels import base
 from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
@@ -75,7 +75,7 @@ def test_feature_error_grows_with_the_angle():
 
 def test_elementary_functions_are_as_good_as_trusted(rng):
     """numpy's exp, cos and sin against 50 digits, in the units in which the error bounds charge them."""
-    checks.check_elementary_functions()
+    base.check_elementary_functions()
     x = -np.concatenate([rng.uniform(0, 745, 1500), np.exp(rng.uniform(-30, 5, 1000))])
     exact = [mp.exp(mpf(float(v))) for v in x]
     worst = max(
@@ -94,9 +94,9 @@ def test_elementary_functions_are_as_good_as_trusted(rng):
 def test_an_inaccurate_function_stops_everything(monkeypatch, name):
     """The start-up check must see an error of 5 units of 2^-53."""
     good = getattr(np, name)
-    monkeypatch.setattr(checks.np, name, lambda x: good(x) * (1 + 6 * U))
+    monkeypatch.setattr(base.np, name, lambda x: good(x) * (1 + 6 * U))
     with pytest.raises(NumericalError, match=name):
-        checks.check_elementary_functions.__wrapped__()
+        base.check_elementary_functions.__wrapped__()
 
 
 # --------------------------------------------------------------------------------------- sums and products

@@ -8,7 +8,7 @@ import bondic
 from bondic.core.errors import NumericalError
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.sequential import shared
+from bondic.core.sequential import pooled
 from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.landmarks import Coordinates
 from bondic.core.sums.measure import Measure, RowMeasures
@@ -114,7 +114,7 @@ def test_what_rows_leave_over_together(near, scale, h):
     ball = bondic.Ball(bondic.Gaussian(h, on="state") * Dirac() + Constant(0.5), 3.0)
     found = Coordinates(ball, basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
-    together = found.together(logged, after, GAMMA, step.coordinates, there.coordinates)
+    together = pooled.left_together(found, logged, after, GAMMA, step.coordinates, there.coordinates)
     rng = np.random.default_rng(0)
     instruments, weights = rng.normal(size=(3, 2)), rng.random(3)
     with mp.workdps(DIGITS):
@@ -141,9 +141,9 @@ def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatc
     found = Coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
     arguments = logged, after, GAMMA, step.coordinates, there.coordinates
-    whole = found.together(*arguments)[1].squares(np.ones(3))
-    monkeypatch.setattr(shared, "_AT_A_TIME", 2)
-    parts = found.together(*arguments)[1].squares(np.ones(3))
+    whole = pooled.left_together(found, *arguments)[1].squares(np.ones(3))
+    monkeypatch.setattr(pooled, "_AT_A_TIME", 2)
+    parts = pooled.left_together(found, *arguments)[1].squares(np.ones(3))
     assert whole <= parts <= np.sum(there.perp**2) * (1 + 1e-6) + 1e-6
 
 

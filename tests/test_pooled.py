@@ -28,7 +28,7 @@ def test_one_e_for_all_rows(kind):
     here, after = world.e(data.points, data.slots), (truth.y - data.outcome) / data.gamma
     for (_, part), own in zip(plan.pieces(data.log_rows), truth.applied, strict=True):
         piece = data.stretch(part)
-        found = pool(evidence.found, piece, own, rows.layout, len(data))
+        found = pool(evidence.found, piece, own, len(data))
         parts.append(found)
         left = after[part] - piece.next.coordinates @ truth.coordinates
         step = here[part] - data.gamma * after[part] - piece.step.coordinates @ truth.coordinates
@@ -49,9 +49,9 @@ def test_shorter_stretches_cost_more(monkeypatch):
     evidence = make_proof(rows, world.ball(rows.layout), plan).evidence(rows, STANDARD)
     own = Truth(world, evidence, plan, "both").applied[0]
     piece = evidence.data.stretch(next(plan.pieces(evidence.data.log_rows))[1])
-    whole = pool(evidence.found, piece, own, rows.layout, len(evidence.data))
+    whole = pool(evidence.found, piece, own, len(evidence.data))
     monkeypatch.setattr(pooled, "MOST_ROWS", 7)
-    parts = pool(evidence.found, piece, own, rows.layout, len(evidence.data))
+    parts = pool(evidence.found, piece, own, len(evidence.data))
     assert whole.operator < parts.operator < np.sum(np.linalg.norm(own.instruments, axis=1) * piece.step.perp)
     assert whole.squares < parts.squares
 

@@ -34,7 +34,7 @@ _HOMES = {
     "compare": "bondic.report.compare",
     "verify": "bondic.verification",
     "save_certificate": "bondic.saving",
-    "load_certificate": "bondic.core.files",
+    "load_certificate": "bondic.loading",
     "Default": "bondic.methods.default",
     "Table": "bondic.methods.table",
     "Groups": "bondic.methods.groups",

@@ -8,7 +8,6 @@ from typing import Any
 
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput
-from bondic.core.files import load_certificate
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import (
     UserFunctions,
@@ -17,6 +16,7 @@ from bondic.core.verify import (
 )
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import STANDARD
+from bondic.loading import load_certificate
 from bondic.rows.asked import Replay, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
 

@@ -362,7 +362,7 @@ def test_searches_minimize_the_bound_itself(share):
     def value(omega):
         (weighed,) = weigh(problem, ball, [ProposedWeights(omega)], sums=STANDARD)
         noise = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
-        return (weighed.support.bias + noise - weighed.correction).mid
+        return (ball.radius * weighed.size + noise - weighed.correction).mid
 
     best = value(found.omega)
     assert found.primal <= best + 1e-9

@@ -16,12 +16,12 @@ from bondic.cli.reading import SAMPLE, read_initial, read_rows
 from bondic.cli.work import choose_policy, sums_of
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
-from bondic.core.files import MOST_ARRAY_BYTES, load_certificate
 from bondic.core.printed import interval_text
 from bondic.core.verify import Replayed, Verification
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
+from bondic.loading import MOST_ARRAY_BYTES, load_certificate
 from bondic.policies.adapters.imported import import_module
 from bondic.rendering import STATE_WORDS
 from bondic.rows.asked import verify_certificate

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import ClassVar
@@ -17,19 +16,15 @@ from typing import ClassVar
 import numpy as np
 
 from bondic.core.bounded import Enclosure
-from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.functions import FeatureFunction, Function
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.checks import check_kernel
 from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form, operations
 from bondic.core.registry import kind, register
-from bondic.core.sums.forms import Sums
+from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.measure import Source
 from bondic.core.terms import ValueRange
-
-Progress = Callable[[float], None]
 
 _LONGEST_NOTE = 300
 
@@ -96,24 +91,15 @@ class Instruments:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        check_kernel(self.kernel)
         if not math.isfinite(self.kernel.sup_diag):
             raise InvalidInput(
                 f"W needs a kernel that is bounded on the diagonal; {self.kernel!r} has no finite supremum."
             )
 
 
-@dataclass(frozen=True)
-class SupportAt:
-    """How much a measure μ can weigh q - center, q in Q."""
-
-    bias: Enclosure  # sup { <q - center, μ> : q in Q }
-    size: Enclosure  # the same for radius 1: |μ|
-
-
 @kind("class")
 class ValueClass(ABC):
-    """Q = { q : |q - center| <= radius } for some norm.
+    """Q = { q : |q - center| <= radius } for some norm: sup { <q - center, μ> : q in Q } = radius |μ|.
 
     `misspecification` = beta weakens q* in Q to "some q in Q is within beta of q* everywhere".
     """
@@ -129,11 +115,6 @@ class ValueClass(ABC):
     @abstractmethod
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
         """|μ| in the dual norm for every measure of the source."""
-
-    def support(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[SupportAt]:
-        """sup { <q - center, μ> : q in Q } = radius |μ|."""
-        sizes = self.sizes(source, layout, sums, progress)
-        return [SupportAt(Enclosure(self.radius) * size, size) for size in sizes]
 
     @abstractmethod
     def describe(self) -> str:
@@ -200,9 +181,6 @@ class Ball(ValueClass):
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        check_kernel(self.kernel)
-        if self.center is not None:
-            check_outside(self.center, "center")
         _set_size(self, "radius", "The radius of Q")
         _set_size(self, "misspecification", "The misspecification allowance")
 

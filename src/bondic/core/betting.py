@@ -24,12 +24,9 @@ and Δ = -0.1.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import TINY, Between, Enclosure, U, log_enclosure
+from bondic.core.bounded import TINY, Between, Enclosure, FloatArray, U, log_enclosure
 from bondic.core.errors import NumericalError
-
-FloatArray = npt.NDArray[np.float64]
 
 LARGEST_BET = 0.995
 """Largest |v_i| times the range that Δ_i may have on the losing side; caps are set a little below."""

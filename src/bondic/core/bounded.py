@@ -20,6 +20,8 @@ import numpy.typing as npt
 from bondic.core.errors import NumericalError
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 U = 2.0**-53
 """Unit round-off of float64: |fl(x) - x| <= U |x| barring underflow."""
@@ -151,7 +153,7 @@ def power_enclosure(base: float, exponent: int) -> Enclosure:
     return result
 
 
-def certified_sum(values: npt.NDArray[np.float64] | Iterable[float]) -> Enclosure:
+def certified_sum(values: FloatArray | Iterable[float]) -> Enclosure:
     """Sum of floats, correctly rounded (Shewchuk's exact summation)."""
     items = values.ravel().tolist() if isinstance(values, np.ndarray) else list(values)
     try:
@@ -161,7 +163,7 @@ def certified_sum(values: npt.NDArray[np.float64] | Iterable[float]) -> Enclosur
     return Enclosure(total, inflate(U * abs(total)))
 
 
-def certified_dot(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> Enclosure:
+def certified_dot(a: FloatArray, b: FloatArray) -> Enclosure:
     """Sum of a_i b_i: each product is good to U |a_i b_i|, their sum is correctly rounded."""
     products = a * b
     total = certified_sum(products)
@@ -169,7 +171,7 @@ def certified_dot(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> Enc
     return Enclosure(total.mid, inflate(total.rad + 2 * U * size + products.size * TINY))
 
 
-def upper_sum(values: npt.NDArray[np.float64]) -> float:
+def upper_sum(values: FloatArray) -> float:
     """An upper bound of the sum of non-negative floats (any summation order loses at most size * U)."""
     total = float(np.sum(values))
     return inflate(total * (1.0 + values.size * 2 * U))
@@ -247,22 +249,35 @@ def _enclosed(x: EnclosedArray | FloatArray | float) -> EnclosedArray:
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """low_i <= something_i <= high_i."""
+    """low_i <= x_i <= high_i. Sums and products are those of floats: who uses them pays for their rounding, by `wider`."""
 
     low: FloatArray
     high: FloatArray
 
     def largest(self) -> FloatArray:
-        """max |something_i|."""
+        """max |x_i|."""
         return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
 
     def then(self, other: Between) -> Between:
         """These, and the others after them."""
         return Between(np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high]))
 
-    def within(self, low: FloatArray, high: FloatArray) -> Between:
+    def take(self, rows: slice | IntArray) -> Between:
+        return Between(self.low[rows], self.high[rows])
+
+    def within(self, other: Between) -> Between:
         """Cut to what else is known; ends may cross when the two exclude each other."""
-        return Between(np.maximum(self.low, low), np.minimum(self.high, high))
+        return Between(np.maximum(self.low, other.low), np.minimum(self.high, other.high))
+
+    def wider(self, by: FloatArray | float) -> Between:
+        return Between(self.low - by, self.high + by)
+
+    def __add__(self, other: Between) -> Between:
+        return Between(self.low + other.low, self.high + other.high)
+
+    def times(self, factor: FloatArray | float) -> Between:
+        one, other = self.low * factor, self.high * factor
+        return Between(np.minimum(one, other), np.maximum(one, other))
 
 
 SMALL = 1e-140

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import BondicError, InvalidInput, VerificationError, one_line
-from bondic.core.registry import from_outside, kind_of, lookup, registered
+from bondic.core.registry import kind_of, lookup, registered
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -175,7 +175,7 @@ class Decoder:
             problem = "is missing" if name in known else "does not belong here"
             raise VerificationError(f"{place}.{one_line(name)} {problem}.")
         values = {name: self.decode(hints[name], data[name], f"{place}.{name}") for name in known}
-        values |= {field.name: self._supply(field, values, place) for field in _supplied_fields(cls)}
+        values |= {field.name: self._supply(field, values, place) for field in supplied_fields(cls)}
         try:
             return cls(**values)
         except BondicError as problem:
@@ -243,7 +243,7 @@ def data_fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(field for field in dataclasses.fields(cls) if field.init and "supplied" not in field.metadata)
 
 
-def _supplied_fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
+def supplied_fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(field for field in dataclasses.fields(cls) if "supplied" in field.metadata)
 
 
@@ -298,30 +298,3 @@ def instances(value: Any, kind: type) -> Iterator[Any]:
         yield value
     for item in (_children(value) or {}).values():
         yield from instances(item, kind)
-
-
-def check_outside(value: Any, place: str) -> None:
-    """Refuse an object of a class that is not the library's if it would not come back from a certificate as it is."""
-    if not from_outside(value):
-        return
-    encoder = Encoder()
-    try:
-        data = encoder.encode(value, place)
-        again = decode(type(value), data, encoder.arrays, place, **_supplies(value))
-    except BondicError as problem:
-        raise InvalidInput(f"{type(value).__name__} cannot be part of a certificate. {problem}") from problem
-    if not same(value, again):
-        raise InvalidInput(
-            f"{type(value).__name__} is not the same after it was written into a certificate and read back. Its fields must hold "
-            "all of it, as values of the types that they are annotated with."
-        )
-
-
-def _supplies(value: Any) -> dict[str, Any]:
-    """What reading this very value would need to be given."""
-    found: dict[str, Any] = {}
-    for part in filter(dataclasses.is_dataclass, instances(value, object)):
-        for field in _supplied_fields(type(part)):
-            by, key, given = field.metadata["supplied"], field.metadata["key"], getattr(part, field.name)
-            found[by] = given if key is None else found.get(by, {}) | {getattr(part, key): given}
-    return found

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import TINY, Enclosure, FloatArray, U, certified_dot, inflate
+from bondic.core.bounded import TINY, Enclosure, FloatArray, IntArray, U, certified_dot, inflate
 from bondic.core.codec import same, supplied
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, Kernel, fingerprint
@@ -24,8 +23,6 @@ from bondic.core.registry import kind, register
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
 from bondic.core.sums.reference import REFERENCE
-
-IntArray = npt.NDArray[np.int64]
 
 _BLOCK = 1024
 """Points whose features are made at a time: few enough for the cache."""

@@ -12,16 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.core.bounded import Enclosure, FloatArray, U, certified_dot, inflate, upper_sum
 from bondic.core.columns import Batch, Cloud, Columns
 from bondic.core.functions import Function
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure
 from bondic.core.sums.reference import REFERENCE
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,17 +22,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, loss, tail_term
-from bondic.core.bounded import Between, Enclosure, U, certified_dot, log_enclosure, upper_sum
+from bondic.core.bounded import Between, Enclosure, FloatArray, U, certified_dot, log_enclosure, upper_sum
 from bondic.core.claims import End
 from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.measure import RowMeasures
 from bondic.core.terms import ValueRange, range_of
-
-FloatArray = npt.NDArray[np.float64]
 
 INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
@@ -256,7 +253,7 @@ def _deviations(terms: StartTerms, bets: StartBets, limits: ValueRange, known: D
     if known is None:
         return wide
     other = known(terms, bets)
-    cut = wide.within(other.low, other.high)
+    cut = wide.within(other)
     crossed = cut.low > cut.high
     return Between(np.where(crossed, wide.low, cut.low), np.where(crossed, wide.high, cut.high))
 

@@ -15,10 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, power_enclosure
+from bondic.core.bounded import Enclosure, FloatArray, power_enclosure
 from bondic.core.errors import InvalidInput, one_line
-
-FloatArray = npt.NDArray[np.float64]
 
 _UNDISCOUNTED = (
     "`gamma` is 1: nothing bounds a sum that need not end. If episodes end by themselves, take a discount just below 1 (a reward "

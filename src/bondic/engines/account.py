@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bondic.core.bounded import Enclosure, FloatArray
 from bondic.core.errors import InvalidInput
-from bondic.core.kernels.checks import check_elementary_functions
+from bondic.core.kernels.base import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Charges, embedded
 from bondic.core.sums.measure import Measure

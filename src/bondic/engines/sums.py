@@ -17,8 +17,7 @@ import numpy as np
 
 from bondic.core.bounded import Enclosure, FloatArray
 from bondic.core.errors import InvalidInput
-from bondic.core.kernels.base import FeatureLeaf
-from bondic.core.kernels.checks import check_elementary_functions
+from bondic.core.kernels.base import FeatureLeaf, check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source

@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 
 from bondic.core.balls import Ball, Box, Instruments
 from bondic.core.claims import End, Side, Status, ends_of
-from bondic.core.codec import check_outside
 from bondic.core.dual.bound import ALLOWANCE, START, Setting, combine_witnesses, witness_candidates
-from bondic.core.dual.noise import NoiseBound, check_noise_bound
+from bondic.core.dual.noise import NoiseBound
 from bondic.core.dual.proof import DualProof
 from bondic.core.dual.weighing import ProposedWeights, Weighing
 from bondic.core.errors import InvalidInput, refuse
@@ -25,6 +24,7 @@ from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
+from bondic.methods.user_classes import check_noise_bound, check_stated
 from bondic.result import Result
 from bondic.robustness import robustness
 from bondic.rows import Rows
@@ -106,9 +106,9 @@ class Dual:
     def __post_init__(self) -> None:
         if isinstance(self.gauge, NoiseBound):
             check_noise_bound(self.gauge)
-        for given in (self.ball, *self.candidates):
+        for given in (self.instruments, self.ball, *self.candidates):
             if given is not None:
-                check_outside(given, "Q or a candidate")
+                check_stated(given)
 
     @property
     def assumes(self) -> Literal["nothing", "stated"]:

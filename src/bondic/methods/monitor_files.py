@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.errors import InvalidInput, one_line
-from bondic.core.files import load_certificate
 from bondic.data.io.npz import load_arrays
 from bondic.folders import working_folder
+from bondic.loading import load_certificate
 from bondic.methods.monitor_history import UpdateRecord
 from bondic.saving import save_certificate, write_atomically
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 from bondic.core.balls import Ball
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.codec import check_outside
 from bondic.core.dual.bound import VALUE
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows, refuse
 from bondic.core.proof import Proof
@@ -25,6 +24,7 @@ from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import tuning_problem
+from bondic.methods.user_classes import check_stated
 from bondic.methods.value_range import START_SHARE, WholeRange, degenerate_range
 from bondic.rendering import three
 from bondic.result import Result
@@ -110,7 +110,7 @@ class Sequential:
                 "method=Table(), which assumes nothing; for a box method=Dual(ball=...)."
             )
         if self.ball is not None:
-            check_outside(self.ball, "Q")
+            check_stated(self.ball)
             if self.radius is not None:
                 raise InvalidInput(
                     f"Both ball= (radius {self.ball.radius:g}) and radius={self.radius} are given. A ball has its radius: "

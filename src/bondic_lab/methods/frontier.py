@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from bondic.core.balls import SupportAt
 from bondic.core.bounded import Enclosure, next_down
 from bondic.core.claims import Claim, End, ErrorBudget, Side, ends_of
 from bondic.core.dual.bound import Setting, add_up, noise_term
@@ -38,9 +37,10 @@ class FrontierPoint:
 
     def claims(self, radius: float, noise: Enclosure, start: Enclosure, ends: tuple[End, ...]) -> tuple[Claim, ...]:
         """F- and/or F+ at a radius, a bound of the noise and a term of the start."""
-        support = SupportAt(Enclosure(radius) * self.discrepancy, self.discrepancy)
         noise = noise_term(noise, self.slack)
-        return add_up(self.value, support, self.weights.norm, noise, start, self.misspecification, ends)
+        return add_up(
+            self.value, radius, self.discrepancy, self.weights.norm, noise, start, self.misspecification, ends
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from bondic.core.bounded import FloatArray
 from bondic.core.errors import InvalidInput
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, curvature, tail_term
-from bondic.core.bounded import Enclosure, certified_dot, inflate
+from bondic.core.bounded import Between, Enclosure, FloatArray, certified_dot, inflate
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.forecasts import LabelTally
-from bondic.core.cells.intervals import Bounds, most_negative
+from bondic.core.cells.intervals import most_negative
 from bondic.core.cells.localize import Events, Ground, Located, ValueLimits, locate
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput, NumericalError
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +160,7 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     found = [(inflate(float(each.sum()) * grow), located.support(balance, lost))]
     if located.sets:
         most = most_negative(
-            Bounds(rows.low, rows.high).wider(rows.error), located.farthest, weights, located.limits.width
+            Between(rows.low, rows.high).wider(rows.error), located.farthest, weights, located.limits.width
         )
         prices = weights**2 * curvature(-(np.abs(weights) * most)) * (1 + 1e-15)
         cheaper = each < prices * (np.sqrt(rows.square) + np.sqrt(rows.count) * located.farthest) ** 2

@@ -25,14 +25,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, IntArray, U
 from bondic.core.cells.tally import COLUMNS, CellRows, CellShape, Entries, Tally, tally
 from bondic.core.errors import InvalidInput
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

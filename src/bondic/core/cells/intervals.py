@@ -22,14 +22,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import curvature, loss
-from bondic.core.bounded import inflate
+from bondic.core.bounded import Between, FloatArray, inflate
 from bondic.core.cells.system import System
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _SWEEPS = 1000
 _STILL = 1e-3
@@ -37,39 +33,11 @@ _STILL = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
-    """low <= x <= high, entry by entry."""
-
-    low: FloatArray
-    high: FloatArray
-
-    @property
-    def size(self) -> FloatArray:
-        return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
-
-    def __add__(self, other: Bounds) -> Bounds:
-        return Bounds(self.low + other.low, self.high + other.high)
-
-    def within(self, other: Bounds) -> Bounds:
-        return Bounds(np.maximum(self.low, other.low), np.minimum(self.high, other.high))
-
-    def wider(self, by: FloatArray | float) -> Bounds:
-        return Bounds(self.low - by, self.high + by)
-
-    def times(self, factor: FloatArray | float) -> Bounds:
-        one, other = self.low * factor, self.high * factor
-        return Bounds(np.minimum(one, other), np.maximum(one, other))
-
-    def take(self, places: IntArray) -> Bounds:
-        return Bounds(self.low[places], self.high[places])
-
-
-@dataclass(frozen=True, eq=False)
 class Intervals:
     """Of f at every cell."""
 
     system: System
-    values: Bounds  # (p,) f
+    values: Between  # (p,) f
 
     def tightened(self, equations: FloatArray) -> Intervals:
         """Made smaller by |t_c| <= T_c, (p,); inf where a cell has no equation."""
@@ -78,9 +46,9 @@ class Intervals:
         own = np.where(known, equations, 0.0)
         for _ in range(_SWEEPS):
             last, at = values, _at_atoms(system, values)
-            new = Bounds(gamma * after.times(at.low) - own, gamma * after.times(at.high) + own)
-            new = new.wider((after.times(at.size) * gamma + own) * relative)
-            values = values.within(Bounds(np.where(known, new.low, -np.inf), np.where(known, new.high, np.inf)))
+            new = Between(gamma * after.times(at.low) - own, gamma * after.times(at.high) + own)
+            new = new.wider((after.times(at.largest()) * gamma + own) * relative)
+            values = values.within(Between(np.where(known, new.low, -np.inf), np.where(known, new.high, np.inf)))
             moved = np.maximum(values.low - last.low, last.high - values.high)
             if float(moved.max(initial=0.0)) <= _STILL * float((values.high - values.low).max(initial=0.0)):
                 break
@@ -89,47 +57,46 @@ class Intervals:
     def support(self, cells: FloatArray, error: float) -> float:
         """An upper bound of <f, d>, whose entries are off by at most `error` together."""
         found = np.maximum(cells * self.values.low, cells * self.values.high)
-        size = float(np.abs(cells) @ self.values.size)
+        size = float(np.abs(cells) @ self.values.largest())
         return inflate(float(found.sum()) + 8 * self.system.relative * size + error * self.system.largest)
 
     def supports(self, cells: FloatArray) -> FloatArray:
         """(m,): upper bounds of |<f, d>| for the rows of (m, p)."""
         up, down, (low, high) = np.maximum(cells, 0.0), np.maximum(-cells, 0.0), (self.values.low, self.values.high)
         most = np.maximum(up @ high - down @ low, down @ high - up @ low)
-        return np.asarray(most + 8 * self.system.relative * (np.abs(cells) @ self.values.size))
+        return np.asarray(most + 8 * self.system.relative * (np.abs(cells) @ self.values.largest()))
 
     @cached_property
-    def _atoms(self) -> Bounds:
+    def _atoms(self) -> Between:
         """(J + 1,) F, and 0 for the end."""
-        found = _at_atoms(self.system, self.values)
-        return Bounds(np.append(found.low, 0.0), np.append(found.high, 0.0))
+        return _at_atoms(self.system, self.values).then(Between(np.zeros(1), np.zeros(1)))
 
     @cached_property
-    def _foreseen(self) -> tuple[Bounds, FloatArray]:
+    def _foreseen(self) -> tuple[Between, FloatArray]:
         """(Λ,) <F, κ>, and sum |κ| |F|, by which rounding errors are measured."""
         kappa = self.system.labels.expected
         terms = self._atoms.take(kappa.column).times(kappa.value)
-        size = kappa.over_rows(terms.size)
-        found = Bounds(kappa.over_rows(terms.low), kappa.over_rows(terms.high))
+        size = kappa.over_rows(terms.largest())
+        found = Between(kappa.over_rows(terms.low), kappa.over_rows(terms.high))
         return found.wider(16 * self.system.relative * size), size
 
     @cached_property
-    def ways(self) -> Bounds:
+    def ways(self) -> Between:
         """(W,) x_i(f) of rows that go a way: in <F, κ> the atom that follows counts with κ_j - 1."""
         system, ways, (foreseen, size) = self.system, self.system.ways, self._foreseen
         at, ending = self._atoms.take(ways.atom), ways.atom == self._atoms.low.size - 1
         kappa = np.where(ending, 0.0, system.labels.expected.at(ways.label, np.where(ending, 0, ways.atom)))
         found = foreseen.take(ways.label) + _replaced(at, kappa, kappa - 1.0)
-        return found.wider(64 * system.relative * (size[ways.label] + 2 * at.size)).times(system.tally.gamma)
+        return found.wider(64 * system.relative * (size[ways.label] + 2 * at.largest())).times(system.tally.gamma)
 
     def farthest(self) -> FloatArray:
         """(Λ,) |x_i(f)| of all rows of a label."""
-        return largest_by_label(self.system, self.ways.size)
+        return largest_by_label(self.system, self.ways.largest())
 
     @cached_property
     def squares(self) -> FloatArray:
         """(B, Λ) sum of x_i(f)^2 over the rows of a block and label."""
-        each = self.system.ways.over(self.ways.size**2, self.system.rows.count)
+        each = self.system.ways.over(self.ways.largest() ** 2, self.system.rows.count)
         return np.asarray(np.minimum(each, self._spread()) * (1 + 64 * self.system.relative))
 
     def _spread(self) -> FloatArray:
@@ -146,8 +113,8 @@ class Intervals:
         left, (low, high, lost) = _replaced(at, kappa, kappa - shares), np.zeros((3, *shape))
         np.add.at(low, (block, label), left.low)
         np.add.at(high, (block, label), left.high)
-        np.add.at(lost, (block, label), (np.abs(kappa) + shares) * at.size)
-        apart = (foreseen + Bounds(low, high)).wider(64 * system.relative * (size + 2 * lost)).size
+        np.add.at(lost, (block, label), (np.abs(kappa) + shares) * at.largest())
+        apart = (foreseen + Between(low, high)).wider(64 * system.relative * (size + 2 * lost)).largest()
         width = np.where(rows.count > 0, top - bottom, 0.0)
         found = rows.count * (width**2 / 4 + apart**2) * (system.tally.gamma**2 * (1 + 64 * system.relative))
         return np.asarray(np.where(rows.count > 0, found, 0.0))
@@ -164,15 +131,15 @@ class Intervals:
         The first only where rows go one way each: Δ is clipped, and g of what is clipped is not convex.
         """
         rows, ways = self.system.rows, self.system.ways
-        own = Bounds(rows.low, rows.high).wider(rows.error + single)
+        own = Between(rows.low, rows.high).wider(rows.error + single)
         most = most_negative(own, self.farthest(), weights, width)
         other = weights**2 * curvature(-(np.abs(weights) * most)) * self.deviations(single, width)
         if not rows.whole:
             return np.asarray(other * (1 + 64 * self.system.relative))
         block, label = ways.block, ways.label[ways.way]
-        moved = Bounds(own.low[block, label], own.high[block, label]) + self.ways.take(ways.way)
+        moved = Between(own.low[block, label], own.high[block, label]) + self.ways.take(ways.way)
         # y = v (D + x) = -v Δ before it is clipped: Δ lies between 0 and what is not clipped
-        cut = Bounds(np.clip(moved.low, -width, 0.0), np.clip(moved.high, 0.0, width)).times(weights[block, label])
+        cut = Between(np.clip(moved.low, -width, 0.0), np.clip(moved.high, 0.0, width)).times(weights[block, label])
         each = np.zeros(rows.count.shape)
         np.add.at(each, (block, label), ways.mass * np.maximum(loss(cut.low), loss(cut.high)))
         return np.asarray(np.minimum(each, other) * (1 + 64 * self.system.relative))
@@ -185,21 +152,21 @@ def largest_by_label(system: System, ways: FloatArray) -> FloatArray:
     return found
 
 
-def most_negative(own: Bounds, farthest: FloatArray, weights: FloatArray, width: float) -> FloatArray:
+def most_negative(own: Between, farthest: FloatArray, weights: FloatArray, width: float) -> FloatArray:
     """(B, Λ) the largest Δ with the sign of v, D in `own` and |x| <= farthest: -v Δ is as negative as -|v| times it."""
     most = np.where(weights > 0, farthest - own.low, farthest + own.high)
     return np.clip(most, 0.0, width)
 
 
-def _replaced(at: Bounds, before: FloatArray, after: FloatArray) -> Bounds:
+def _replaced(at: Between, before: FloatArray, after: FloatArray) -> Between:
     """What the bounds of <F, κ> change by, where one weight is another."""
     one, other = at.times(before), at.times(after)
-    return Bounds(other.low - one.low, other.high - one.high)
+    return Between(other.low - one.low, other.high - one.high)
 
 
-def _at_atoms(system: System, values: Bounds) -> Bounds:
+def _at_atoms(system: System, values: Between) -> Between:
     """(J,) F."""
     atoms = system.mixtures
     terms = values.take(atoms.column).times(atoms.value)
-    lost = 8 * system.relative * atoms.over_rows(terms.size)
-    return Bounds(atoms.over_rows(terms.low), atoms.over_rows(terms.high)).wider(lost)
+    lost = 8 * system.relative * atoms.over_rows(terms.largest())
+    return Between(atoms.over_rows(terms.low), atoms.over_rows(terms.high)).wider(lost)

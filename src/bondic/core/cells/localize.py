@@ -29,18 +29,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, curvature, vector_term
-from bondic.core.bounded import U, inflate
+from bondic.core.bounded import Between, FloatArray, U, inflate
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
-from bondic.core.cells.intervals import Bounds, Intervals, largest_by_label
+from bondic.core.cells.intervals import Intervals, largest_by_label
 from bondic.core.cells.system import Energy, Feasible, Form, System
 from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput
-
-FloatArray = npt.NDArray[np.float64]
 
 _ROUNDS = 16
 _SETTLED = 3e-3
@@ -201,7 +198,7 @@ class _FixedPoint:
         self.own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
         self.roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
         rounding = 4 * U * (abs(limits.low) + abs(limits.high) + np.abs(system.tally.reference))
-        self.intervals = Intervals(system, Bounds(system.low, system.high).wider(rounding))
+        self.intervals = Intervals(system, Between(system.low, system.high).wider(rounding))
         self.found = inflate(
             float((ground.weights * system.rows.count).sum()) * limits.width**2 * (1 + system.relative)
         )
@@ -244,7 +241,7 @@ class _FixedPoint:
 
         Alone, a cell with few rows does not spoil the others; together, noise of many cells does not add up. Every set is valid.
         """
-        system, scale, known = self.system, self.ground.scale, self.intervals.ways.size
+        system, scale, known = self.system, self.ground.scale, self.intervals.ways.largest()
         if system.large:
             return ()
         everything = system.largest * (1 + system.tally.gamma)

@@ -16,18 +16,15 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U, certified_dot
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_dot, inflate, upper_sum
 from bondic.core.cells.ends import StartMean
 from bondic.core.cells.forecasts import EarlierRows, Forecasts, LabelTally, tally_by_era, tally_by_label
 from bondic.core.cells.localize import ValueLimits
-from bondic.core.cells.tally import CellRows, CellShape, Tally, tally
+from bondic.core.cells.tally import CellRows, CellShape, Tally, rounding_of_sums, tally
 from bondic.core.columns import Cloud, Columns
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.registry import kind, register
-from bondic.core.terms import largest_width, range_at_all_times
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from bondic.core.terms import ValueRange, largest_width, range_at_all_times
 
 _SAME_ANSWERS = 1e-14
 """Differences of a policy's answers at one state, in all: rounding of whoever computes them. The errors of a tally cover more."""
@@ -100,8 +97,12 @@ class Cells(ABC):
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
         weights = rows.initial_states.weights
-        error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U
-        return StartMean(certified_dot(weights, values), self.start_mean(rows.initial, weights), error)
+        error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U + rows.initial_states.weights_error
+        center = certified_dot(weights, values)
+        # weights are defined as a normalized list, values as means over actions: both are off by a share of themselves
+        size = float(np.abs(values).max(initial=0.0)) * upper_sum(weights)
+        center = Enclosure(center.mid, inflate(center.rad + error * size))
+        return StartMean(center, self.start_mean(rows.initial, weights), error)
 
 
 @register("cells", "table")
@@ -234,26 +235,25 @@ class GroupCells(Cells):
             yield replace(part, cell=2 * part.cell + half)
 
     def _check(self, rows: Columns) -> None:
-        known, points = range_at_all_times(rows.terms), _points(rows)
-        if self.group.size != len(rows) or self.next_group.size != points:
+        if self.group.size != len(rows) or self.next_group.size != _points(rows):
             raise InvalidInput(f"There are groups of {self.group.size} rows, and {len(rows)} rows.")
-        low = min(float(one.min(initial=known.low)) for one in (self.value, self.start_value))
-        high = max(float(one.max(initial=known.high)) for one in (self.value, self.start_value))
-        if low < min(known.low, 0.0) or high > max(known.high, 0.0):
-            raise NumericalError("The model leaves the value range.")
+        model = _model_range(rows)
+        for values in (self.value, self.next_value, self.start_value):
+            if not np.all((values >= model.low) & (values <= model.high)):
+                raise NumericalError("The model leaves the value range.")
 
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
-        if self.start_group.size != cloud.rows.size:
+        needed = (cloud.rows.size, int(cloud.rows.max(initial=-1)) + 1)
+        if (known := (self.start_group.size, self.start_value.size)) != needed:
             raise InvalidInput(
-                f"There are groups of {self.start_group.size} initial points, and {cloud.rows.size} points."
+                f"There are groups and values of {known} initial points and states, and {needed} points and states."
             )
         return self.start_group, self.start_value
 
     def limits(self, rows: Columns) -> ValueLimits:
-        """e(c) is a mean of q* - q̂, and both lie in the value range (q̂ may also be 0)."""
-        known = range_at_all_times(rows.terms)
-        low, high = min(known.low, 0.0), max(known.high, 0.0)
-        return ValueLimits(largest_width(rows.terms), known.low - high, known.high - low)
+        """e(c) is a mean of q* - q̂ over logged points, next points or starts: all of q̂ lies in its range (`_check`)."""
+        known, model = range_at_all_times(rows.terms), _model_range(rows)
+        return ValueLimits(largest_width(rows.terms), known.low - model.high, known.high - model.low)
 
     def first(self, rows: Columns) -> GroupCells:
         return self.part(slice(0, len(rows)), slice(0, _points(rows)))
@@ -275,6 +275,13 @@ class GroupCells(Cells):
             next_value=self.next_value[rows], half=self.half[rows], label=self.label[rows],
             foreseen=self.foreseen[rows],
         )  # fmt: skip
+
+
+def _model_range(rows: Columns) -> ValueRange:
+    """Where q̂ and its means over actions may lie: the value range with 0, wider by the rounding of a mean and of a difference."""
+    known, terms = range_at_all_times(rows.terms), rows.layout.slots + rows.next_draws + rows.initial_draws
+    rounding = rounding_of_sums(terms) * known.largest
+    return ValueRange(min(known.low, 0.0) - rounding, max(known.high, 0.0) + rounding)
 
 
 def _points(rows: Columns) -> int:

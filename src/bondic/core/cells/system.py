@@ -23,16 +23,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import inflate, largest_eigenvalue, norm, row_norms
+from bondic.core.bounded import BoolArray, FloatArray, IntArray, inflate, largest_eigenvalue, norm, row_norms
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.tally import Entries, Tally
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 MOST_TOGETHER = 500_000
 """Atoms times cells: with more of them cells are bounded one by one alone."""

@@ -22,14 +22,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import BoolArray, FloatArray, IntArray, U
 from bondic.core.errors import InvalidInput
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 def rounding_of_sums(terms: int) -> float:

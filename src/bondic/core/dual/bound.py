@@ -18,13 +18,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
-import numpy as np
-import numpy.typing as npt
-
-from bondic.core.balls import Instruments, SupportAt, ValueClass
-from bondic.core.bounded import Enclosure, U, inflate
+from bondic.core.balls import Instruments, ValueClass
+from bondic.core.bounded import Enclosure, FloatArray, U, inflate
 from bondic.core.claims import Claim, End, Part, Rejection
 from bondic.core.codec import same
 from bondic.core.columns import Columns
@@ -37,7 +33,6 @@ from bondic.core.starts import sampled_start
 from bondic.core.sums.forms import Progress, Sums
 from bondic.core.terms import ValueRange, range_of
 
-FloatArray = npt.NDArray[np.float64]
 VALUE, BIAS, NOISE, START, ALLOWANCE = (
     "doubly robust value", "bias", "noise", "initial distribution", "misspecification",
 )  # fmt: skip
@@ -128,7 +123,7 @@ def dual_bound(
     noise = noise_term(setting.gauge.bound(weights, setting.facts, setting.noise_probability), setting.slack(weighing))
     value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
     allowance = misspecification_allowance(ball.misspecification, weighing.mass)
-    return add_up(value, weighing.support, weights.norm, noise, setting.initial_term(), allowance, ends)
+    return add_up(value, ball.radius, weighing.size, weights.norm, noise, setting.initial_term(), allowance, ends)
 
 
 def noise_term(noise: Enclosure, slack: float) -> Enclosure:
@@ -138,7 +133,8 @@ def noise_term(noise: Enclosure, slack: float) -> Enclosure:
 
 def add_up(
     value: Enclosure,
-    support: SupportAt,
+    radius: float,
+    size: Enclosure,
     norm: Enclosure,
     noise: Enclosure,
     start: Enclosure,
@@ -146,11 +142,11 @@ def add_up(
     ends: tuple[End, ...],
 ) -> tuple[Claim, ...]:
     """Ĵ(q̂, ω) -+ ( bias + noise + initial + misspecification ) for any valid bounds of bias and noise."""
-    spreads = {BIAS: support.bias, NOISE: noise, START: start, ALLOWANCE: allowance}
+    spreads = {BIAS: Enclosure(radius) * size, NOISE: noise, START: start, ALLOWANCE: allowance}
     parts = (
         Part(VALUE, value, "value"),
         *(Part(name, spread, "spread") for name, spread in spreads.items()),
-        Part(DISCREPANCY, support.size, "detail"),
+        Part(DISCREPANCY, size, "detail"),
         Part(NORM, norm, "detail"),
     )
     return tuple(Claim(end, parts, uses_log=norm.mid != 0) for end in ends)
@@ -178,7 +174,8 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
     # beta: some q in Q is within beta of q*; its residual differs from that of q* by beta (1 + gamma 1[next]) at most
     allowance = (misspecification_allowance(ball.misspecification, weighing.mass) - ball.misspecification).upper
     seen = h - max(allowance, 0.0)
-    size, free, nu = (seen - weighing.support.bias).lower, (seen - noise).lower, weighing.support.size.upper
+    size, free = (seen - Enclosure(ball.radius) * weighing.size).lower, (seen - noise).lower
+    nu = weighing.size.upper
     floor = max(0.0, size / norm * (1 - 4 * U)) if norm > 0 else 0.0
     radius = 0.0 if free <= 0 else math.inf if nu == 0 else free / nu * (1 - 4 * U)
     rejected = norm > 0 and size > noise.upper
@@ -192,18 +189,9 @@ def witness_candidates(witnesses: Sequence[Function | None]) -> list[ProposedWei
     ]
 
 
-def combine_witnesses(
-    setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing] | None = None
-) -> Rejection:
-    """The strongest of several witnesses: all refer to the same event.
-
-    `weighed` is what `weigh` found for their candidates, in this order, when they were among others.
-    """
-    best, candidates = Rejection.none(setting.epsilon()), witness_candidates(witnesses)
-    if weighed is None:
-        found = weigh(setting.problem, setting.ball, candidates, sums=setting.sums) if candidates else []
-    else:
-        found = list(islice(weighed, len(candidates)))
-    for candidate, weighing in zip(candidates, found, strict=True):
-        best = best.combine(evaluate_witness(setting, candidate.omega, weighing=weighing))
+def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing]) -> Rejection:
+    """The strongest of several witnesses: all refer to the same event. `weigh` gave `weighed` for their candidates."""
+    best = Rejection.none(setting.epsilon())
+    for candidate in witness_candidates(witnesses):
+        best = best.combine(evaluate_witness(setting, candidate.omega, weighing=next(weighed)))
     return best

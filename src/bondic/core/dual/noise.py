@@ -20,21 +20,16 @@ from typing import ClassVar, Literal, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, U, certified_dot, log_enclosure, upper_sum
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_dot, log_enclosure, upper_sum
 from bondic.core.claims import Guarantee
-from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
-from bondic.core.functions import FeatureFunction, Function
+from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.registry import from_outside, kind, register
+from bondic.core.registry import kind, register
 from bondic.core.terms import Terms, discounted_steps, largest_width, row_widths
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 T = TypeVar("T")
 Logged = tuple[FloatArray, IntArray, IntArray | None]  # points, slots and times of some rows
 
@@ -195,41 +190,6 @@ def log_over(events: float, probability: float) -> Enclosure:
 def tail(exponent: float, events: int = 2) -> float:
     """min(1, events e^-x), rounded up; never 0, since no finite log proves that."""
     return min(1.0, events * math.exp(-exponent) * (1 + 1e-9) + math.ulp(0.0)) if exponent > 0 else 1.0
-
-
-# --- noise bounds of the user ---------------------------------------------------------------------------
-
-_LAYOUT = Layout(observation_dim=1, has_time=False, action_dim=0, slots=1)
-_ROWS = 100
-
-
-def check_noise_bound(gauge: NoiseBound) -> None:
-    """Refuse a bound that no certificate can hold, or whose p-values and levels do not fit together on a made-up log."""
-    if not from_outside(gauge):
-        return
-    check_outside(gauge, "noise")
-    logged = (np.zeros((_ROWS, 1)), np.zeros(_ROWS, dtype=np.int64), None)
-    terms = Terms(gamma=0.0, reward_range=(0.0, 1.0), may_terminate=False)
-    facts = NoiseFacts(Constant(1.0), _LAYOUT, terms, lambda: [logged], _ROWS, _ROWS)
-    one = Weights(FeatureFunction(Constant(1.0), _LAYOUT, np.ones(1)), Enclosure(1.0), float(_ROWS))
-    name = type(gauge).__name__
-    try:
-        wide, narrow = (gauge.bound(one, facts, probability) for probability in (0.01, 0.1))
-        level, search = gauge.level(one, facts, narrow.lower), gauge.epsilon(facts, 0.1)
-        words, guarantee = gauge.describe(), gauge.guarantee
-    except Exception as problem:
-        raise InvalidInput(
-            f"The noise bound {name} cannot be evaluated ({type(problem).__name__}: {problem})."
-        ) from problem
-    for fine, what in (
-        (0 <= narrow.upper <= wide.upper < math.inf, "bound must be finite, >= 0 and grow as the probability falls"),
-        (0.1 * (1 - 1e-6) <= level <= 1, "level must be at least the probability that a bound belongs to, at most 1"),
-        (0 <= search.upper < math.inf, "epsilon must be finite and >= 0"),
-        (isinstance(words, str) and words.isprintable(), "describe() must return one line of text"),
-        (guarantee in get_args(Guarantee), f"guarantee is one of {', '.join(get_args(Guarantee))}"),
-    ):
-        if not fine:
-            raise InvalidInput(f"The noise bound {name} does not keep its promises: {what}.")
 
 
 def once(compute: Callable[[NoiseFacts], T]) -> Callable[[NoiseFacts], T]:

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 from bondic.core.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.core.balls import Instruments, Provenance, ValueClass
-from bondic.core.bounded import Enclosure
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import UNMOVED, Setting, combine_witnesses, dual_bound, witness_candidates
-from bondic.core.dual.noise import NoiseBound, check_noise_bound
-from bondic.core.dual.weighing import ProposedWeights, Weighing, weigh
+from bondic.core.dual.noise import NoiseBound
+from bondic.core.dual.weighing import ProposedWeights, weigh
 from bondic.core.errors import VerificationError, refuse
 from bondic.core.functions import Function
-from bondic.core.identity import start_measure
 from bondic.core.kernels.normal_form import operations
 from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.question import Question
@@ -40,7 +38,6 @@ class DualProof(Proof):
     witnesses: tuple[Function | None, ...] = ()  # against Q, on the event of the noise bound
 
     def __post_init__(self) -> None:
-        check_noise_bound(self.noise)
         ends = ends_of(self.side)
         refuse(set(self.omegas) != set(ends), "The certificate lacks an end point, or has one too many.")
         refuse("noise" not in self.budget.parts, "No part of alpha is spent on the noise.")
@@ -132,7 +129,7 @@ class DualProof(Proof):
 
     def _use_of_log(self, setting: Setting, claims: Claims) -> Review:
         """Ends inside the value range that ω = 0 gives as well, or nearly: the log was not used, they repeat Q."""
-        limits, alone = setting.range(), _without_log(setting, tuple(self.omegas))
+        limits, alone = setting.range(), dual_bound(setting, None, tuple(self.omegas))  # what Q says about the starts
         unchecked, headline = [], []
         for claim, without in zip(claims.ends, alone, strict=True):
             if claim.gain(limits) > 0 and claim.gain(without) <= UNMOVED * limits.width:
@@ -158,11 +155,3 @@ class DualProof(Proof):
 
 def _nonzero(function: Function | None) -> Function | None:
     return None if function is None or function.is_zero else function
-
-
-def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
-    """The end points at ω = 0: what Q says about the initial states, from no row at all."""
-    problem = setting.problem
-    (support,) = setting.ball.support(start_measure(problem), problem.layout, setting.sums)
-    nothing = Weighing(Enclosure(0.0), Enclosure(0.0), support, eta=0.0, squares=0.0, effective=0.0)
-    return dual_bound(setting, None, ends, weighing=nothing)

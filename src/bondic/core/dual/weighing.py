@@ -13,10 +13,9 @@ from operator import add
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.balls import SupportAt, ValueClass
-from bondic.core.bounded import TINY, Enclosure, U, certified_dot
+from bondic.core.balls import ValueClass
+from bondic.core.bounded import TINY, Enclosure, FloatArray, U, certified_dot
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import NumericalError
 from bondic.core.functions import Function, values_together
@@ -25,7 +24,6 @@ from bondic.core.sums.forms import Progress, Sums
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.terms import row_widths
 
-FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 _SAMPLED_ROWS = 20_000
@@ -39,7 +37,7 @@ class Weighing:
 
     correction: Enclosure  # (1/n) sum_i ω_i R̂q̂_i
     mass: Enclosure  # (1/n) sum_i |ω_i| (1 + gamma 1[a next point exists])
-    support: SupportAt  # of Q at μ_ω, or at μ_ω - μ_0 when the start is left out
+    size: Enclosure  # |μ_ω| in the dual norm of Q, or |μ_ω - μ_0| when the start is left out
     eta: float  # the floats ω_i differ from the function's values by at most this
     squares: float  # sum_i B_i^2 ω(x_i)^2, of the function's own values, rounded up
     effective: float  # (sum |ω_i|)^2 / sum ω_i^2: how many rows carry it (no part of a proof)
@@ -80,7 +78,7 @@ def weigh(
         rows = _Pass(question, ball, [candidates[k] for k in some], sums)
         sizes = count, len(some), layout.slots, layout.dimension
         source = Stream(rows.each, lambda: question.some_points(_SAMPLED_ROWS), *sizes)
-        out |= zip(some, rows.finish(ball.support(source, layout, sums, progress)), strict=True)
+        out |= zip(some, rows.finish(ball.sizes(source, layout, sums, progress)), strict=True)
     return [out[k] for k in range(len(candidates))]
 
 
@@ -88,9 +86,9 @@ def _without_rows(question: Columns, ball: ValueClass, candidates: list[Proposed
     """μ is the initial distribution, or nothing."""
     if not candidates:
         return []
-    found = ball.support(_starts(question, candidates), question.layout, sums, None)
+    found = ball.sizes(_starts(question, candidates), question.layout, sums, None)
     nothing, tiny = Enclosure(0.0), float(len(question)) * TINY
-    return [Weighing(nothing, nothing, support, 0.0, tiny, 0.0) for support in found]
+    return [Weighing(nothing, nothing, size, 0.0, tiny, 0.0) for size in found]
 
 
 def _starts(question: Columns, candidates: list[ProposedWeights]) -> Measure:
@@ -180,18 +178,18 @@ class _Pass:
             yield result
         yield task(_starts(self._question, self._candidates))
 
-    def finish(self, supports: list[SupportAt]) -> list[Weighing]:
+    def finish(self, norms: list[Enclosure]) -> list[Weighing]:
         n, total = len(self._question), self._total
-        if total is None or total.rows != n:  # a support function that stops on its way, or looks at no row
+        if total is None or total.rows != n:  # a norm that stops on its way, or looks at no row
             raise NumericalError(
-                f"{0 if total is None else total.rows} of {n} rows were added up: the support function of Q must read its source "
+                f"{0 if total is None else total.rows} of {n} rows were added up: the norm of Q must read its source "
                 "to the end the first time."
             )
         more = 1 + 2 * (n + 8.0) * U  # a sum of n squares, in whatever order
         out = []
-        for k, support in enumerate(supports):
+        for k, norm in enumerate(norms):
             size, square, charged = total.moments[k].tolist()
             means = total.residuals[k] / float(n), total.masses[k] / float(n)
             effective = size**2 / square if square > 0 else 0.0
-            out.append(Weighing(*means, support, float(total.etas[k]), charged * more + n * TINY, effective))
+            out.append(Weighing(*means, norm, float(total.etas[k]), charged * more + n * TINY, effective))
         return out

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.bounded import FloatArray, U
 from bondic.core.errors import InvalidInput
@@ -23,12 +22,9 @@ from bondic.core.errors import InvalidInput
 if TYPE_CHECKING:
     from bondic.core.kernels.base import Kernel, Leaf
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_TERMS, MOST_COLUMNS = 256, 4096
 """A product of sums, and of embeddings, grows like a power: refused before it is written out."""
-_MOST_SIMILARITIES = 2000
-"""Actions whose similarities are computed once for all pairs: 32 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +100,6 @@ class Term:
         """The term with the one identity matrix there is, where it has a copy of it."""
         one = identity(self.embedding.shape[0])
         return replace(self, embedding=one) if np.array_equal(self.embedding, one) else self
-
-    def between(self, x: IntArray, y: IntArray) -> FloatArray:
-        """E_a . E_b for slots a of x and b of y, (N, M); with very many actions equality costs far less than a product."""
-        slots = self.embedding.shape[0]
-        if self.embedding is identity(slots):
-            return np.asarray(x[:, None] == y, dtype=np.float64)
-        if slots <= _MOST_SIMILARITIES:
-            return np.asarray(self._similarities[x[:, None], y])
-        return np.asarray(self.embedding[x] @ self.embedding[y].T)
-
-    @cached_property
-    def _similarities(self) -> FloatArray:
-        """E E', (slots, slots)."""
-        return np.asarray(self.embedding @ self.embedding.T)
 
     @property
     def embedding_norm(self) -> float:

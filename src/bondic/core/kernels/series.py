@@ -13,9 +13,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import TINY, FloatArray, U
+from bondic.core.bounded import TINY, FloatArray, IntArray, U
 from bondic.core.codec import Numbers
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import (
@@ -29,8 +28,6 @@ from bondic.core.kernels.base import (
     scale_vector,
 )
 from bondic.core.registry import register
-
-IntArray = npt.NDArray[np.int64]
 
 MOST_FEATURES = 200_000
 """One row of features is held in memory for every point of a block."""

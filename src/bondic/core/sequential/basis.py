@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import U, inflate
+from bondic.core.bounded import FloatArray, IntArray, U, inflate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, Term
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 GROUP = 256
 """Rows that are multiplied at once where the bits must not depend on how many there are: libraries sum by shape."""

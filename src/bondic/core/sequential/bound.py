@@ -13,12 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, clipped_deviation, curvature, loss, tail_term
-from bondic.core.bounded import Between, Enclosure, U, certified_dot, inflate, row_norms, upper_sum
+from bondic.core.bounded import (
+    Between,
+    BoolArray,
+    Enclosure,
+    FloatArray,
+    U,
+    certified_dot,
+    inflate,
+    row_norms,
+    upper_sum,
+)
 from bondic.core.bounded import gamma as rounding
 from bondic.core.claims import Claim, End, Part
 from bondic.core.columns import Columns
@@ -28,14 +38,11 @@ from bondic.core.sequential.ellipsoids import Ellipsoid, Quadratic, supremum, wh
 from bondic.core.sequential.embedded import Embedded, Start, balance
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
 from bondic.core.sequential.landmarks import Coordinates, Embedding
-from bondic.core.sequential.localize import Localizer, sets_of
+from bondic.core.sequential.localize import Localizer, sets_of, shifted
 from bondic.core.sequential.plan import MOST_FEEDBACK, Plan, Predictable, columns
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _WORTH = 0.01
 """The interval is fed back until it gains less than this share of its length, when rounds are not prescribed."""
@@ -71,7 +78,7 @@ def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
         own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
         applied.append(own)
         if len(piece):
-            pooled.append(pool(evidence.found, piece, own, evidence.rows.layout, len(data)))
+            pooled.append(pool(evidence.found, piece, own, len(data)))
             localizer.add(piece, own, next(prescribed, 0) if plan.rounds else None, pooled[-1])
         if localizer.empty:
             return Evaluation((), True, tuple(localizer.spent), 0.0)
@@ -161,7 +168,7 @@ class Tail:
         data, start, radius = evidence.data, evidence.start, evidence.found.radius
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.total(end) for own in applied)) or applied[0].rates[end]  # any Λ > 0 where no row counts
-        clip = Between(*(np.concatenate([getattr(own.clip, side) for own in applied]) for side in ("low", "high")))
+        clip = reduce(Between.then, (own.clip for own in applied))
         signed = sign_of(end) * v
         losing = np.where(signed > 0, data.limits.high - clip.low, clip.high - data.limits.low)
         if not np.all(np.abs(signed) * losing <= LARGEST_BET):
@@ -229,10 +236,8 @@ class Tail:
         These are rows whose clip is inactive over E, or clips to the end of the whole range: then Δ lies between 0 and
         a_i + gamma <e, D_i>. Their w_i is taken at the most negative -v Δ that is possible.
         """
-        predicted = _moved(view.products(self.embedding), self.predicted)
-        outcome = _moved(view.products(self.following), data.outcome, data.value_error).within(
-            data.limits.low, data.limits.high
-        )
+        predicted = shifted(view.products(self.embedding), self.predicted)
+        outcome = shifted(view.products(self.following), data.outcome, data.value_error).within(data.limits)
         delta = clipped_deviation(predicted, outcome, localizer.apart, self.clip)
         if np.any(delta.low > delta.high):
             delta = Between(np.minimum(delta.low, delta.high), np.maximum(delta.low, delta.high))
@@ -247,11 +252,6 @@ class Tail:
 
 _SHARE = 0.01
 """How short an interval may be, as a share of the value range, for a slack to count as negligible beside it."""
-
-
-def _moved(bounds: Between, offsets: FloatArray, error: float = 0.0) -> Between:
-    low, high = bounds.low + offsets - error, bounds.high + offsets + error
-    return Between(low - 4 * U * (np.abs(low) + error), high + 4 * U * (np.abs(high) + error))
 
 
 def _wide(array: FloatArray, columns: int) -> FloatArray:

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.bounded import (
     LEAST,
     SMALL,
     Between,
+    FloatArray,
     U,
     gamma,
     inflate,
@@ -35,8 +35,6 @@ from bondic.core.bounded import (
     row_norms,
 )
 from bondic.core.sequential.landmarks import Embedding
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_SKEW = 0.01
 

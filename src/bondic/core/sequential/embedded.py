@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.balls import Ball, constant_value
-from bondic.core.bounded import Between, Enclosure, U, inflate
+from bondic.core.bounded import Between, Enclosure, FloatArray, IntArray, U, inflate
 from bondic.core.columns import Batch, Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.identity import mean_over_starts, rows_measure, start_measure, values_at_rows, values_at_starts
@@ -21,9 +21,6 @@ from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, RowMeasures, Source, Stream
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms, ValueRange, range_of
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_NUMBERS = 100_000_000
 """Coordinates of all rows are held in memory, plan and evaluation hold several copies: about 10 GB at most."""
@@ -61,9 +58,9 @@ class Embedded:
     def stretch(self, part: slice) -> Embedded:
         """Consecutive rows, by position."""
         cut = {name: getattr(self, name)[part] for name in _ROWS}
-        limits = Between(self.limits.low[part], self.limits.high[part])
         after = self.after.stretch(*part.indices(len(self))[:2])
-        return replace(self, **cut, after=after, next=self.next.some(part), step=self.step.some(part), limits=limits)
+        embedded = self.next.some(part), self.step.some(part)
+        return replace(self, **cut, after=after, next=embedded[0], step=embedded[1], limits=self.limits.take(part))
 
 
 _ROWS = ("log_rows", "points", "slots", "outcome", "residual", "here")
@@ -116,7 +113,7 @@ def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
 
 def _join(parts: Sequence[Embedded]) -> Embedded:
     rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
-    limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
+    limits = reduce(Between.then, (part.limits for part in parts))
     error = max(part.value_error for part in parts)
     following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))
     after = RowMeasures.joined([part.after for part in parts])

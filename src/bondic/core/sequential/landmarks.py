@@ -22,17 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.balls import Ball
-from bondic.core.bounded import LEAST, SMALL, TINY, U, gamma, inflate, norm
+from bondic.core.bounded import LEAST, SMALL, TINY, FloatArray, IntArray, U, gamma, inflate, norm
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.sequential.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
-from bondic.core.sequential.shared import LeftTogether, product_accuracy, products
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import Measure, RowMeasures, Source
 from bondic.core.sums.reference import REFERENCE
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _PART = 4096
 _FINE_SKEW, _MOST_SKEW = 1e-3, 0.1
@@ -100,16 +96,16 @@ class Coordinates:
             raise InvalidInput("The landmarks do not have the columns and actions of this log.")
 
     @cached_property
-    def _terms(self) -> tuple[Term, ...]:
+    def terms(self) -> tuple[Term, ...]:
         return normal_form(self.ball.kernel, self.layout)
 
     @cached_property
-    def _gram(self) -> FloatArray:
+    def gram(self) -> FloatArray:
         m = len(self.basis)
-        return self._values(RowMeasures(self.basis.points, one_hot(self.basis.slots, self.layout), np.arange(m), m))
+        return self.values_at(RowMeasures(self.basis.points, one_hot(self.basis.slots, self.layout), np.arange(m), m))
 
     @cached_property
-    def _rows(self) -> FloatArray:
+    def row_sums(self) -> FloatArray:
         """sum_l |M_jl|, rounded up."""
         return np.asarray(np.abs(self.basis.matrix).sum(axis=1) * (1 + gamma(len(self.basis))))
 
@@ -120,11 +116,11 @@ class Coordinates:
         Entry (j, k) is off by (kernel error + roundings of two products) times the absolute sums of rows j and k of M.
         Landmarks that are close to each other make these large: then the products are made with more digits, if there are any.
         """
-        m, (size, error), rows = len(self.basis), self._sizes(self.basis.points), norm(self._rows)
+        m, (size, error), rows = len(self.basis), self._sizes(self.basis.points), norm(self.row_sums)
         bound = math.inf
         for digits in (np.float64, np.longdouble):
             matrix, unit = self.basis.matrix.astype(digits), float(np.finfo(digits).eps)
-            apart = np.abs(matrix @ self._gram.astype(digits) @ matrix.T - np.eye(m))
+            apart = np.abs(matrix @ self.gram.astype(digits) @ matrix.T - np.eye(m))
             roundings = error + 1.1 * (m + 8) * unit * (size + error)
             bound = min(bound, norm(apart.astype(np.float64)) * (1 + 4 * U) + roundings * rows * rows + 4 * U * m)
             if bound <= _FINE_SKEW:
@@ -156,7 +152,7 @@ class Coordinates:
         for top in range(0, n, GROUP):
             group = np.arange(top, top + GROUP)
             group[group >= n] = top
-            values = landmark_values(self._terms, points[group], one_hot(slots[group], self.layout), first)
+            values = landmark_values(self.terms, points[group], one_hot(slots[group], self.layout), first)
             out[top : top + GROUP] = (values @ first.matrix.T)[: n - top]
         return out
 
@@ -166,7 +162,7 @@ class Coordinates:
         for top in range(0, points.shape[0], _PART):
             part = slice(top, top + _PART)
             zeros = np.zeros(points[part].shape[0], dtype=np.int64)
-            total = total + self._values(RowMeasures(points[part], weights[part], zeros, 1))[0]
+            total = total + self.values_at(RowMeasures(points[part], weights[part], zeros, 1))[0]
         return np.asarray(self.basis.matrix @ total)
 
     def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
@@ -175,8 +171,8 @@ class Coordinates:
         r | f - sum_l a_l k̃(z_l) | by one kernel sum with the landmarks among its points, a = M^T c up to rounding.
         """
         rest = [coordinates @ self.basis.matrix for coordinates in found]
-        squares = sums.squares(self._terms, _less(source, self.basis, rest, self.layout))
-        apart = [gamma(len(self.basis)) * float(np.abs(c) @ self._rows) * self._largest for c in found]
+        squares = sums.squares(self.terms, _less(source, self.basis, rest, self.layout))
+        apart = [gamma(len(self.basis)) * float(np.abs(c) @ self.row_sums) * self.landmark_size for c in found]
         radius = inflate(self.ball.radius)
         return [inflate(radius * (square.sqrt().upper + more)) for square, more in zip(squares, apart, strict=True)]
 
@@ -193,62 +189,39 @@ class Coordinates:
             max(logged.error, following.error) + 2 * U,
         )
         difference = here[0] - discount * there[0]
-        norms = self.sums.row_norms(self._terms, both)
+        norms = self.sums.row_norms(self.terms, both)
         # coordinates and weights of T are float differences: what they round is a multiple of b_j, and of k̃(z_l)
-        lost = (np.abs(here[0]) + discount * np.abs(there[0])) @ self._rows + here[1].total + discount * there[1].total
-        raw = here[1].minus(there[1], discount, norms, 4 * U * lost * self._largest)
+        lost = (
+            (np.abs(here[0]) + discount * np.abs(there[0])) @ self.row_sums + here[1].total + discount * there[1].total
+        )
+        raw = here[1].minus(there[1], discount, norms, 4 * U * lost * self.landmark_size)
         return self._finish(*here), self._finish(*there), self._finish(difference, raw)
 
-    def together(
-        self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
-    ) -> tuple[LeftTogether, LeftTogether]:
-        """<R_i, R_j> of T_i = x_i - gamma x'_i and of x'_i: products of points, less those with landmarks."""
-        here, there = self._values(logged), self._values(following)
-        crossed = products(self._terms, logged, following)
-        own = products(self._terms, following, following)
-        both = products(self._terms, logged, logged) - discount * (crossed + crossed.T) + discount**2 * own
-        size, error = product_accuracy(self._terms, self.layout, [logged, following], self.basis)
-        error, mass = inflate(error + (2 * gamma(2 * len(self.basis) + 8) + 16 * U) * size), _mass(following)
-        total = (_mass(logged) + discount * mass) * (1 + 8 * U)
-        return (
-            self._left_together(step, here - discount * there, both, total, error),
-            self._left_together(after, there, own, mass, error),
-        )
-
-    def _left_together(
-        self, found: FloatArray, values: FloatArray, inner: FloatArray, mass: FloatArray, error: float
-    ) -> LeftTogether:
-        """F - V a^T - a (V - K a)^T; the roundings of these products are part of the error."""
-        m, weights = len(self.basis), found @ self.basis.matrix
-        gram = inner - values @ weights.T - weights @ (values - weights @ self._gram).T
-        total = (mass + np.abs(weights).sum(axis=1) * (1 + gamma(m)) + TINY) * (1 + 8 * U)
-        return LeftTogether(gram, total, error, gamma(m) * (np.abs(found) @ self._rows) * self._largest)
-
     @cached_property
-    def _largest(self) -> float:
+    def landmark_size(self) -> float:
         """sup |k̃(z_l, .)| over the landmarks."""
         return inflate(math.sqrt(sum(self._sizes(self.basis.points))))
 
     def _sizes(self, points: FloatArray) -> tuple[float, float]:
-        return kernel_sizes(self._terms, points, self.basis, self.layout)
+        return kernel_sizes(self.terms, points, self.basis, self.layout)
 
-    def _values(self, measures: RowMeasures) -> FloatArray:
+    def values_at(self, measures: RowMeasures) -> FloatArray:
         """k̃(z_l, f_i) for all landmarks, (n, m)."""
-        return _per_row(landmark_values(self._terms, measures.points, measures.weights, self.basis), measures)
+        return _per_row(landmark_values(self.terms, measures.points, measures.weights, self.basis), measures)
 
     def _raw(self, measures: RowMeasures) -> tuple[FloatArray, _Raw]:
         """Coordinates c = M k, and a = M^T c, the weights on the landmarks that they stand for."""
-        m, matrix, mass = len(self.basis), self.basis.matrix, _mass(measures)
-        values = self._values(measures)
+        m, matrix, mass = len(self.basis), self.basis.matrix, absolute_weights(measures)
+        values = self.values_at(measures)
         found = values @ matrix.T
         weights = found @ matrix
         total = np.abs(weights).sum(axis=1) * (1 + gamma(m)) + TINY
         size, error = self._sizes(measures.points) if len(measures.rows) else (0.0, 0.0)
         own, landmark = (size + error) * ((measures.longest() + 4) * U + measures.error), self._sizes(self.basis.points)
         errors = mass * (error + own) + total * (landmark[1] + 2 * gamma(m) * sum(landmark))
-        apart = gamma(m) * (np.abs(found) @ self._rows) * self._largest
-        norms = self.sums.row_norms(self._terms, measures)
-        return found, _Raw(values, weights, weights @ self._gram, norms, errors * (1 + 32 * U), total, apart)
+        apart = gamma(m) * (np.abs(found) @ self.row_sums) * self.landmark_size
+        norms = self.sums.row_norms(self.terms, measures)
+        return found, _Raw(values, weights, weights @ self.gram, norms, errors * (1 + 32 * U), total, apart)
 
     def _finish(self, found: FloatArray, raw: _Raw) -> Embedding:
         """|R|^2 = |f|^2 - 2 a.k + a.K a, every product with its error, and a itself is M^T c up to rounding only."""
@@ -258,8 +231,10 @@ class Coordinates:
         slack = 4 * raw.error * weighed.sum(axis=1) + 2 * gamma(found.shape[1]) * sizes + 8 * U * raw.norms**2
         perp = np.sqrt(np.maximum(square + slack * (1 + 1e-9), 0.0)) * (1 + 8 * U) + raw.apart + SMALL
         # <R, b_j> = sum_l M_jl R(z_l), where R(z_l) is the difference of values and image
-        residual = np.abs(raw.values - raw.image).max(axis=1) * (1 + 4 * U) + 2 * raw.error + raw.apart * self._largest
-        inside = residual * norm(self._rows) / math.sqrt(1 - self._skew) * (1 + 1e-9)
+        residual = (
+            np.abs(raw.values - raw.image).max(axis=1) * (1 + 4 * U) + 2 * raw.error + raw.apart * self.landmark_size
+        )
+        inside = residual * norm(self.row_sums) / math.sqrt(1 - self._skew) * (1 + 1e-9)
         return Embedding(found, perp, np.asarray(np.minimum(inside, perp) * inflate(self.ball.radius)))
 
 
@@ -269,7 +244,7 @@ def _less(source: Source, basis: LandmarkBasis, weights: Sequence[FloatArray], l
     return source.plus(Measure(basis.points, given))
 
 
-def _mass(measures: RowMeasures) -> FloatArray:
+def absolute_weights(measures: RowMeasures) -> FloatArray:
     """sum of the absolute weights of every row, rounded up."""
     if not len(measures.rows):
         return np.zeros(measures.count)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.betting import LARGEST_BET, curvature, loss, vector_term
-from bondic.core.bounded import Between, U, inflate, norm, row_norms, upper_sum
+from bondic.core.bounded import Between, FloatArray, U, inflate, norm, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
 from bondic.core.errors import NumericalError
 from bondic.core.sequential.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
@@ -28,8 +28,6 @@ from bondic.core.sequential.embedded import Embedded, Start
 from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.plan import MOST_ROUNDS, Plan, Predictable
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
-
-FloatArray = npt.NDArray[np.float64]
 
 _WORTH = 0.995
 """A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""
@@ -120,10 +118,9 @@ class Localizer:
         self.together = inflate(self.together + pooled.squares * self.radius**2 * (1 + 8 * U))
         self.deviations = Embedding.joined([self.deviations, deviations])
         self.offsets, self.sizes = np.concatenate([self.offsets, offsets]), np.concatenate([self.sizes, sizes])
-        whole = _shifted(whole_ball(self.radius, deviations.coordinates.shape[1]).products(deviations), offsets)
-        known, bare = (_shifted(bounds, offsets) for bounds in self.best.both_products(deviations))
-        new = whole.within(known.low, known.high)
-        self.apart, self.limits = self.apart.then(new), self.limits.then(block.limits)
+        whole = shifted(whole_ball(self.radius, deviations.coordinates.shape[1]).products(deviations), offsets)
+        known, bare = (shifted(bounds, offsets) for bounds in self.best.both_products(deviations))
+        self.apart, self.limits = self.apart.then(whole.within(known)), self.limits.then(block.limits)
         self.along = np.concatenate([self.along, bare.largest()])
         self._check_rows()
         if not self.empty:
@@ -166,8 +163,8 @@ class Localizer:
             if ellipsoid.empty:
                 self.empty = True
                 return
-            found, bare = (_shifted(bounds, self.offsets) for bounds in ellipsoid.both_products(self.deviations))
-            self.apart = self.apart.within(found.low, found.high)
+            found, bare = (shifted(bounds, self.offsets) for bounds in ellipsoid.both_products(self.deviations))
+            self.apart = self.apart.within(found)
             self.along = np.minimum(self.along, bare.largest())
         self._check_rows()
 
@@ -247,10 +244,10 @@ def deviations_of(block: Embedded, columns: Predictable, radius: float) -> tuple
     return Embedding(rows, perp, extra + lost), offsets
 
 
-def _shifted(bounds: Between, offsets: FloatArray) -> Between:
-    """a_i + [low, high], rounded outward."""
-    low, high = bounds.low + offsets, bounds.high + offsets
-    return Between(low - 2 * U * np.abs(low), high + 2 * U * np.abs(high))
+def shifted(bounds: Between, offsets: FloatArray, error: float = 0.0) -> Between:
+    """a_i + [low, high] for a_i that are off by at most `error`, rounded outward."""
+    low, high = bounds.low + offsets - error, bounds.high + offsets + error
+    return Between(low - 4 * U * (np.abs(low) + error), high + 4 * U * (np.abs(high) + error))
 
 
 def _padded(array: FloatArray, rows: int) -> FloatArray:

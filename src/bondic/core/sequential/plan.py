@@ -13,21 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.balls import Provenance
 from bondic.core.betting import LARGEST_BET
-from bondic.core.bounded import Between, row_norms
+from bondic.core.bounded import Between, BoolArray, FloatArray, IntArray, row_norms
 from bondic.core.claims import End
 from bondic.core.codec import Extended
 from bondic.core.errors import InvalidInput
 from bondic.core.registry import kind, register
 from bondic.core.sequential.basis import GROUP, LandmarkBasis
 from bondic.core.starts import StartBets
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 MOST_ROUNDS, MOST_FEEDBACK = 20, 12
 """Rounds of the fixed point at one block end, and of feeding the interval back; a plan cannot prescribe more."""
@@ -197,13 +192,6 @@ class Predictable:
     def total(self, end: End) -> float:
         """sum_i λ_i."""
         return self.rates[end] * int(np.count_nonzero(self.counted))
-
-    def cut(self, rows: slice) -> Predictable:
-        """Some of the rows."""
-        clip = Between(self.clip.low[rows], self.clip.high[rows])
-        weights = {end: own[rows] for end, own in self.weights.items()}
-        own = self.predicted[rows], self.embedding[rows], self.instruments[rows]
-        return Predictable(*own, clip, weights, self.rates, self.counted[rows])
 
 
 def columns(

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
+
 from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
 from bondic.core.balls import Ball, Provenance
-from bondic.core.bounded import Enclosure
+from bondic.core.bounded import Between, Enclosure, U, row_norms
 from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
 from bondic.core.columns import Columns
 from bondic.core.errors import VerificationError, refuse
@@ -25,12 +28,14 @@ from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.ellipsoids import Ellipsoid
 from bondic.core.sequential.embedded import embed, embed_start
 from bondic.core.sequential.ends import Evaluation
-from bondic.core.sequential.landmarks import Coordinates
+from bondic.core.sequential.landmarks import Coordinates, Embedding
 from bondic.core.sequential.plan import MOST_ROUNDS, Plan
-from bondic.core.sequential.start_values import start_deviations
-from bondic.core.starts import start_cost, used_starts
+from bondic.core.starts import StartBets, StartTerms, start_cost, used_starts
 from bondic.core.sums.forms import Sums
+from bondic.core.sums.measure import RowMeasures
 from bondic.core.terms import ValueRange, range_of
+
+FloatArray = npt.NDArray[np.float64]
 
 VECTOR = "vector"
 """The share of alpha of (16), the event behind the feasible part of the ball; the tails are called by their ends."""
@@ -134,3 +139,43 @@ def claims_of(evaluation: Evaluation, budget: ErrorBudget) -> Claims:
     level = math.fsum(part for name, part in budget.parts.items() if name != INITIAL)
     test = Rejection(evaluation.empty, min(level, 1.0) if evaluation.empty else 1.0, 0.0, 0.0, 0.0)
     return Claims(evaluation.claims, (test,))
+
+
+def start_deviations(found: Coordinates, sets: Sequence[Ellipsoid], terms: StartTerms, bets: StartBets) -> Between:
+    """V(x_j) - R at initial states x_j, over the feasible part of the ball: bounds that hold for every e in all sets at once.
+
+    R is a number, or the mean value over starts that were left out; then it has an embedding, and <e, x_j - R> is bounded as one.
+    """
+    high = np.full(len(terms), np.inf)
+    low, less = -high, None
+    value, error = bets.guess or 0.0, 0.0
+    if bets.guess is None:
+        mean = terms.reference()
+        less, (values, errors) = found.single(mean), _center(found, mean)
+        value, error = float(values[0]), float(errors[0])
+    for part, measures in terms.parts():
+        here, (center, off) = found.single(measures), _center(found, measures)
+        here = here if less is None else _difference(here, less, found.radius)
+        off = off + error + 2 * U * (np.abs(center) + abs(value))
+        center = center - value
+        for one in sets:
+            bounds = one.products(here)
+            size = np.abs(bounds.low) + np.abs(bounds.high) + np.abs(center) + off
+            low[part] = np.maximum(low[part], bounds.low + center - off - 4 * U * size)
+            high[part] = np.minimum(high[part], bounds.high + center + off + 4 * U * size)
+    return Between(low, high)
+
+
+def _difference(here: Embedding, less: Embedding, radius: float) -> Embedding:
+    lost = 4 * U * radius * (row_norms(here.coordinates) + row_norms(less.coordinates))
+    return Embedding(
+        here.coordinates - less.coordinates,
+        (here.perp + less.perp) * (1 + 4 * U),
+        (here.extra + less.extra + lost) * (1 + 8 * U),
+    )
+
+
+def _center(found: Coordinates, measures: RowMeasures) -> tuple[FloatArray, FloatArray]:
+    if found.ball.center is None:
+        return np.zeros(measures.count), np.zeros(measures.count)
+    return found.sums.row_products(found.ball.center, measures)

@@ -17,16 +17,24 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import TINY, EnclosedArray, Enclosure, FloatArray, U, certified_sum, gamma, inflate, upper_sum
+from bondic.core.bounded import (
+    TINY,
+    EnclosedArray,
+    Enclosure,
+    FloatArray,
+    IntArray,
+    U,
+    certified_sum,
+    gamma,
+    inflate,
+    upper_sum,
+)
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.kernels.base import FeatureLeaf
-from bondic.core.kernels.checks import check_elementary_functions
+from bondic.core.kernels.base import FeatureLeaf, check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.measure import Measure, RowMeasures, Source, check_finite, merge_points
 
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[float], None]
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import FloatArray
+from bondic.core.bounded import FloatArray, IntArray
 from bondic.core.errors import InvalidInput
 
-IntArray = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bondic.core.bounded import Enclosure, FloatArray, U
-from bondic.core.kernels.checks import check_elementary_functions
+from bondic.core.kernels.base import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Charges, Crossed, Progress, Share, Sums, embedded
 from bondic.core.sums.measure import Measure, Source

@@ -16,7 +16,7 @@ from scipy.linalg import solve_triangular
 
 from bondic.core.columns import Batch, Cloud
 from bondic.core.kernels.base import Kernel
-from bondic.core.kernels.normal_form import Layout, Term, normal_form
+from bondic.core.kernels.normal_form import Layout, Term, identity, normal_form
 from bondic.core.sequential.basis import LandmarkBasis
 from bondic.data.spread import spread_rows
 from bondic.search.basis import kernel_block
@@ -27,6 +27,8 @@ IntArray = npt.NDArray[np.int64]
 
 TOLERANCE = 1e-8
 """Pivots stop when every candidate has less than this share of the largest k̃(x, x) left."""
+_MOST_SIMILARITIES = 2000
+"""Actions whose similarities are computed for all pairs: 32 MB."""
 _MOST_CANDIDATES = 12_000
 _PIECE = 8192
 _MOST_PAIRS = 500_000
@@ -103,8 +105,18 @@ def gram(terms: tuple[Term, ...], x: PointSlots, y: PointSlots) -> FloatArray:
     """k̃(x_i, y_j): (N, M)."""
     out = np.zeros((len(x), len(y)))
     for term in terms:
-        out += kernel_block(term, x.points, y.points) * term.between(x.slots, y.slots)
+        out += kernel_block(term, x.points, y.points) * _similarities(term, x.slots, y.slots)
     return out
+
+
+def _similarities(term: Term, x: IntArray, y: IntArray) -> FloatArray:
+    """E_a . E_b for slots a of x and b of y, (N, M); with very many actions equality costs far less than a product."""
+    embedding = term.embedding
+    if embedding is identity(len(embedding)):
+        return np.asarray(x[:, None] == y, dtype=np.float64)
+    if len(embedding) <= _MOST_SIMILARITIES:
+        return np.asarray((embedding @ embedding.T)[x[:, None], y])
+    return np.asarray(embedding[x] @ embedding[y].T)
 
 
 def diagonal(terms: tuple[Term, ...], x: PointSlots) -> FloatArray:

@@ -48,7 +48,7 @@ class Kept:
 
     def sharpen(self, by: Ellipsoid) -> None:
         found = by.products(self.deviations)
-        self.apart = self.apart.within(found.low + self.offsets, found.high + self.offsets)
+        self.apart = self.apart.within(found + Between(self.offsets, self.offsets))
 
     def then(self, other: Kept) -> Kept:
         names = ("index", "weight", "size", "width", "offsets")

@@ -1,4 +1,4 @@
-"""Certificates from disk: NAME.json and NAME.npz; no pickle.
+"""Certificates from disk: NAME.json and NAME.npz; no pickle. What they say is checked by the core, wherever they come from.
 
 `np.load` would trust the file: a quarter of a megabyte can unpack to gigabytes. Here the end of the archive, the list of members
 and the header of each array are read first, and only what `np.savez` writes is accepted.
