@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.advice.lengths import LengthGuess, propensity_guess, table_guess
+from bondic.advice.lengths import table_guess
 from bondic.advice.levers import LEVERS, growth, next_steps
 from bondic.advice.situation import count_facts
 from bondic.core.dual.bound import BIAS, NOISE
-from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential.ends import RARE
 from bondic.report.page import report_page
@@ -76,15 +75,6 @@ def test_a_sharp_answer_needs_none():
     problem, result = ask(8000, 0.5)
     assert result.length < 0.25 * result.value_range.width
     assert next_steps(result, problem) == ()
-
-
-def test_advice_leaves_the_result_as_it_is(trivial):
-    problem, result = trivial
-    before = result.certificate.digest, result.low, result.high
-    next_steps(result, problem)
-    assert (result.certificate.digest, result.low, result.high) == before
-    with pytest.raises(InvalidInput, match="another log"):
-        next_steps(result, ask(600)[0])
 
 
 # --- overlap --------------------------------------------------------------------------------------------
@@ -250,28 +240,7 @@ def test_propensities_that_would_be_shorter_are_named():
     assert any("--method propensities" in step.text for step in only(next_steps(result, problem), "method"))
 
 
-@pytest.mark.parametrize("rows", [150, 1000])
-def test_no_method_is_recommended_that_the_default_has_refused(rows):
-    """The default has looked at the others: what it answers instead is no reason to name them."""
-    problem, result = ask(rows)
-    assert result.status is bondic.Status.TRIVIAL
-    assert not any("--method" in step.text for step in next_steps(result, problem))
-    named = bondic.estimate_interval(problem, method="dual")
-    taken = bondic.Default().choose(problem)[1]
-    told = [step.text for step in next_steps(named, problem) if "--method" in step.text]
-    assert all(taken.startswith(text.removeprefix("--method ").partition(",")[0]) for text in told)
-    assert bool(told) <= (not taken.startswith("none"))
-
-
 # --- guesses --------------------------------------------------------------------------------------------
-
-
-def test_rows_are_found_where_the_guess_crosses_a_share():
-    guess = LengthGuess(100, lambda rows: min(1.0, (1000 / rows) ** 0.5))
-    assert guess.rows_for(0.5, 100) == pytest.approx(4000, rel=1.1)
-    assert guess.rows_for(0.5, 100) >= 4000
-    assert guess.rows_for(0.5, 9000) == 9000
-    assert LengthGuess(100, lambda _: 1.0).rows_for(0.5, 100) is None
 
 
 def test_guesses_come_near_what_comes_out():
@@ -279,17 +248,6 @@ def test_guesses_come_near_what_comes_out():
     guess = table_guess(ask(1000)[0], 0.1).share(3800)
     found = ask(4000)[1]
     assert guess / 2 < found.length / found.value_range.width < 2 * guess
-
-
-def test_guesses_from_propensities_come_near_what_comes_out():
-    guess = propensity_guess(question(decisions(300)), 0.1).share(3000)
-    found = bondic.estimate_interval(question(decisions(3000, seed=1)))
-    assert guess / 2 < found.length < 2 * guess
-    assert propensity_guess(question(replace_propensities(decisions(300))), 0.1) is None
-
-
-def replace_propensities(log):
-    return replace(log, behavior_action_probs=None)
 
 
 # --- ways out that were followed ------------------------------------------------------------------------
@@ -335,16 +293,3 @@ def test_starts_that_are_most_of_a_short_interval_are_named():
     problem, exact = ask(20000, 0.8)
     assert next_steps(exact, problem) == ()
     assert exact.length < 0.75 * result.length
-
-
-def test_a_bound_of_the_ratios_is_suggested_beside_short_intervals_and_shortens_them():
-    case = decisions(4000, seed=3)
-    problem, result = question(case), bondic.estimate_interval(question(case), method=bondic.Propensities())
-    assert result.length < 0.25 * result.value_range.width
-    (step,) = next_steps(result, problem)
-    assert "min_propensity=p" in step.text
-    assert "max_ratio=R" in step.text
-    assert not any(character.isdigit() for character in step.text)  # no promise is read off the log
-    stated = bondic.estimate_interval(problem, method=bondic.Propensities(max_ratio=20.0))
-    assert next_steps(stated, problem) == ()
-    assert stated.length <= result.length

@@ -109,12 +109,6 @@ def test_rows_that_nothing_joins_are_not_judged():
     assert kinds(log_of(columns, timesteps=np.arange(50)))["next-observations"].severity == "warn"
 
 
-def test_an_uneven_clock_is_no_gap_and_another_unit_is_none():
-    columns = GOOD["cart-pole"](rng())
-    assert bondic.inspect_log(log_of(columns, timesteps=4 * columns["timesteps"])) == ()
-    assert bondic.inspect_log(log_of(columns, timesteps=columns["timesteps"] ** 2)) == ()
-
-
 # Ends of episodes
 
 
@@ -170,12 +164,6 @@ def test_a_state_that_knows_the_time_may_end_with_it():
     for name, shift in (("observations", 0), ("next_observations", 1)):
         columns[name] = np.column_stack([columns[name], columns["timesteps"] + shift])
     assert "time-limit" not in kinds(log_of(columns))
-
-
-def test_names_are_no_running_numbers():
-    columns = table(rng())
-    names = np.random.default_rng(0).permutation(10_000)[:80]
-    assert bondic.inspect_log(log_of(columns, episode_ids=names[columns["episode_ids"]])) == ()
 
 
 # Copies
@@ -234,22 +222,6 @@ def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
     assert result._repr_html_().index("never took") < result._repr_html_().index("oint estimate")
     none = bondic.TablePolicy(np.tile(np.r_[np.full(unused, 1 / unused), 0.0], (len(wide.table), 1)))
     assert bondic.make_problem(log, none, bondic.InitialStates.exact(START), **TERMS).doubts == ()
-
-
-def test_continuous_actions_far_from_the_log_are_warned_about():
-    draw = np.random.default_rng(0)
-    log = bondic.Transitions(
-        draw.normal(size=(90, 1)),
-        draw.uniform(-1, 1, (90, 1)),
-        draw.random(90),
-        draw.normal(size=(90, 1)),
-        np.zeros(90),
-    )
-    start = bondic.InitialStates.exact([[0.0]])
-    near, far = (bondic.GaussianPolicy(lambda s, a=a: 0 * s[:, :1] + a, 0.1) for a in (0.0, 3.0))
-    assert bondic.make_problem(log, near, start, **TERMS).doubts == ()
-    with pytest.warns(ValidityWarning, match="outside the range of all logged actions"):
-        bondic.make_problem(log, far, start, **TERMS)
 
 
 def test_a_certificate_of_an_accepted_log_is_verified_without_accepting_again():

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.data.hygiene import scale
-from bondic.data.hygiene.chance import surprise
 from bondic.data.hygiene.findings import ACCEPTABLE
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
@@ -32,18 +30,6 @@ def found(columns, kind):
 @pytest.mark.parametrize("name", HARD)
 def test_logs_that_look_faulty_and_are_not_are_left_in_peace(name):
     assert corruptions.false_alarms(name, 4) == []
-
-
-def test_counts_beyond_chance_are_bounded_by_chernoff():
-    """Against the binomial distribution itself."""
-    for trials, chance in ((12, 0.5), (30, 0.2)):
-        weights = np.array([1.0])
-        for _ in range(trials):
-            weights = np.convolve(weights, [1 - chance, chance])
-        for hits in range(trials + 1):
-            assert weights[hits:].sum() <= np.exp(-surprise(hits, trials, chance)) * (1 + 1e-9)
-    assert surprise(0, 0, 0.5) == surprise(3, 6, 0.5) == 0.0
-    assert surprise(6, 6, 0.5) == pytest.approx(6 * np.log(2))
 
 
 # Rewards
@@ -77,19 +63,6 @@ def test_a_sum_is_no_factor_and_a_few_rewards_show_nothing():
     columns = GOOD["grid"](rng())
     columns["rewards"][len(columns["rewards"]) // 2 :] *= 100
     assert found(columns, "reward-scale") == []
-
-
-def test_a_long_log_is_thinned_out_whatever_its_parts(monkeypatch):
-    monkeypatch.setattr(scale, "_WORK", 2e6)
-    columns = another_unit(GOOD["cart-pole"](rng()), rng())
-    whole, parts = scale.ScaleCheck(), scale.ScaleCheck()
-    log = bondic.Transitions(**columns)
-    whole.add(log, 0)
-    for where, part in log.batches(size=97):
-        parts.add(part, where.start)
-    np.testing.assert_array_equal(whole._kept, parts._kept)
-    assert 100 < whole._kept.shape[0] <= np.sqrt(2e6 / 7)
-    assert next(whole.findings()).row == next(parts.findings()).row
 
 
 # Next observations

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 import bondic
 from bondic.cli import main as cli
-from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, NoInterval, PolicyError
@@ -67,19 +66,16 @@ def coin_monitor(n=400, alpha=LEVEL):
 
 
 def test_all_looks_hold_at_once_and_others_do_not():
-    misses, peeked, cheated = 0, 0, 0
+    misses, peeked = 0, 0
     for seed in range(RUNS):
         log, rng = coin(seed), np.random.default_rng(1000 + seed)
         monitor = coin_monitor()
         results = watched(monitor, log, np.sort(rng.choice(np.arange(50, 399), 2, replace=False)))
         misses += monitor.status is Status.REJECTED or not all(r.low <= 0.5 <= r.high for r in results)
         peeked += not _normal_intervals_all_hold(log.rewards)
-        low, high = _planned_again(results[-1], log)
-        cheated += not low <= 0.5 <= high
         assert monitor.interval.length < 0.2
     assert misses <= MOST_MISSES
     assert peeked > MOST_MISSES, "an interval for one look, looked at all the time, has to fail"
-    assert cheated == RUNS, "weights that are made after their rows have to fail"
 
 
 def _normal_intervals_all_hold(rewards):
@@ -87,21 +83,6 @@ def _normal_intervals_all_hold(rewards):
     means = np.cumsum(rewards) / counts
     wide = 1.645 * np.sqrt(np.maximum(means * (1 - means), 1e-9) / counts)
     return bool(np.all(np.abs(means - 0.5)[30:] <= wide[30:]))
-
-
-def _planned_again(result, log):
-    """The same proof with weights on the rows that suit: as if every row were a block that is planned after a look at it."""
-    proof, events, first = result.proof, result.proof.events, result.rows[0]
-    rewards, stops = log.rewards[first:], tuple(range(first + 1, len(log) + 1))
-    tails = {}
-    for end, chosen in (("upper", rewards == 0), ("lower", rewards == 1)):
-        sign = 1.0 if end == "upper" else -1.0
-        tails[end] = EndWeights(sign * 0.3 * chosen[:, None].astype(float), 0.3 * float(chosen.sum()))
-    quotas = np.ones((len(stops), 1))
-    plan = replace(events, stops=stops, tails=tails, quotas=quotas, eras=(0,))
-    proof = replace(proof, events=plan)
-    ends = {claim.end: claim.bound for claim in proof.claims(rebuild(proof.asked, log, None, None), STANDARD).ends}
-    return ends["lower"], ends["upper"]
 
 
 def test_the_running_interval_is_what_all_have_in_common():
@@ -135,20 +116,8 @@ def test_a_rejection_is_for_good():
         _ = monitor.interval
     last = monitor.updates[-1].told()
     assert (last["running_low"], last["running_high"], last["running_status"]) == (None, None, "REJECTED")
-    begun = monitor.updates[0].told()
-    assert (begun["running_low"], begun["running_high"]) == (
-        monitor.updates[0].running_low,
-        monitor.updates[0].running_high,
-    )
     *_, line = csv.DictReader(monitor_files.history_text(monitor.updates).splitlines())
     assert (line["running_low"], line["running_high"]) == ("", "")
-
-
-def test_confidence_that_is_taken_for_alpha_is_doubted():
-    with pytest.warns(bondic.ValidityWarning, match=r"alpha is 0.95.*alpha is 0.05"):
-        monitor = coin_monitor(alpha=0.95)
-    results = [monitor.update(rows) for rows in portions(coin(3), [35, 200])]
-    assert [sum("alpha is 0.95" in text for text in result.warnings) for result in results] == [1, 1, 1]
 
 
 def test_numbers_without_a_statement_are_refused():
@@ -185,7 +154,7 @@ def drawn():
     return log, {"policy": policy, "initial": initial, **more}, Sequential(radius=9.0, pilot=100, rank=40)
 
 
-CASES = (a_table, smooth, starts_of_the_log, drawn)
+CASES = (a_table, starts_of_the_log, drawn)
 CUTS = [60, 270, 410, 415, 600]
 
 
@@ -248,17 +217,6 @@ def test_an_interval_depends_on_the_rows_and_not_on_how_they_came(case):
     assert (checked.low, checked.high) == (final.low, final.high)
 
 
-def test_later_rows_change_nothing_earlier():
-    log, asked, method = a_table()
-    first, second = (new_monitor(asked, method) for _ in range(2))
-    other = part(log, rewards=np.where(np.arange(700) < 415, log.rewards, 1.0 - log.rewards))
-    mine, theirs = watched(first, log, CUTS), watched(second, other, CUTS)
-    for before, after in zip(mine[:4], theirs[:4], strict=True):
-        assert (before.low, before.high, before.hashes) == (after.low, after.high, after.hashes)
-    assert mine[-1].hashes["certificate"] != theirs[-1].hashes["certificate"]
-    assert planned_alike(mine[-1].proof, theirs[-1].proof, 415)
-
-
 def test_what_is_bet_on_a_row_stays_to_the_last_bit():
     """Predictions, instruments and weights are computed again at every update, with more rows and other landmarks."""
     log, asked, method = smooth()
@@ -315,31 +273,10 @@ def test_draws_of_earlier_rows_stay():
     assert not np.array_equal(fresh[1], fresh[2][: len(fresh[1])]), "or there would be nothing to wait for"
 
 
-def test_starts_of_the_log_are_asked_for_once():
-    mdp, log, policy, _ = synthetic(400, seed=1)
-    asked = []
-
-    def counted(states):
-        asked.append(len(states))
-        return policy.action_probs(states)
-
-    said = Statements(bondic.CallablePolicy(counted), None, make_terms(0.8, mdp.reward_range, None, True, False))
-    rows = GrowingRows.begin(said, part(log, slice(100)))
-    for first in (100, 200, 300):
-        rows = rows.grown(part(log, slice(first, first + 100)))
-    assert sum(asked) == len(rows.answers.initial) + len(rows.answers.next)
-    problem = rows.problem()
-    again = bondic.make_problem(
-        log, policy, bondic.InitialStates.from_log(log), gamma=0.8, reward_range=mdp.reward_range
-    )
-    assert np.array_equal(problem.answers.initial, again.answers.initial)
-    assert np.array_equal(problem.stored_answers(), again.stored_answers())
-
-
 # --------------------------------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("case", [a_table, starts_of_the_log, drawn])
+@pytest.mark.parametrize("case", [a_table, drawn])
 def test_resumed_is_as_if_it_had_never_been_away(case, tmp_path):
     log, asked, method = case()
     at_once = new_monitor(asked, method)
@@ -356,25 +293,6 @@ def test_resumed_is_as_if_it_had_never_been_away(case, tmp_path):
         replace(record, time="") for record in at_once.updates
     ]
     assert monitor.interval == at_once.interval
-
-
-def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
-    """Another machine may plan with other last digits: what was planned there is used as it is."""
-    log, asked, method = smooth()
-    monitor = new_monitor(asked, method)
-    rows = portions(log, CUTS)
-    for portion in rows[:4]:
-        monitor.update(portion)
-    plan = monitor.result.proof.plan
-    nudged = tuple(
-        replace(block, rate=np.nextafter(block.rate, 0.0), guess=block.guess * (1 + 1e-15)) for block in plan.blocks
-    )
-    monitor._plans = replace(monitor._plans, plan=replace(plan, blocks=nudged))
-    found = monitor.update(rows[4]).proof.plan
-    for kept, block in zip(nudged, found.blocks, strict=False):
-        assert kept.rate == block.rate
-        assert np.array_equal(kept.guess, block.guess)
-    assert len(found.blocks[len(nudged) - 1].weightings["upper"].starts) >= len(nudged[-1].weightings["upper"].starts)
 
 
 def test_weights_of_a_table_that_were_used_stay_when_states_are_new():
@@ -629,25 +547,3 @@ def test_the_command_leaves_nothing_behind_when_it_is_interrupted(tmp_path, monk
     refused = call(tmp_path / "taken", "--log", rows, *stated)
     assert "holds no monitor" in str(refused.exception)
     assert [path.name for path in Path(tmp_path / "taken").iterdir()] == ["file"]
-
-
-def test_a_plan_waits_for_the_first_start_after_the_pilot():
-    """Episodes are long there: nothing is given up meanwhile."""
-    rng, rows = np.random.default_rng(0), 4000
-    late = 399 + 380 * np.arange(10) + np.arange(10) ** 2
-    last = np.where(np.arange(rows) < 195, np.arange(rows) % 10 == 9, np.isin(np.arange(rows), late))
-    after = rng.integers(0, 3, rows)
-    state = np.where(np.concatenate([[True], last[:-1]]), 0, np.concatenate([[0], after[:-1]]))
-    action = rng.integers(0, 2, rows)
-    columns = {
-        "observations": state[:, None], "actions": action, "rewards": (rng.random(rows) < 0.3 + 0.2 * action).astype(float),
-        "next_observations": after[:, None], "terminations": last, "episode_ids": np.cumsum(last) - last,
-    }  # fmt: skip
-    monitor = bondic.SequentialMonitor(
-        bondic.TablePolicy(np.full((3, 2), 0.5)), gamma=0.5, reward_range=(0, 1), planned_rows=rows,
-        method=bondic.Table(pilot=200),
-    )  # fmt: skip
-    first = monitor.update(bondic.Transitions(**{name: column[:260] for name, column in columns.items()}))
-    assert "no episode has begun" in first.choices["waiting"]
-    last_one = monitor.update(bondic.Transitions(**{name: column[260:] for name, column in columns.items()}))
-    assert last_one.status.name == "INTERVAL"

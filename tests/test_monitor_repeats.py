@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import bondic
 from bondic.cli import main as cli
 from bondic.core.errors import InvalidInput
-from bondic.data.hygiene.repeats import _Windows, repeated_run
+from bondic.data.hygiene.repeats import repeated_run
 from bondic.methods.sequential import Sequential
 from builders import part, tabular
 
@@ -49,12 +49,6 @@ def longest_shared(first, second):
     return best
 
 
-def longest_twice(values):
-    counts = range(1, len(values))
-    runs = {n: [tuple(values[k : k + n]) for k in range(len(values) - n + 1)] for n in counts}
-    return max((n for n in counts if len(set(runs[n])) < len(runs[n])), default=0)
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_runs_are_those_of_the_slow_twin(seed):
     earlier, new = outcomes(seed, 40, 3), outcomes(100 + seed, 25, 3)
@@ -68,8 +62,6 @@ def test_runs_are_those_of_the_slow_twin(seed):
                 part(log, slice(at, at + wanted)) for log, at in ((rows, found.first), (earlier, found.earlier))
             )
             assert np.array_equal(mine.rewards, theirs.rewards)
-    marks = np.array([5, 7, 5, 7, 5, 9, 7, 5], dtype=np.uint64)
-    assert _Windows(marks).longest_repeat() == longest_twice(marks.tolist()) == 3
 
 
 @pytest.mark.parametrize(("values", "rows"), [(2, 1), (20, 3), (2, 10), (2, 40)])

@@ -219,15 +219,6 @@ def test_gaussian_has_its_mean_and_spread():
     np.testing.assert_allclose(actions.std(axis=0), [0.5, 2.0], rtol=5 / np.sqrt(2 * 20_000))
 
 
-def test_a_continuous_mixture_takes_whole_actions_from_one_part_at_its_rate():
-    """2 000 choices, 5 standard errors."""
-    one, other = DeterministicPolicy(lambda x: 0 * x), DeterministicPolicy(lambda x: 0 * x + 1)
-    actions = MixturePolicy(0.3, one, other).sample_action(np.ones((2000, 2)), np.random.default_rng(0))
-    assert np.all(actions[:, 0] == actions[:, 1])
-    assert set(np.unique(actions)) == {0.0, 1.0}
-    assert abs(np.mean(actions[:, 0] == 0) - 0.3) <= 5 * np.sqrt(0.3 * 0.7 / 2000)
-
-
 # How policies are asked
 
 

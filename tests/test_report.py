@@ -17,7 +17,7 @@ import pytest
 import bondic
 from bondic.core.errors import InvalidInput
 from bondic.report import exports, plots
-from bondic.report.health import examine, range_bins
+from bondic.report.health import examine
 from bondic.report.html import script_json
 from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
@@ -56,12 +56,6 @@ def ask(kind="synthetic", rows=600, **options):
 def world():
     """(log, policy, problem, result) of a small question."""
     return ask(gauge=PlugIn(0.02))
-
-
-@pytest.fixture(scope="module")
-def one_step():
-    problem = question(decisions(300))
-    return problem, bondic.estimate_interval(problem)
 
 
 # --- the page ----------------------------------------------------------------------------------------------------------
@@ -134,23 +128,6 @@ def test_data_in_scripts_cannot_leave_them():
         script_json({"x": math.inf})
 
 
-@pytest.mark.parametrize("case", ["continuous", "streamed"])
-def test_other_questions_have_pages_too(case):
-    if case == "streamed":
-        log, policy, whole, _ = ask()
-        stream = bondic.stream_log(log.columns(), batch_rows=100)
-        terms = {"gamma": 0.5, "reward_range": whole.terms.reward_range}
-        problem = bondic.make_problem(stream, policy, whole.initial_states, **terms)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW))
-    else:
-        log, _, problem, result = ask(case, rows=300, gauge=PlugIn(0.01))
-    page = report_page(result, problem, title="t")
-    words = "".join(parse(page).words)
-    assert "How to check this number" in words
-    assert ("log, policy)" in words) == (case == "streamed")
-    assert "episodes" in words
-
-
 def test_a_contradiction_is_said_first():
     _, _, problem, result = ask(rows=2000, radius=1e-3, gauge=PlugIn(1e-4))
     assert result.status is bondic.Status.REJECTED
@@ -183,16 +160,6 @@ def test_without_a_command_line_the_check_names_blanks(world):
 # --- what is counted and drawn -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-9.3, 11.2), (5.0, 5.0), (1e-7, 3e-7), (-1e6, 17.0)])
-def test_bins_are_round_few_and_complete(low, high):
-    bins = range_bins(low, high)
-    assert 1 <= len(bins) <= 24
-    assert bins.edges[0] <= low
-    assert bins.edges[-1] >= high
-    assert all(len(f"{abs(edge):.12g}".replace(".", "").strip("0").split("e")[0]) <= 4 for edge in bins.edges)
-    assert bins.of(np.array([low - 1, high + 1])).tolist() == [0, len(bins) - 1]
-
-
 def test_health_counts_what_is_there(world):
     log, _, problem, result = world
     certified = problem.select(*result.rows)
@@ -212,17 +179,6 @@ def test_health_counts_what_is_there(world):
     assert sum(use.target for use in health.actions) == pytest.approx(1.0)
     thin = examine(certified, log, no_rows=True)
     assert set(thin.reward_counts.tolist()) == {c if c >= 5 else 0 for c in slow}
-
-
-def test_the_policy_is_asked_at_the_logged_states_of_a_one_step_log(one_step):
-    problem, _ = one_step
-    health = examine(problem)
-    assert health.asked_at == "logged states"
-    at = np.searchsorted(np.unique(problem.log.observations[:, 0]), problem.log.observations[:, 0])
-    wanted = problem.policy.action_probs(problem.log.observations).mean(axis=0)
-    assert at.max() == 2
-    assert [use.target for use in health.actions] == pytest.approx(wanted.tolist())
-    assert min(use.target for use in health.actions) > 0
 
 
 # --- the logging policy -------------------------------------------------------------------------------------------------

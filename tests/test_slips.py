@@ -1,7 +1,6 @@
 """What newcomers did with real logs: every slip is met by words that name it, or by what was meant."""
 
 import json
-import pickle
 import warnings
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 import bondic
 from bondic import ValidityWarning
-from bondic.cli.options import spelled_pairs
 from bondic.core.errors import InvalidInput
 from bondic.summary import summarize
 from test_mistakes import TABLE as EPISODES
@@ -187,19 +185,6 @@ def test_models_that_look_columns_or_actions_up_by_name_can_be_asked():
     found = asked(NAMING, TEXT)
     assert found.estimate > 0.9
     assert asked(NAMING, TEXT, actions=["warm", "cold"]).estimate == pytest.approx(found.estimate, abs=0.05)
-
-
-def test_the_command_line_asks_by_name_and_says_so(tmp_path, capsys):
-    (tmp_path / "tree.pkl").write_bytes(pickle.dumps(TREE))
-    TABLE.to_parquet(tmp_path / "log.parquet")
-    words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--with", "trust_pickle=yes", "--one-step",
-             "--columns", "observations=age,dose", "--columns", "actions=given", "--columns", "rewards=well",
-             "--columns", "behavior_action_probs=p", "--reward-range", "0", "1", "--gamma", "0.9"]  # fmt: skip
-    for more in ((), ("--with", "memory=1GB", "--force")):
-        _, out, _ = run(capsys, *words, "--out", tmp_path / "out", *more)
-        assert "in the order in which it was fitted: dose, age" in out
-        assert json.loads((tmp_path / "out" / "result.json").read_text())["estimate"] > 0.9
-        assert "gamma = 0.9 is not used" in out
 
 
 # --- actions -----------------------------------------------------------------------------------------------------------------
@@ -395,14 +380,6 @@ def test_a_row_per_line_is_named_by_its_line_and_columns_that_nobody_uses_may_be
 
 
 # --- the command line -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["-100,-1", "[-100,-1]", "(-100, -1)"])
-def test_a_range_may_be_written_with_a_comma(how):
-    assert spelled_pairs(["x", "--reward-range", how, "--alpha"]) == ["x", "--reward-range", "-100", "-1", "--alpha"]
-    assert spelled_pairs([f"--value-range={how}"]) == ["--value-range", "-100", "-1"]
-    plain = ["--columns", "a,b", "--reward-range", "0", "1"]
-    assert spelled_pairs(plain) == plain
 
 
 def test_the_command_line_understands_a_comma_and_a_state_and_warns_of_alpha(tmp_path, monkeypatch, capsys):

@@ -124,24 +124,10 @@ def test_episodes_are_lines_of_any_table_with_lists(tmp_path):
         assert b.read_log(source).transitions.content_hash == expected
 
 
-def test_lists_of_one_number_are_that_number():
-    data = {"x": [0.5, 1.5], "action": [0, 1], "reward": [[1.0], [0.0]], "logprob": [[-1.0], [-2.0]]}
-    log = b.read_log(pa.table(data), columns={"observations": "x"}, one_step=True).transitions
-    np.testing.assert_array_equal(log.behavior_log_probs, [-1.0, -2.0])
-
-
 def test_lists_of_the_policys_probabilities_are_those_of_all_actions(tmp_path):
     rows = [{"x": 0.5 * k, "action": k % 2, "reward": 1.0, "target_probs": [0.25, 0.75]} for k in range(4)]
     loaded = b.read_log(lines(tmp_path / "log.jsonl", rows), columns={"observations": "x"}, one_step=True)
     np.testing.assert_array_equal(loaded.logged_action_probs, np.tile([0.25, 0.75], (4, 1)))
-
-
-def test_names_that_do_not_tell_are_stated(tmp_path):
-    given = [{"lp": line["logprobs"], "lq": line["target_logprobs"], "score": line["reward"]} for line in spoken()]
-    stated = {"behavior_log_probs": "lp", "target_log_probs": "lq", "rewards": "score"}
-    path = lines(tmp_path / "log.jsonl", given)
-    same = b.read_log(lines(tmp_path / "other.jsonl", spoken())).transitions
-    assert b.read_log(path, columns=stated).transitions.content_hash == same.content_hash
 
 
 def test_rewards_of_steps_and_cut_episodes(tmp_path):
@@ -177,11 +163,6 @@ def test_rewards_of_steps_and_cut_episodes(tmp_path):
 )
 def test_faults_of_lines_name_them(rows, needles, tmp_path):
     refused(lines(tmp_path / "log.jsonl", rows), *needles)
-
-
-def test_a_broken_line_is_named(tmp_path):
-    (tmp_path / "log.jsonl").write_text('{"reward": 1}\n\n{"reward": \n')
-    refused(tmp_path / "log.jsonl", "line 3 is not JSON")
 
 
 # --- what was not recorded -----------------------------------------------------------------------------
@@ -241,16 +222,6 @@ def test_sparse_rewards_without_states_are_no_copies():
 
 
 # --- Feather -------------------------------------------------------------------------------------------
-
-
-def test_feather_files_are_tables(tmp_path):
-    data = bandit()
-    for name, compression in (("a.feather", "lz4"), ("b.arrow", "uncompressed")):
-        feather.write_feather(pa.table(data), tmp_path / name, compression=compression)
-        log = b.read_log(tmp_path / name, columns={"observations": "x"}, one_step=True).transitions
-        assert log.content_hash == b.Transitions.one_step(data["x"], data["action"], data["reward"]).content_hash
-    (tmp_path / "c.feather").write_bytes(b"no feather")
-    refused(tmp_path / "c.feather", "cannot be read as Feather")
 
 
 # --- Open Bandit Dataset --------------------------------------------------------------------------------

@@ -128,17 +128,6 @@ def test_folders_name_columns_for_both(tmp_path):
     assert b.stream_log(tmp_path, columns=NAMED, batch_rows=20).content_hash == loaded.content_hash
 
 
-def test_parts_of_other_types_are_brought_to_one(tmp_path):
-    whole = table(reward=np.arange(ROWS) % 2)
-    pq.write_table(whole.slice(0, 40), tmp_path / "part-0.parquet")
-    pq.write_table(
-        whole.set_column(3, "reward", whole["reward"].cast(pa.float64())).slice(40), tmp_path / "part-1.parquet"
-    )
-    loaded = b.read_log(tmp_path, columns=NAMED).transitions
-    for size in (1, 50, 1000):
-        assert b.stream_log(tmp_path, columns=NAMED, batch_rows=size).content_hash == loaded.content_hash
-
-
 @pytest.mark.parametrize(
     ("changes", "columns", "words"),
     [

@@ -72,20 +72,6 @@ def folder(data, tmp_path_factory):
 # Reading
 
 
-def test_every_way_of_reading_gives_the_hash_of_the_log_in_memory(data, folder, tmp_path):
-    expected = bondic.Transitions(**data).content_hash
-    assert bondic.stream_log(folder, batch_rows=77).content_hash == expected
-    assert bondic.stream_log(data, batch_rows=1000).content_hash == expected
-    assert bondic.stream_log(str(folder), memory="3GB").content_hash == expected
-    pq.write_table(table(data, lists=False), tmp_path / "wide.parquet")
-    assert bondic.stream_log(tmp_path / "wide.parquet", batch_rows=13).content_hash == expected
-    mapped = {}
-    for name, column in data.items():
-        np.save(tmp_path / f"{name}.npy", column)
-        mapped[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
-    assert bondic.stream_log(mapped, memory="1GB").content_hash == expected
-
-
 @pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # few initial states: equal first rows
 def test_initial_states_from_a_stream_are_those_of_the_log(data, folder):
     held = bondic.InitialStates.from_log(bondic.Transitions(**data))
@@ -282,27 +268,6 @@ def test_the_series_is_used_and_serves_weights_that_cancel(monkeypatch):
     assert slow.mid < 1e-6
 
 
-def test_blocks_of_the_temporary_file(monkeypatch):
-    """Five blocks: diagonal ones once, the others twice."""
-    monkeypatch.setattr(spool.Direct, "block", 301)
-    rng = np.random.default_rng(8)
-    points, groups = rng.normal(size=(1300, 2)), rng.normal(size=(2, 1300, 2)) / 1300
-    for kernel in (bondic.Gaussian(0.02) * Dirac(), bondic.Laplace(1.0)):
-        terms = normal_form(kernel, LAYOUT)
-        ours = streamed_squares(terms, stream_of(points, groups, 256), engine="pairs")
-        slow = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
-        for one, other in zip(ours, slow, strict=True):
-            assert abs(one.mid - other.mid) <= one.rad + other.rad
-            assert one.rad <= 1e-10
-
-
-def test_non_finite_points_are_refused():
-    points = np.zeros((10, 2))
-    points[7, 1] = np.nan
-    with pytest.raises(InvalidInput, match="not finite"):
-        streamed_squares(normal_form(KERNELS["gaussian"], LAYOUT), stream_of(points, np.ones((1, 10, 2)), 4))
-
-
 # Intervals
 
 
@@ -338,18 +303,6 @@ def test_the_certificate_of_a_stream_needs_the_policy_and_nothing_else(pair, res
     other = columns(episodes=60, length=50, seed=8)
     with pytest.raises(VerificationError, match="not the one that was certified"):
         bondic.verify(certificate, bondic.stream_log(other, batch_rows=700), POLICY)
-
-
-def test_a_policy_that_differs_only_at_next_states_is_caught(pair, results):
-    starts = {tuple(row) for row in MDP.initial_states.round(9).tolist()}
-
-    def other(states):
-        probs = MDP.target_probs(states)
-        known = np.array([tuple(row) in starts for row in states.round(9).tolist()])
-        return np.where(known[:, None], probs, 0.9 * probs + 0.05)
-
-    with pytest.raises(VerificationError, match="when recomputed"):
-        bondic.verify(results[1].certificate, pair[1].log, bondic.CallablePolicy(other))
 
 
 def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):

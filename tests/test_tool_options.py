@@ -1,7 +1,6 @@
 """Options of the command line that few need."""
 
 import html
-import importlib
 import json
 
 import numpy as np
@@ -41,33 +40,6 @@ def test_a_log_without_terminations_and_one_with_gaps(capsys):
     code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "indicator")
     assert "filled with 0" in out
     assert run(capsys, "check", "gaps.parquet", "--missing", "indicator", "--missing", "obs_0=2")[0] == 2
-
-
-def test_a_model_whose_output_says_nothing_is_explained_by_an_option(place, capsys):
-    onnx = importlib.import_module("onnx")
-    helper, real = onnx.helper, onnx.TensorProto.FLOAT
-    actions = MDP.target.shape[1]
-    weight = onnx.numpy_helper.from_array(np.linspace(-0.3, 0.4, actions, dtype=np.float32)[None], "w")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "policy",
-        [helper.make_tensor_value_info("x", real, ["rows", 1])],
-        [helper.make_tensor_value_info("y", real, ["rows", actions])],
-        [weight],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    (place / "net.onnx").write_bytes(model.SerializeToString())
-    code, _, err = evaluate(capsys, policy="net.onnx")
-    assert code == 2
-    assert "--with policy_output" in err
-    code, _, err = evaluate(capsys, "--with", "policy_output=probabilities", policy="net.onnx")
-    assert code == 2
-    assert "--with policy_output=logits" in err
-    assert evaluate(capsys, "--with", "policy_output=logits", "--out", "res", policy="net.onnx")[0] in (0, 4)
-    check = ["verify", "res/certificate.json", "log.parquet", "--policy", "net.onnx", "--with", "policy_output=logits"]
-    code, out, _ = run(capsys, *check)
-    assert code == 0
-    assert "policy gives the stored answers" in out
 
 
 @pytest.mark.usefixtures("place")
@@ -113,69 +85,22 @@ def test_options_that_no_method_has_or_that_do_not_fit_are_refused(name, capsys)
     assert expected in err
 
 
-def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
-    """A table with one rare state: W with landmarks would show its row; random features show none."""
-    table = columns()
-    rare = np.arange(len(LOG)) == 900
-    table["obs_0"] = np.where(rare, 77.0, table["obs_0"])
-    table["next_obs_0"] = np.where(np.roll(rare, -1), 77.0, table["next_obs_0"])
-    pq.write_table(pa.table(table), "rare.parquet")
-    (place / "rule.py").write_text(
-        f"import numpy as np\ndef policy(x):\n    return np.full((len(x), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
-    )
-    arguments = [
-        "evaluate",
-        "rare.parquet",
-        "--policy",
-        "rule.py:policy",
-        *QUESTION,
-        "--initial",
-        "starts.csv",
-        "--quiet",
-    ]
-    code, _, err = run(capsys, *arguments, "--no-rows", "--out", "a")
-    assert code == 2
-    assert "--with weight_bandwidth" in err
-    assert run(capsys, *arguments, "--no-rows", "--with", "weight_bandwidth=1", "--out", "b")[0] in (0, 4)
-    assert "nothing is assumed" in json.loads((place / "b" / "result.json").read_text())["choices"]["Q"]
-    for folder, bandwidth in (("c", "2"), ("d", "1")):
-        stated = ["--with", "radius=30", "--with", f"value_bandwidth={bandwidth}", "--out", folder]
-        assert run(capsys, *arguments, *stated)[0] in (0, 4)
-    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "d"))
-    assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
-
-
 # --- names or numbers --------------------------------------------------------------------------------------------------
-
-RULE = "import numpy as np\ndef policy(x):\n    return np.full((len(x), {0}), 1 / {0})\n".format(MDP.target.shape[1])
 
 
 def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
-    asked = ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    words = {
-        "table": [],
-        "named": ["--categorical", "obs_0"],
-        "numbered": ["--categorical", "0"],
-        "all": ["--categorical", "obs"],
-        "numbers": ["--categorical", "none"],
-    }
+    words = {"table": [], "named": ["--categorical", "obs_0"], "numbers": ["--categorical", "none"]}
     found = {}
     for out, option in words.items():
-        code, printed, err = run(capsys, *asked, *option, "--out", out)
+        code, printed, err = evaluate(capsys, *option, "--out", out)
         assert code in (0, 4), err
         found[out] = json.loads((place / out / "result.json").read_text())
-        said = " ".join(printed.replace("│", " ").split())
-        assert f"{sentence(found[out]['choices']['states'])}." in said
-        assert f">{sentence(found[out]['choices']['states'])}.</p>" in html.unescape(
-            (place / out / "report.html").read_text()
-        )
-        assert ("without a statement on how values vary" in said) == (out == "numbers")
-    assert "treated as names" in found["table"]["choices"]["states"]
-    assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
-        "table"
-    }
-    assert {out for out, data in found.items() if data["status"] == "TRIVIAL"} == {"numbers"}
-    assert len({data["low"] for out, data in found.items() if out != "numbers"}) == 1
+        said = found[out]["choices"]["states"]
+        assert f"{sentence(said)}." in " ".join(printed.replace("│", " ").split())
+        assert f">{sentence(said)}.</p>" in html.unescape((place / out / "report.html").read_text())
+        assert ("as you stated" in said) == bool(option)
+    assert [data["status"] == "TRIVIAL" for data in found.values()] == [False, False, True]
+    assert found["table"]["low"] == found["named"]["low"]
 
 
 @pytest.mark.usefixtures("place")
@@ -193,23 +118,6 @@ def test_statements_that_cannot_be_meant_are_refused(words, message, capsys):
         assert code == 2
         assert message in " ".join(err.split())
         assert "transitions" not in out
-
-
-@pytest.mark.usefixtures("place")
-def test_compare_and_verify_name_what_was_stated(capsys):
-    question = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    for option, word in ((["--with", "radius=paper"], True), ([], False)):
-        code, out, _ = run(capsys, "compare", *question, *option)
-        assert code == 0
-        assert "finite-sample" in out
-        assert "states: " in out
-        assert run(capsys, "evaluate", *question, *option, "--quiet", "--force", "--out", "res")[0] == 0
-        code, out, _ = run(capsys, "verify", "res/certificate.json", "log.parquet")
-        assert code == 0
-        assert "rewards (stated by the certificate's maker): " in out
-        assert ("values (stated by the certificate's maker): q* lies in Q" in out) == word
-        assert ("stated by you: the radius rule of the paper" in out) == word
-        assert ("values (checked): Nothing is assumed" in out) == (not word)
 
 
 # --- which method ------------------------------------------------------------------------------------------------------
@@ -243,8 +151,8 @@ def test_help_lists_every_option_once_in_the_groups_of_the_question(capsys):
     _, out, _ = run(capsys, "evaluate", "--help")
     groups = ["Question:", "Log:", "Policy:", "Method:", "Output:"]
     assert [line for line in out.splitlines() if line in groups] == groups
-    (evaluate,) = (command for command in COMMANDS if command.name == "evaluate")
-    names = [parameter.opts[0] for parameter in evaluate.params if parameter.opts[0].startswith("--")]
+    (described,) = (command for command in COMMANDS if command.name == "evaluate")
+    names = [parameter.opts[0] for parameter in described.params if parameter.opts[0].startswith("--")]
     for name in names:
         assert sum(line.startswith(f"  {name} ") or line.strip() == name for line in out.splitlines()) == 1, name
     assert len(names) <= 25  # what is rarer is a setting of --with

@@ -7,14 +7,12 @@ import math
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
 import bondic
-import bondic_lab
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part
 from bondic.core.printed import bound_text, interval_text
@@ -89,15 +87,6 @@ def test_a_table_assumes_nothing(table):
     assert ROUGHER not in page
 
 
-def test_what_a_baseline_chooses_is_called_so(stated):
-    problem, _ = stated
-    found = bondic.estimate_interval(problem, method=bondic_lab.make_baseline("lstd"))
-    assert [item.state for item in found.chosen] == ["chosen"]
-    for text in (printed(found), found._repr_html_(), page_of(stated, found), found.to_markdown()):
-        assert "chosen by the baseline" in text
-    assert found.unmet(above=found.low)
-
-
 def test_json_is_strict_and_says_how_far_a_radius_carries(stated, table):
     _, result = stated
     endless = replace(result, robustness=Robustness(2.0, math.inf, math.inf))
@@ -143,19 +132,6 @@ def test_intervals_in_sentences_are_rounded_outward_and_not_by_much(low, length)
     assert high - hair <= b <= high + room
 
 
-@given(*[st.floats(allow_nan=False, allow_infinity=False)] * 2)
-@example(0.0, 1.5e-323)
-@example(-5e-324, 5e-324)
-@example(2.2250738585072014e-308, 2.2250738585072024e-308)
-@example(-1.7976931348623157e308, 1.7976931348623157e308)
-@example(1.0, 1.0)
-def test_every_finite_interval_can_be_written(one, other):
-    low, high = sorted((one, other))
-    a, b = (float(word) for word in interval_text(low, high)[1:-1].split(", "))
-    assert a <= low + 2e-12 * abs(low)
-    assert b >= high - 2e-12 * abs(high)
-
-
 def test_ends_have_three_digits_and_ends_of_the_range_stay_round():
     assert interval_text(3.819228, 5.000000000000001) == "[3.81, 5]"
     assert interval_text(10.0012, 10.0034) == "[10.0012, 10.0034]"
@@ -170,26 +146,6 @@ def test_ends_have_three_digits_and_ends_of_the_range_stay_round():
 
 
 # --- names or numbers --------------------------------------------------------------------------------------------------
-
-
-def test_evaluate_policy_takes_a_statement_on_the_states():
-    mdp, log, policy, initial = tabular(600, gamma=0.2)
-    asked = {"gamma": 0.2, "reward_range": mdp.reward_range, "initial": initial}
-    table = bondic.evaluate_policy(log, policy, categorical=True, **asked)
-    numbers = bondic.evaluate_policy(
-        log, policy, categorical=False, method=bondic.Dual(radius="paper", choices=FEW), **asked
-    )
-    column = bondic.evaluate_policy(log, policy, categorical=np.array([0]), **asked)
-    assert "as you stated" in table.choices["states"]
-    assert table.low == column.low
-    assert table.chosen == ()
-    assert numbers.choices["states"] == "states are numbers, as you stated"
-    assert numbers.chosen == ()
-    with pytest.raises(bondic.InvalidInput, match="Lstd takes states"):
-        bondic.evaluate_policy(log, policy, categorical=True, method=bondic_lab.make_baseline("lstd"), **asked)
-    stated = bondic.Dual(choices=replace(FEW, categorical=False))
-    with pytest.raises(bondic.InvalidInput, match="Keep one of them"):
-        bondic.evaluate_policy(log, policy, categorical=True, method=stated, **asked)
 
 
 # --- a bound of another kind -------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Logs and policies in every form in which people have them: the same question, the same interval."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,12 +7,10 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-import bondic_lab
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.data.initial import InitialStates
 from bondic.data.io.read import read_log
 from bondic.data.transitions import Transitions
-from bondic.methods.sequential import Sequential
 from bondic.policies.protocol import CallableSampler
 from bondic.verification import verify
 from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE
@@ -82,12 +78,6 @@ def test_one_step_logs_need_no_discount():
         ask(TABLE, gamma=None)
 
 
-def test_make_problem_starts_where_the_log_does_unless_told():
-    problem = bondic.make_problem(LOG, _probabilities, gamma=0.5, reward_range=(0, 1))
-    assert problem.initial_states.kind == "sample"
-    assert len(problem.initial_states) == 30
-
-
 # --- policies -----------------------------------------------------------------------------------------------------------
 
 
@@ -129,12 +119,6 @@ def test_a_policy_in_any_form_gives_the_same_answers(policy):
     found, expected = asked_about(policy=policy), asked_about()
     np.testing.assert_array_equal(found.stored_answers(), expected.stored_answers())
     np.testing.assert_array_equal(found.answers.initial, expected.answers.initial)
-
-
-def test_a_function_is_verified_like_a_policy(plain):
-    found = ask(policy=FORMS["whole numbers"])
-    assert (found.low, found.high) == (plain.low, plain.high)
-    assert verify(found.certificate, LOG, FORMS["whole numbers"]).low == pytest.approx(found.low)
 
 
 def test_a_policy_in_columns_of_the_log(plain):
@@ -188,31 +172,10 @@ def test_the_number_of_actions_is_a_note_where_it_was_taken_from_the_log():
         assert not [note for note in asked_about(policy=policy).notes if "known before the log" in note]
 
 
-def test_a_growing_log_has_the_actions_of_its_first_rows():
-    monitor = bondic.SequentialMonitor(
-        lambda s: TAKES[s[:, 0].astype(int)],
-        START,
-        gamma=0.5,
-        reward_range=(0, 1),
-        planned_rows=300,
-        method=Sequential(pilot=100),
-    )
-    assert any("taken for all, 2 actions, 0 to 1" in note for note in monitor.update(LOG).notes)
-
-
 def test_an_answer_that_changes_its_meaning_is_noticed():
     """Whole at the start, fractions later: the probability of action 1, not an action."""
     with pytest.raises(PolicyError, match="probability of action 1"):
         ask(policy=lambda s: np.where(s[:, 0] == 2, 0.5, 1.0))
-
-
-def test_methods_go_by_name():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert ask(method="table").low == ask().low
-        assert ask(method="lstd").method == bondic_lab.make_baseline("lstd").run(ask().question, 0.1, None).method
-    with pytest.raises(InvalidInput, match="Did you mean `lstd`"):
-        ask(method="lsdt")
 
 
 def test_a_classifier_draws_and_says_so():

@@ -1,7 +1,6 @@
 """What a result can be turned into: pair, dict, row, frame, picture, page, folder; and several of them into a table."""
 
 import json
-import math
 import sys
 from dataclasses import replace
 
@@ -107,19 +106,6 @@ def test_a_method_without_a_proof_leaves_a_result_and_a_page(problem, tmp_path):
 # --- requirements -------------------------------------------------------------------------------------------------------
 
 
-def test_a_requirement_is_met_or_says_why_not(result):
-    assert result.status is Status.INTERVAL
-    assert result.unmet(above=result.low) == ()
-    assert result.unmet(below=result.high) == ()
-    assert result.unmet(above=-1.0, below=99.0) == ()
-    (low,) = result.unmet(above=math.nextafter(result.low, 9))
-    assert "lower end" in low
-    both = result.unmet(above=1.9, below=0.1)
-    assert ["lower end" in both[0], "upper end" in both[1]] == [True, True]
-    with pytest.raises(InvalidInput, match="above= or below="):
-        result.unmet()
-
-
 # --- comparisons --------------------------------------------------------------------------------------------------------
 
 
@@ -184,14 +170,6 @@ def test_intervals_that_hold_at_once_divide_alpha(problem):
 def test_what_cannot_be_compared(what, methods, words):
     with pytest.raises(InvalidInput, match=words):
         bondic.compare(what, methods)
-
-
-def test_methods_to_compare_have_to_be_named(problem):
-    for methods in (None, [], "dual"):
-        with pytest.raises(InvalidInput, match="in a list"):
-            bondic.compare(problem, methods)
-    with pytest.raises(InvalidInput, match="Did you mean `dual`"):
-        bondic.compare(problem, ["dul"])
 
 
 # --- a rejection has no interval -------------------------------------------------------------------------------------------
