@@ -171,7 +171,7 @@ def damaged(path):
     [
         (touched, r"part-1\.parquet"),
         (added, r"part-7\.parquet is not the file"),
-        (damaged, r"part-1\.parquet cannot be read"),
+        (damaged, r"part-1\.parquet (cannot be read|was changed)"),
     ],
 )
 def test_a_part_that_is_not_the_one_that_was_read_is_named(spoil, words, place):
@@ -235,44 +235,42 @@ def test_another_version_is_refused(monkeypatch):
         remote.open_job(job)
 
 
-def test_lost_workers_and_missing_libraries_are_errors_of_ours():
-    def lost(job, place):
-        del job, place
-        raise remote.BrokenExecutor("a process ended abruptly")
+class Now(Executor):
+    """Does at once what it is given, and keeps a list of it."""
 
-    def lacking(job, place):
-        del job, place
-        raise MissingExtra("torch", "torch", "This")
+    def __init__(self):
+        self.begun = []
 
-    class Now(Executor):
-        def submit(self, task, /, *given):
-            future = Future()
-            try:
-                future.set_result(task(*given))
-            except Exception as problem:
-                future.set_exception(problem)
-            return future
+    def submit(self, task, /, *given):
+        self.begun.append(given[-1])
+        future = Future()
+        try:
+            future.set_result(task(*given))
+        except Exception as problem:
+            future.set_exception(problem)
+        return future
 
-    with pytest.raises(ExecutorError, match="lost its workers"):
-        list(remote.Remote(Now()).parts(lost, b"", range(3)))
-    with pytest.raises(ExecutorError, match=r"bondic\[torch\]"):
-        list(remote.Remote(Now()).parts(lacking, b"", range(3)))
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (remote.BrokenExecutor("ended abruptly"), "lost its workers"),
+        (MissingExtra("a", "torch", "This"), r"bondic\[torch\]"),
+    ],
+)
+def test_lost_workers_and_missing_libraries_are_errors_of_ours(problem, words):
+    def task(*_):
+        raise problem
+
+    with pytest.raises(ExecutorError, match=words):
+        list(remote.Remote(Now()).parts(task, b"", range(3)))
 
 
 def test_results_come_in_order_and_few_are_on_their_way(monkeypatch):
     monkeypatch.setattr(remote, "_AHEAD", 4)
-    begun = []
-
-    class Counting(Executor):
-        def submit(self, task, /, *given):
-            begun.append(given[-1])
-            future = Future()
-            future.set_result(task(*given))
-            return future
-
-    found = remote.Remote(Counting()).parts(lambda _, place: place**2, b"", range(20))
+    found = remote.Remote(executor := Now()).parts(lambda _, place: place**2, b"", range(20))
     assert next(found) == 0
-    assert len(begun) == 5
+    assert len(executor.begun) == 5
     assert list(found) == [k**2 for k in range(1, 20)]
 
 

@@ -90,20 +90,6 @@ def test_a_filled_column_is_named_once_with_its_first_row():
     assert item.severity == "refuse"  # here following rows contradict it
 
 
-def test_rows_that_are_cut_at_once_are_judged_alone():
-    draw = rng()
-    states = draw.normal(size=(90, 2))
-    columns = {
-        "observations": states, "actions": draw.integers(2, size=90), "rewards": draw.random(90),
-        "next_observations": states.copy(), "terminations": np.zeros(90, dtype=bool),
-        "truncations": np.ones(90, dtype=bool), "episode_ids": np.arange(90), "timesteps": np.zeros(90, dtype=int),
-    }  # fmt: skip
-    (item,) = found(columns, "next-observations")
-    assert (item.count, item.row) == (90, 0)
-    columns["next_observations"][:46] += 1.0
-    assert found(columns, "next-observations") == []
-
-
 # Copies
 
 

@@ -273,42 +273,26 @@ def test_whole_episodes():
     log = episodes(3, 40)
     ended = log.terminations | log.truncations
     order = np.argsort(log.timesteps, kind="stable")  # all first steps, then all second ones
-    mixed = part(log, order)
-    for count in (1, 10, 40, len(log)):
-        for rows in (part(log, slice(count)), part(mixed, slice(count))):
-            over = [
-                n
-                for n in range(1, count + 1)
-                if all(
-                    rows.episode_ids[n:].tolist().count(e) == 0
-                    and (rows.terminations | rows.truncations)[np.flatnonzero(rows.episode_ids == e)[-1]]
-                    for e in set(rows.episode_ids[:n].tolist())
-                )
-            ]
-            assert complete_rows(rows).tolist() == over
-        plain = part(log, slice(count), drop=("episode_ids",))
-        assert complete_rows(plain).tolist() == (np.flatnonzero(ended[:count]) + 1).tolist()
+    for rows in (part(log, slice(10)), log, part(part(log, order), slice(40)), part(log, order)):
+        ids = rows.episode_ids.tolist()
+        last = {episode: row for row, episode in enumerate(ids)}
+        over = {episode for episode, row in last.items() if (rows.terminations | rows.truncations)[row]}
+        whole = [
+            n for n in range(1, len(ids) + 1) if all(episode in over and last[episode] < n for episode in set(ids[:n]))
+        ]
+        assert complete_rows(rows).tolist() == whole
+    assert complete_rows(part(log, drop=("episode_ids",))).tolist() == (np.flatnonzero(ended) + 1).tolist()
 
 
 def test_what_was_cut_does_not_go_on():
     log = episodes(1, 300)
     monitor = episode_monitor(len(log))
     stop = int(complete_rows(part(log, slice(400))).max())
-    first = part(
-        log,
-        slice(stop),
-        terminations=np.where(np.arange(stop) == stop - 1, False, log.terminations[:stop]),
-        truncations=np.where(np.arange(stop) == stop - 1, True, log.truncations[:stop]),
-    )
-    monitor.update(first)
-    more = part(
-        log,
-        slice(stop, stop + 1),
-        episode_ids=log.episode_ids[stop - 1 : stop],
-        timesteps=log.timesteps[stop - 1 : stop] + 1,
-    )
+    last = np.arange(stop) == stop - 1
+    monitor.update(part(log, slice(stop), terminations=log.terminations[:stop] & ~last, truncations=last))
+    more = {"episode_ids": log.episode_ids[stop - 1 : stop], "timesteps": log.timesteps[stop - 1 : stop] + 1}
     with pytest.raises(InvalidInput, match="had ended or was cut"):
-        monitor.update(more)
+        monitor.update(part(log, slice(stop, stop + 1), **more))
 
 
 def test_propensities_are_never_ignored_without_a_word():
@@ -326,12 +310,6 @@ def test_propensities_are_never_ignored_without_a_word():
     assert little.used_method == "table"
     assert "promise too little" in result.choices["propensities"]
     assert len(little.log) == 151
-    going_on = part(log, drop=("episode_ids", "timesteps"))
-    apart = bondic.SequentialMonitor(
-        takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=len(log), method=Sequential(pilot=100)
-    )
-    row = int(np.argmin(log.terminations))
-    assert f"row {row} goes on" in apart.update(going_on).choices["propensities"]
 
 
 def test_a_policy_that_the_log_holds_is_followed(tmp_path):
@@ -350,8 +328,6 @@ def test_a_policy_that_the_log_holds_is_followed(tmp_path):
     wanted = [monitor.update(part(whole, rows)) for rows in (slice(250), slice(250, 600))][-1]
     assert (told["low"], told["high"]) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
     assert told["method"] == "propensities"
-    refused = call(tmp_path / "other", "--log", tmp_path / "first.npz", *stated[2:], "--policy", "columns")
-    assert "no columns with the policy's probabilities" in str(refused.exception)
 
 
 def test_a_policy_in_columns_comes_with_the_rows(tmp_path):

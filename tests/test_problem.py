@@ -133,11 +133,6 @@ def test_statements_are_kept_as_given():
     assert problem_of().terms == Terms(0.9, (-1.0, 1.0))
 
 
-def test_rewards_at_the_ends_of_their_range_are_inside():
-    rewards = np.linspace(-1, 1, 9)
-    assert len(problem_of(Transitions(**columns(rewards=rewards)))) == 9
-
-
 # Horizon
 
 

@@ -2,7 +2,6 @@
 
 import html
 import json
-import os
 import re
 import shlex
 
@@ -12,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text, ends_text, interval_text, padded
-from bondic.folders import result_folder
 from test_tool import MDP, QUESTION, also, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
@@ -48,38 +45,6 @@ def test_force_spares_files_that_no_result_stands_beside(place, capsys):
     assert evaluate(capsys, "--out", ".", "--quiet", "--force")[0] == 0  # no file there bears a name of ours
     assert (place / "report.html").exists()
     assert (place / "log.parquet").exists()
-
-
-@pytest.mark.parametrize("failing", [0, 2, 4, 6])
-def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, monkeypatch):
-    old = {"result.json": '{"format": "bondic result 1"}', "certificate.npz": "rows", "summary.md": "old"}
-    new = {"result.json": "{}", "result.csv": "new"}
-    place = tmp_path / "out"
-    place.mkdir()
-    for name, text in {**old, "mine.txt": "mine"}.items():
-        (place / name).write_text(text)
-    calls, true_replace = [], os.replace
-
-    def replace(source, target):
-        calls.append(target)
-        if len(calls) == failing + 1:
-            raise OSError(28, "No space left")
-        true_replace(source, target)
-
-    def write():
-        with result_folder(place, overwrite=True) as folder:
-            for name, text in new.items():
-                (folder / name).write_text(text)
-            monkeypatch.setattr("bondic.folders.os.replace", replace)
-
-    if failing < len(old) + len(new):
-        with pytest.raises(InvalidInput, match="No space left"):
-            write()
-    else:
-        write()
-    kept = old if failing < len(old) + len(new) else new
-    assert {item.name: item.read_text() for item in place.iterdir()} == {**kept, "mine.txt": "mine"}
-    assert [item.name for item in tmp_path.iterdir()] == ["out"]
 
 
 def test_doubts_reach_every_reader(place, capsys):
