@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.advice.levers import growth, next_steps
-from bondic.advice.situation import count_facts
-from bondic.core.dual.bound import BIAS, NOISE
+from bondic.advice.levers import next_steps
 from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.core.sequential.ends import RARE
 from bondic.report.page import report_page
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, tabular
@@ -75,12 +72,6 @@ def test_a_trivial_answer_names_rows_and_a_discount_in_every_view(trivial):
     assert result.next_steps() == steps
 
 
-def test_a_sharp_answer_needs_none():
-    problem, result = ask(8000, 0.5)
-    assert result.length < 0.25 * result.value_range.width
-    assert next_steps(result, problem) == ()
-
-
 # --- overlap --------------------------------------------------------------------------------------------
 
 
@@ -95,41 +86,7 @@ def test_actions_that_were_never_logged_come_first_and_loud():
     assert first.numbers == {"never_logged": 1, "share": pytest.approx(0.6)}
 
 
-def test_pairs_without_a_row_are_counted():
-    """Both actions were logged, but each in one state only."""
-    rng = np.random.default_rng(0)
-    states = rng.integers(0, 2, 400).astype(float)[:, None]
-    following = rng.integers(0, 2, 400).astype(float)[:, None]
-    log = bondic.Transitions(
-        states, states[:, 0].astype(np.int64), rng.random(400), following, np.zeros(400, dtype=bool)
-    )
-    policy = bondic.TablePolicy(np.full((2, 2), 0.5))
-    problem = bondic.make_problem(
-        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.9, reward_range=(0, 1), accept=None
-    )
-    facts = count_facts(problem)
-    assert facts.states == 2
-    assert facts.unseen == pytest.approx(0.5)
-    assert facts.target == pytest.approx([0.5, 0.5])
-    assert facts.logged.sum() == 400
-    steps = next_steps(bondic.estimate_interval(problem), problem)
-    assert any("was never tried there" in step.text for step in only(steps, "overlap"))
-
-
 # --- parts ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parts", "rates", "factor"),
-    [
-        ({NOISE: 2.0}, {NOISE: 0.5}, 4.0),
-        ({RARE: 2.0}, {RARE: 1.0}, 2.0),
-        ({NOISE: 1.0, BIAS: 3.0}, {NOISE: 0.5, BIAS: 0.0}, np.inf),
-        ({NOISE: 3.0, BIAS: 1.0}, {NOISE: 0.5, BIAS: 0.0}, 9.0),
-    ],
-)
-def test_rows_for_half_the_length_follow_the_rates(parts, rates, factor):
-    assert growth(parts, rates, 0.5) == pytest.approx(factor)
 
 
 # --- ranges ---------------------------------------------------------------------------------------------
@@ -168,28 +125,6 @@ def test_generous_ranges_are_asked_about_and_extremes_are_not_quoted_without_row
     least = float(problem.select(*result.rows).whole().rewards.min())
     assert f"{least:.3g}" in step.text
     assert not only(next_steps(result, problem, no_rows=True), "range")
-
-
-def test_episodes_that_end_soon_suggest_a_horizon():
-    rng = np.random.default_rng(1)
-    steps = np.tile(np.arange(3), 30)
-    states = rng.integers(0, 3, 90).astype(float)[:, None]
-    log = bondic.Transitions(
-        states, rng.integers(0, 2, 90), rng.random(90), rng.integers(0, 3, 90).astype(float)[:, None], steps == 2,
-        episode_ids=np.repeat(np.arange(30), 3), timesteps=steps,
-    )  # fmt: skip
-    policy = bondic.TablePolicy(np.full((3, 2), 0.5))
-    problem = bondic.make_problem(
-        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.99, reward_range=(0, 1), accept=None
-    )
-    facts = count_facts(problem)
-    assert facts.longest == 3
-    assert facts.ends == 30
-    sums = (log.rewards * 0.99**steps).reshape(-1, 3).sum(axis=1)
-    assert facts.returns == pytest.approx((sums.min(), sums.max()))
-    texts = [step.text for step in only(next_steps(bondic.estimate_interval(problem), problem), "range")]
-    assert any("--horizon 3" in text for text in texts)
-    assert any("--value-range" in text for text in texts)
 
 
 # --- rejections -----------------------------------------------------------------------------------------

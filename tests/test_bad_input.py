@@ -3,8 +3,6 @@
 A message names what is wrong (with the row, where there is one), why it matters or what was expected, and a way out.
 """
 
-import contextlib
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from bondic.core.balls import Ball, Instruments
 from bondic.core.claims import Status
 from bondic.core.errors import (
     InvalidInput,
-    ValidityWarning,
 )
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
@@ -78,13 +75,6 @@ def test_a_discount_of_1_needs_a_horizon_and_time_alone_is_not_enough():
 @pytest.mark.parametrize("alpha", [0, 1.0, -0.1, np.nan, None, True])
 def test_an_error_probability_outside_0_to_1_is_refused(alpha):
     expect_refused(f"`alpha` is {alpha!r}", "strictly between 0 and 1", alpha=alpha)
-
-
-@pytest.mark.parametrize("alpha", [1e-300, 0.999999])
-def test_any_error_probability_inside_0_to_1_is_legal(alpha):
-    unusual = pytest.warns(ValidityWarning, match="For 100% confidence") if alpha > 0.5 else contextlib.nullcontext()
-    with unusual:
-        assert evaluate(alpha=alpha).alpha == alpha
 
 
 REFUSED = {
@@ -202,10 +192,3 @@ def test_rewards_and_observations_of_any_size_scale_the_interval(scale, plain):
     method = Dual(instruments=Instruments(0.5 * Constant() + 0.5 * kernel), ball=Ball(kernel + Constant(), 30.0))
     moved = check_certified(states, method=method)
     assert (moved.low, moved.high) == pytest.approx((plain.low, plain.high), rel=1e-6)
-
-
-def test_a_huge_offset_of_the_observations_is_certified_with_the_defaults():
-    base = columns(44)
-    moved = {name: base[name] + 1e12 for name in ("observations", "next_observations")}
-    start = InitialStates.exact([[1e12, 1e12]])
-    check_certified(Transitions(**base | moved), start=start, method=Dual(radius="paper", pilot=20, choices=QUICK))

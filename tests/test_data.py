@@ -1,6 +1,5 @@
 """The log, the initial distribution and ordered blocks: what is kept, what is refused, what the hash sees."""
 
-import hashlib
 import re
 from dataclasses import FrozenInstanceError, replace
 
@@ -10,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bondic import InitialStates, InvalidInput, Transitions, inspect_log, stream_log
-from bondic.core.columns import RowRange
 from builders import COLUMNS
 
 
@@ -46,16 +44,6 @@ def pasted(log_columns):
 
 
 # What is kept
-
-
-def test_every_value_and_the_order_of_rows_are_kept():
-    given_columns = columns()
-    log = Transitions(**given_columns)
-    assert len(log) == 6
-    for name, column in given_columns.items():
-        np.testing.assert_array_equal(getattr(log, name), column)
-    assert log.discrete_actions
-    assert [log.observations.dtype, log.actions.dtype, log.terminations.dtype] == [np.float64, np.int64, np.bool_]
 
 
 def test_a_log_is_frozen_and_its_arrays_are_read_only():
@@ -193,7 +181,7 @@ def test_what_is_close_to_a_refusal_and_legal():
 
 def test_a_log_pasted_twice_is_refused_by_its_keys():
     """Its episodes terminate: "give the new episode its own id" would be the wrong way out."""
-    with pytest.raises(InvalidInput, match="Rows 0 and 6 carry the same .*5 more pairs.*keep each event once"):
+    with pytest.raises(InvalidInput, match=r"Rows 0 and 6 carry the same .*5 more pairs.*keep each event once"):
         Transitions(**pasted(columns()))
 
 
@@ -246,13 +234,6 @@ def interleaved(draw):
 def keyed(keys, **changes):
     plain = columns(n=len(keys), keys=False, terminations=np.zeros(len(keys)), truncations=np.zeros(len(keys)))
     return plain | {"episode_ids": keys[:, 0], "timesteps": keys[:, 1]} | changes
-
-
-@settings(max_examples=40)
-@given(interleaved())
-def test_any_interleaving_that_respects_time_is_accepted(keys):
-    log = Transitions(**keyed(keys))
-    np.testing.assert_array_equal(np.stack([log.episode_ids, log.timesteps], axis=1), keys)
 
 
 @settings(max_examples=40)
@@ -310,29 +291,15 @@ def test_the_warning_counts_copies_and_names_the_first(picks):
 # The hash
 
 
-def slow_hash(log):
-    """SHA-256 over every column's name, little-endian type, row shape and the SHA-256 of its bytes, row by row."""
-    digest = hashlib.sha256(f"bondic transitions 2|{len(log)}".encode())
-    types = {"actions": "<i8", "episode_ids": "<i8", "timesteps": "<i8", "terminations": "|b1", "truncations": "|b1"}
-    for name in COLUMNS:
-        column, inner = getattr(log, name), hashlib.sha256()
-        form = "none"
-        if column is not None:
-            kind = types.get(name, "<f8") if column.ndim == 1 else "<f8"
-            form = f"{kind}:{column.shape[1:]}"
-            for value in column.ravel().tolist():
-                inner.update(np.array(value).astype(kind).tobytes())
-        digest.update(f"|{name}:{form}:{inner.hexdigest()}".encode())
-    return digest.hexdigest()
-
-
-@settings(max_examples=30)
-@given(st.integers(1, 9), st.integers(0, 99), st.booleans(), st.integers(0, 2))
-def test_the_hash_is_the_one_that_certificates_were_made_with(n, seed, keys, action_dim):
+def test_the_hash_is_the_one_that_certificates_were_made_with():
     """Certificates name logs by this hash: if this fails, old certificates no longer match their logs."""
-    actions = {"actions": np.random.default_rng(seed).normal(size=(n, action_dim))} if action_dim else {}
-    log = Transitions(**columns(n, keys=keys, seed=seed, **actions))
-    assert log.content_hash == slow_hash(log)
+    steps = np.arange(6)
+    log = Transitions(
+        steps[:, None] / 8, steps % 2, steps / 4, steps[:, None] / 8 + 1, steps == 5, episode_ids=steps // 3, timesteps=steps % 3
+    )  # fmt: skip
+    assert log.content_hash == "b3e3d5a6c01ea44d08d943d5d1442e65b647acea11008b9c51853e276f204262"
+    drawn = replace(log, actions=steps[:, None] / 2, behavior_action_probs=np.full(6, 0.5))
+    assert drawn.content_hash == "c8004753aee8b65bc7969d728ae9713159ae6c5ba5d9773ffae1ae7e10f939be"
 
 
 def wholes(column):
@@ -393,16 +360,6 @@ def test_unusable_initial_states_are_refused(arguments, needle):
     assert needle in str(caught.value)
 
 
-def test_initial_states_are_read_only_copies():
-    states, weights = np.array([[0.0], [1.0]]), np.array([0.5, 0.5])
-    start = InitialStates.exact(states, weights)
-    states[0], weights[0] = 9.0, 9.0
-    np.testing.assert_array_equal(start.observations, [[0.0], [1.0]])
-    np.testing.assert_array_equal(start.weights, [0.5, 0.5])
-    with pytest.raises(ValueError, match="read-only"):
-        start.weights[0] = 1.0
-
-
 @settings(max_examples=40)
 @given(interleaved())
 def test_the_starts_of_a_log_are_its_rows_at_time_0_in_row_order(keys):
@@ -423,16 +380,3 @@ def test_an_episode_recorded_from_its_middle_has_no_start():
     log = Transitions(**columns(timesteps=[0, 1, 2, 4, 5, 6]))
     with pytest.raises(InvalidInput, match="episode of row 3 starts at timestep 4, not 0"):
         InitialStates.from_log(log)
-
-
-# Ranges of rows
-
-
-ranges = st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda ends: RowRange(min(ends), max(ends)))
-
-
-@given(ranges, ranges)
-def test_ranges_overlap_when_they_share_a_row(one, other):
-    shared = set(range(one.start, one.stop)) & set(range(other.start, other.stop))
-    assert one.overlaps(other) == other.overlaps(one) == bool(shared)
-    assert len(one) == len(range(one.start, one.stop))

@@ -113,73 +113,13 @@ def test_one_side_at_full_alpha(table, plain):
     assert "at most" in high.summary()
 
 
-# --------------------------------------------------------------------------------------------------------- center
-
-
-def test_a_center_moves_the_ball(table, plain):
-    """Around q* a smaller ball is enough: the interval shrinks; the doubly robust value replaces the weighted reward."""
-    kernel = builders.table_kernel()
-    center = builders.table_function(table.mdp.q_star, table.problem.layout)
-    found = table.run(ball=b.Ball(kernel, 1.2, center))
-    assert found.status is b.Status.INTERVAL
-    assert found.low <= table.mdp.value <= found.high
-    assert found.length < 0.9 * plain.length
-    # at omega = 0 the center's own value with the whole ball's doubt, at radius 0 nothing but the center
-    start = float(np.linalg.norm(table.mdp.initial_pairs))
-    for radius in (0.1, 0.0):
-        point = table.run(ball=b.Ball(kernel, radius, center))
-        assert point.lower.bound == pytest.approx(table.mdp.value - radius * start, abs=1e-9)
-        assert point.upper.bound == pytest.approx(table.mdp.value + radius * start, abs=1e-9)
-        # which uses no row: the result says nothing of its own
-        assert point.status is b.Status.TRIVIAL
-        assert (point.low, point.high) == (plain.value_range.low, plain.value_range.high)
-    assert "the center" in next(a.text for a in found.assumptions if a.name == "values")
-    far = builders.table_function(table.mdp.q_star + 30.0, table.problem.layout)
-    assert table.run(ball=b.Ball(kernel, 0.1, far)).status is b.Status.REJECTED
-
-
 # ---------------------------------------------------------------------------------------------- misspecification
-
-
-def test_misspecification_widens_by_its_formula(table, plain):
-    """beta (1 + (1/n) sum |omega_i| (1 + gamma)) on each side, at the omega that was found; monotone in beta."""
-    lengths = [plain.length]
-    for beta in (0.001, 0.01, 0.1):
-        found = table.run(misspecification=beta)
-        for end in (found.lower, found.upper):
-            omega = weights(table.problem, found, end.end)
-            wanted = beta * (1 + np.mean(np.abs(omega)) * (1 + table.mdp.gamma))
-            assert end["misspecification"].mid == pytest.approx(wanted, rel=1e-9)
-        assert f"up to {beta:g} everywhere" in next(a.text for a in found.assumptions if a.name == "values")
-        lengths.append(found.length)
-    assert lengths == sorted(lengths)
-    assert lengths[1] > lengths[0]
-    allowed = b.Ball(builders.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), misspecification=0.01)
-    assert table.run(ball=allowed).interval == table.run(misspecification=0.01).interval
 
 
 def weights(problem, result, end):
     """omega at the certified rows, read back from the certificate."""
     function = result.proof.omegas[end]
     return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
-
-
-# --------------------------------------------------------------------------------------------------------- gauges
-
-
-def test_planned_rows_hold_at_stopping_times(table, plain):
-    """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
-    right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
-    for found in (right, wrong):
-        assert isinstance(found.proof.noise, FixedLambda)
-        assert "is a stopping time" in found.choices["noise"]
-        assert found.low <= table.mdp.value <= found.high
-    assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
-    assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon
-    rate = math.sqrt(8 * math.log(20) / (600 * plain.value_range.width**2))
-    assert right.proof.noise.rate == pytest.approx(rate, rel=1e-9)
-    own = table.run(gauge=FixedLambda(rate))
-    assert (own.low, own.high) == pytest.approx((right.low, right.high), rel=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------- the search
@@ -191,20 +131,6 @@ def test_progress_is_reported(table):
     assert seen[0] == ("tuning", 0.0)
     assert {"tuning", "search", "certify"} <= {stage for stage, _ in seen}
     assert all(0 <= share <= 1 for _, share in seen)
-
-
-def test_one_call_is_two_calls(table):
-    """evaluate_policy = make_problem + estimate_interval; starts come from the log and are paid for."""
-    found = b.evaluate_policy(table.log, table.policy, gamma=0.5, reward_range=(0, 1), method=table.method())
-    starts = b.InitialStates.from_log(table.log)
-    problem = b.make_problem(table.log, table.policy, starts, gamma=0.5, reward_range=(0, 1))
-    again = checked(problem, table.log, table.method(), policy=table.policy)
-    assert (found.low, found.high) == (again.low, again.high)
-    assert set(found.budget.parts) == {"noise", "initial"}
-    assert found.upper["initial distribution"].mid > 0
-    (start,) = (item.text for item in found.assumptions if item.name == "start")
-    assert "The 60 initial states are independent draws" in start
-    assert "not fixed beforehand" in start
 
 
 # -------------------------------------------------------------------------------------------------- finite horizon

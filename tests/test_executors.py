@@ -129,14 +129,6 @@ def test_draws_of_a_continuous_policy_are_those_of_their_rows(tmp_path):
     assert bits(answer(question)) == bits(answer(question, executor=Here()))
 
 
-def test_engines_travel(place, monkeypatch):
-    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
-    question, engines = ask(place), named_engines("series")
-    assert bits(answer(question, engines=engines, executor=Serial())) == bits(
-        answer(question, engines=engines, executor=Here())
-    )
-
-
 def test_arrays_cannot_be_sent(place):
     data = columns()
     question = b.make_problem(

@@ -19,7 +19,7 @@ from bondic.data.hygiene.findings import ACCEPTABLE, Finding, judge
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import corruptions
-from experiments.corruptions_logs import FAULTS, GOOD, HONEST, PARTLY, autoreset, grid, limit_as_end, pasted, table
+from experiments.corruptions_logs import FAULTS, GOOD, HONEST, PARTLY, autoreset, limit_as_end, pasted, table
 
 from test_tool import run
 
@@ -128,18 +128,6 @@ def test_a_process_that_goes_on_is_warned_about_and_can_be_accepted():
         stated = bondic.make_problem(log, bondic.UniformPolicy(2), start, **TERMS, accept=["resets"])
     assert stated.doubts == ()
     assert any("the process went on" in text for text in stated.stated)
-
-
-def test_resets_at_terminations_and_equal_starts_are_no_evidence():
-    """s' is not used at a termination; with one start state every end equals it."""
-    ended = grid(rng())
-    ends = np.flatnonzero(ended["terminations"])[:-1]
-    ended["next_observations"][ends] = ended["observations"][ends + 1]
-    assert bondic.inspect_log(log_of(ended)) == ()
-    columns = HONEST["one start"](rng())
-    cut = np.flatnonzero(columns["truncations"])[:-1]
-    columns["next_observations"][cut] = columns["observations"][cut + 1]
-    assert "resets" not in kinds(log_of(columns))
 
 
 def test_environments_numbered_as_episodes_are_warned_about():

@@ -5,7 +5,6 @@ import pytest
 
 import bondic
 from bondic.core.errors import ValidityWarning
-from bondic.data.hygiene.inspection import Inspection
 from propensity_cases import STATES, ThreeStates, decisions, one_step
 
 
@@ -41,15 +40,6 @@ def test_counted_propensities_are_doubted(by_state, logarithms, digits):
         estimated, ThreeStates(), gamma=0.0, reward_range=(0, 1), accept=["estimated-propensities"]
     )
     assert not accepted.warnings
-
-
-def test_parts_of_a_log_are_counted_together():
-    log = decisions(997, seed=3)
-    estimated = with_propensities(log, frequencies(log, by_state=True))
-    found = Inspection()
-    for rows, part in estimated.batches(size=100):
-        found.add(part, rows.start)
-    assert [one.kind for one in found.findings()] == ["estimated-propensities"]
 
 
 def test_true_propensities_are_not_doubted():

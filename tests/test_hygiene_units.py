@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.data.hygiene.findings import ACCEPTABLE
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
@@ -120,16 +119,6 @@ def test_equal_episodes_of_continuous_states_are_named_with_their_original():
     assert (item.count, item.row) == (3, 120)
     assert "3 episodes equal an earlier one" in item.text
     assert "as at row 9" in item.text
-
-
-def test_what_is_accepted_is_stated():
-    columns = another_unit(GOOD["table"](rng()), rng())
-    log, policy = bondic.Transitions(**columns), bondic.UniformPolicy(int(columns["actions"].max()) + 1)
-    asked = {"gamma": 0.5, "reward_range": (0, 100), "initial": bondic.InitialStates.exact([[1.0]])}
-    with pytest.warns(bondic.ValidityWarning, match="about 100 times as large"):
-        assert len(bondic.make_problem(log, policy, **asked).doubts) == 1
-    stated = bondic.make_problem(log, policy, **asked, accept=["reward-scale"])
-    assert (stated.doubts, stated.stated) == ((), (ACCEPTABLE["reward-scale"],))
 
 
 @pytest.mark.parametrize(("ids", "each", "scale"), [(300, 10, 1.0), (50, 20, 0.37), (1000, 5, 0.37)])

@@ -157,16 +157,6 @@ def test_keys_say_what_came_before():
     assert len(monitor) == 90
 
 
-def test_numbers_are_recognized_after_a_few_rows():
-    rng = np.random.default_rng(0)
-    states, rewards = rng.standard_normal((300, 2)), rng.random(300)
-    log = bondic.Transitions(states, np.zeros(300, int), rewards, states, np.ones(300, bool))
-    monitor = bondic.SequentialMonitor(bondic.UniformPolicy(1), gamma=0.0, reward_range=(0, 1), planned_rows=650)
-    monitor.update(part(log, slice(100)))
-    with pytest.raises(InvalidInput, match=r"5 of the 100 new rows.*rows 95 to 99"):
-        monitor.update(part(log, slice(95, 195)))
-
-
 # -------------------------------------------------------------------------------------------- command line
 
 

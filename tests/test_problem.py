@@ -17,7 +17,7 @@ from bondic.methods.dual import Dual
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import CallablePolicy, RowProbabilities
 from bondic.policies.standard import GaussianPolicy
-from bondic.rows import Rows, Terms, make_rows
+from bondic.rows import Rows, make_rows
 from bondic.rows.problem import make_problem
 from bondic.verification import verify
 
@@ -123,16 +123,6 @@ def test_truncated_rows_go_on_and_terminated_ones_do_not():
     assert 4 not in problem.whole().next.rows
 
 
-# Statements
-
-
-def test_statements_are_kept_as_given():
-    problem = problem_of(timed(), gamma=1, reward_range=[-2, 3], horizon=4.0, may_terminate=False)
-    assert problem.terms == Terms(1.0, (-2.0, 3.0), may_terminate=False, horizon=4, time_varying=True)
-    assert problem.gamma == 1.0
-    assert problem_of().terms == Terms(0.9, (-1.0, 1.0))
-
-
 # Horizon
 
 
@@ -201,16 +191,6 @@ def test_stretches_side_by_side_give_the_whole_again(cuts, horizon, sampled):
     assert all(part.initial is whole.initial for part in parts)
 
 
-@settings(max_examples=40)
-@given(stretches(12), st.data())
-def test_a_stretch_of_a_stretch_is_counted_in_rows_of_the_log(ends, data):
-    whole = problem_of(Transitions(**columns(12)))
-    start, stop = ends
-    inner = data.draw(stretches(stop - start))
-    first, last = start + inner[0], start + inner[1]
-    assert_same(whole.select(start, stop).select(first, last), whole.select(first, last))
-
-
 @pytest.mark.parametrize(("start", "stop"), [(0, 10), (2, 5), (0, 4), (8, 12)])
 def test_rows_outside_a_stretch_cannot_be_selected_from_it(start, stop):
     part = problem_of().select(3, 9)
@@ -244,15 +224,6 @@ def test_probabilities_written_down_per_row_give_the_identical_problem(more):
     assert one.certificate.body["proof"]["asked"] == other.certificate.body["proof"]["asked"]
     assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
     assert verify(one.certificate, log, POLICY).high == verify(one.certificate, log).high
-
-
-@pytest.mark.parametrize("action_dim", [0, 2])
-def test_a_problem_can_be_put_together_from_stored_answers(action_dim):
-    log = Transitions(**columns(action_dim=action_dim))
-    problem = problem_of(log, POLICY if action_dim == 0 else GaussianPolicy(lambda x: x, 1.0), initial_draws=3)
-    given = problem.answers
-    stored = StoredAnswers(problem.stored_answers(), given.initial, given.discrete, given.exact)
-    assert_same(make_rows(log, stored, START, problem.terms), problem)
 
 
 def test_stored_answers_for_another_number_of_states_are_refused():

@@ -117,11 +117,6 @@ def test_processes_give_the_same_bits(far, processes):
     assert answer(far, processes) == alone
 
 
-def test_points_come_back_where_a_sum_wants_them(place, processes):
-    """A short log is held: the workers send measures."""
-    assert answer(place, processes) == answer(place)
-
-
 def test_a_worker_that_dies_ends_the_work_in_words(far):
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         pids = [pool.submit(os.getpid).result()]

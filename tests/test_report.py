@@ -16,7 +16,7 @@ import pytest
 
 import bondic
 from bondic.core.errors import InvalidInput
-from bondic.report import exports, plots
+from bondic.report import exports
 from bondic.report.health import examine
 from bondic.report.html import script_json
 from bondic.report.logged_value import logged_value
@@ -122,26 +122,6 @@ def test_data_in_scripts_cannot_leave_them():
         script_json({"x": math.inf})
 
 
-def test_a_contradiction_is_said_first():
-    _, _, problem, result = ask(rows=2000, radius=1e-3, gauge=PlugIn(1e-4))
-    assert result.status is bondic.Status.REJECTED
-    page = report_page(result, problem, title="t")
-    assert page.index("No answer: the log contradicts the assumptions") < page.index('id="next"')
-    assert "proved for this finite log" not in page
-    assert 'id="terms"' not in page
-
-
-def test_a_trivial_answer_shows_no_estimate_and_no_parts_of_it():
-    mdp, log, policy, initial = tabular(300, gamma=0.98)
-    problem = bondic.make_problem(log, policy, initial, gamma=0.98, reward_range=mdp.reward_range)
-    result = bondic.estimate_interval(problem)
-    page = report_page(result, problem, title="t")
-    assert result.status is bondic.Status.TRIVIAL
-    top = page[page.index('id="answer"') : page.index('id="next"')]
-    assert "No point estimate" in top
-    assert "circle" not in top
-
-
 def test_without_a_command_line_the_check_names_blanks(world):
     _, _, problem, result = world
     assert ">bondic verify certificate.json LOG</pre>" in report_page(result, problem, title="t")
@@ -217,14 +197,3 @@ def test_json_csv_and_markdown_hold_the_result(world):
     for line in text.splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 4
-
-
-def test_plots_are_written(world, tmp_path):
-    result = world[3]
-    png = plots.save_plot(result.plot(), tmp_path / "terms.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
-    svg = plots.save_plot(result.plot(), tmp_path / "terms.svg").read_text()
-    assert "<svg" in svg
-    assert "dc:date" not in svg
-    with pytest.raises(InvalidInput, match=r"\.png, \.svg or \.pdf"):
-        plots.save_plot(result.plot(), tmp_path / "terms.gif")

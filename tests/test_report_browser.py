@@ -57,19 +57,6 @@ def test_nothing_sticks_out_and_both_themes_work(browser, file, width):
     assert len(colors) == 2
 
 
-def test_paper_is_white_whatever_the_theme(browser, file):
-    browser.window(1000, 800, dark=True)
-    browser.open(file)
-    for theme in ("", "dark", "light"):
-        browser.run(f"document.documentElement.dataset.theme = {theme!r}")
-        browser.call("Emulation.setEmulatedMedia", media="print")
-        assert (
-            browser.run("getComputedStyle(document.querySelector('section')).backgroundColor") == "rgb(255, 255, 255)"
-        )
-        assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-        browser.call("Emulation.setEmulatedMedia", media="")
-
-
 def test_hostile_titles_do_nothing_and_no_request_leaves_the_page(browser, question, tmp_path):
     evil = "</title></script><img src=x onerror='window.broken=1'><script>window.broken=1</script>"
     file = tmp_path / "evil.html"

@@ -16,7 +16,6 @@ from sklearn.tree import DecisionTreeClassifier
 import bondic
 from bondic import ValidityWarning
 from bondic.core.errors import InvalidInput
-from bondic.summary import summarize
 from test_mistakes import TABLE as EPISODES
 from test_tool import run
 
@@ -152,15 +151,6 @@ def test_a_model_is_asked_with_the_columns_in_the_order_of_its_fit(policy):
     assert "policy gives the stored answers" in " ".join(bondic.verify(found.certificate, log, policy).checks)
 
 
-def test_states_without_names_are_taken_in_order_and_that_is_said():
-    """Arrays have no names to go by, nor have the numbered columns of one."""
-    states = TABLE[["dose", "age"]].to_numpy()
-    log = {"observations": states, "actions": TABLE["given"], "rewards": TABLE["well"], "pscore": TABLE["p"]}
-    found = bondic.evaluate_policy(log, TREE, gamma=0, reward_range=(0, 1), one_step=True)
-    assert found.estimate > 0.9
-    assert any("have no names, and are taken to be these in this order" in note for note in found.notes)
-
-
 def test_models_that_look_columns_or_actions_up_by_name_can_be_asked():
     chain = make_pipeline(make_column_transformer((StandardScaler(), ["dose"])), DecisionTreeClassifier(max_depth=1))
     chain.fit(TABLE[["dose", "age"]], (TABLE["dose"] > 0).astype(int))
@@ -187,33 +177,11 @@ def test_actions_that_were_never_taken_are_not_told_by_next_states_that_there_ar
     assert "next states" not in str(told[0].message)
 
 
-def test_what_is_suggested_for_lists_of_actions_is_understood():
-    forms = (
-        dict(enumerate(BEST.tolist())),
-        lambda s: BEST[s[:, 0].astype(int)],
-        lambda s: np.array([BEST[int(x[0])] for x in s]),
-    )
-    first, *others = (bondic.make_problem(EPISODES, form, **TERMS).stored_answers() for form in forms)
-    assert all(np.array_equal(first, other) for other in others)
-
-
 # --- discounts, horizons, rewards ---------------------------------------------------------------------------------------------
 
 
 def notes(log=EPISODES, policy=1, **changes):
     return " ".join(bondic.make_problem(log, policy, **TERMS | changes).notes)
-
-
-def test_a_horizon_that_cuts_episodes_says_what_is_evaluated():
-    """A newcomer took the horizon for the length of a simulation, and the value for that of whole episodes."""
-    said = notes(gamma=1, horizon=4)
-    assert "Only the first 4 steps count (horizon 4)" in said
-    assert "30 episodes (100%) are longer, up to 10 steps" in said
-    assert "horizon" not in notes(gamma=1, horizon=10)
-    found = ask(horizon=4)
-    first, stop = found.rows
-    count = int((EPISODES["timestep"][first:stop] < 4).sum())
-    assert f"{first} to {stop - 1}, {count} of them inside the horizon" in " ".join(summarize(found).lines)
 
 
 @pytest.mark.parametrize("gamma", [None, 0.9, 1])
@@ -222,12 +190,6 @@ def test_a_discount_means_nothing_where_every_row_stands_alone(gamma):
     found = asked(1, gamma=gamma)
     assert (found.value_range.low, found.value_range.high) == pytest.approx((0, 1))
     assert any(f"gamma = {gamma} is not used" in note for note in found.notes) == bool(gamma)
-
-
-def test_rows_that_all_end_raise_the_question_whether_anything_can_follow():
-    terms = {"reward_range": (0, 1), "initial": None}
-    assert "one reward in [0, 1]; gamma = 0.9 allows for [0, 10]" in notes(ARRAYS, gamma=0.9, **terms)
-    assert "ends its" not in notes(ARRAYS, gamma=0, **terms)
 
 
 def test_a_discount_of_0_says_that_first_rewards_alone_count():
@@ -253,13 +215,6 @@ def test_propensities_that_are_all_1_are_doubted_and_can_be_accepted():
     assert any("Every action of the log was certain" in item.text for item in accepted.assumptions)
     notes(single.assign(propensity=np.where(EPISODES["timestep"] == 3, 0.9, 1.0)), **how)
     notes(single.assign(action=1), **how)  # there may be no other action
-
-
-def test_a_confidence_in_the_place_of_alpha_is_pointed_out():
-    with pytest.warns(ValidityWarning, match=r"holds with probability 0\.05 alone.*alpha is 0\.05"):
-        found = ask(alpha=0.95)
-    assert "For 95% confidence alpha is 0.05" in found.warnings[0]
-    assert not ask(alpha=0.5).warnings
 
 
 # --- the order of time ------------------------------------------------------------------------------------------------------

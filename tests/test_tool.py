@@ -261,21 +261,6 @@ def test_bad_commands_end_with_one_screen(name, place, capsys):
 
 
 @pytest.mark.usefixtures("place")
-def test_output_into_a_pipe_is_plain():
-    command = [
-        str(Path(sys.executable).parent / "bondic"),
-        "evaluate",
-        "log.parquet",
-        "--policy",
-        "policy.npz",
-        *QUESTION,
-    ]
-    done = subprocess.run([*command, "--initial", "starts.csv"], capture_output=True, text=True, check=True)
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "At 90% confidence" in done.stdout
-
-
-@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("words", [["evaluate", "--help"], ["compare"]])
 def test_a_reader_that_leaves_is_no_failed_verification(words):
     """`bondic check log.csv | head -1`: the pipe is closed before anything was written to it."""

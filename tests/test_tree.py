@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bondic.core.errors import InvalidInput
-from bondic.plan.groups import cell_errors, propose_groups, tree_groups, user_groups
+from bondic.plan.groups import propose_groups, user_groups
 from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
 from bondic.plan.tree import grow
@@ -121,37 +121,6 @@ def test_groups_find_the_threshold_from_values_or_from_residuals(known: bool) ->
     cells = groups.cells(rows.states, rows.actions)
     np.testing.assert_array_equal(cells, 2 * (rows.states[:, 0] >= threshold) + rows.actions)
     assert groups.prune(1).n_cells == 2
-
-
-def test_actions_that_are_numbers_are_split_too() -> None:
-    rng = np.random.default_rng(3)
-    states, doses = rng.random((4000, 1)), rng.random((4000, 1)) * 10
-    rewards = (doses[:, 0] < 9.9).astype(float)
-    draws = rng.random((4000, 3, 1)) * 10
-    weights = np.full((4000, 3), 1 / 3)
-    rows = TrainingRows(states, doses, rewards, states, 0.5, (0.0, 2.0), next_actions=draws, next_weights=weights)
-    groups = propose_groups(rows, UserModel(lambda s, _: np.zeros(len(s))), count=2, min_rows=5)
-    assert groups.describe(["age", "dose"]) == ("dose < 9.9", "dose ≥ 9.9")
-    np.testing.assert_array_equal(groups.cells(states, doses), doses[:, 0] >= 9.9)
-    with pytest.raises(InvalidInput, match="need both"):
-        groups.codes(states)
-
-
-def test_cell_errors_solve_the_table() -> None:
-    """On a table with a cell per pair and q̂ = 0 the errors are the values of the empirical chain, by value iteration."""
-    rng = np.random.default_rng(4)
-    states, actions = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
-    following, rewards = rng.integers(0, 3, 400), rng.random(400)
-    policy = rng.dirichlet(np.ones(2), 3)
-    weights = policy[following] * (rng.random(400) < 0.9)[:, None]
-    rows = TrainingRows(states[:, None] * 1.0, actions, rewards, following[:, None] * 1.0, 0.9, (0.0, 10.0), 2, weights)
-    groups = tree_groups(rows, np.eye(3)[states], count=3, min_rows=1)
-    table = np.zeros((3, 2))
-    for _ in range(400):
-        backup = rewards + 0.9 * (weights * table[following]).sum(axis=1)
-        table = np.array([[backup[(states == s) & (actions == a)].mean() for a in range(2)] for s in range(3)])
-    errors = cell_errors(rows, groups, rewards)
-    np.testing.assert_allclose(errors[groups.cells(rows.states, actions)], table[states, actions], rtol=1e-10)
 
 
 def test_groups_of_the_user() -> None:

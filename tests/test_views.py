@@ -78,15 +78,6 @@ def test_a_stated_class_is_proved_for_with_its_breakdown_radius(stated):
     assert "stated by you: the radius rule of the paper" in page
 
 
-def test_a_table_assumes_nothing(table):
-    _, result = table
-    assert result.robustness is None
-    page = page_of(table)
-    badges = shown(page)
-    assert (badges[PROVED], badges[FREE]) == ("good", "good")
-    assert ROUGHER not in page
-
-
 def test_json_is_strict_and_says_how_far_a_radius_carries(stated, table):
     _, result = stated
     endless = replace(result, robustness=Robustness(2.0, math.inf, math.inf))
@@ -96,21 +87,6 @@ def test_json_is_strict_and_says_how_far_a_radius_carries(stated, table):
         assert (data["robustness"] is None) == (found.robustness is None)
     assert json.loads(endless.to_json())["robustness"]["breakdown_radius"] is None
     assert result.to_row()["breakdown_radius"] == pytest.approx(result.robustness.breakdown_radius)
-
-
-@pytest.mark.parametrize("place", ["above", "beyond"])
-def test_an_estimate_outside_is_shown_and_named(stated, place):
-    problem, result = stated
-    far = 0.5 * (result.high + result.value_range.high) if place == "above" else result.value_range.high + 1.0
-    outside = replace(result, estimate=far)
-    page = page_of((problem, outside))
-    assert ("beyond the range" in page[: page.index('id="terms"')]) == (place == "beyond")
-    for text in (page, printed(outside), outside._repr_html_(), outside.to_markdown()):
-        assert "the interval: it has no guarantee" in text
-    assert "it has no guarantee" not in printed(result)
-    assert [found.to_dict()["estimate_in_interval"] for found in (result, outside)] == [True, False]
-    labels = [text.get_text() for text in outside.plot().axes[0].get_legend().get_texts()]
-    assert "estimate (outside the interval)" in labels
 
 
 # --- digits ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
@@ -41,20 +40,6 @@ def asked_about(log=LOG, policy=None, **changes):
     """The question alone: its rows and its answers decide the interval."""
     terms = {"gamma": 0.5, "reward_range": (0, 1), "initial": START} | changes
     return bondic.make_problem(log, _probabilities if policy is None else policy, **terms)
-
-
-def test_a_log_in_any_form_is_the_same_question(tmp_path):
-    """In every format: tests of read_log."""
-    TABLE.to_csv(tmp_path / "log.csv", index=False)
-    forms = (
-        TABLE,
-        pl.from_pandas(TABLE),
-        dict(COLUMNS),
-        read_log(TABLE),
-        tmp_path / "log.csv",
-        str(tmp_path / "log.csv"),
-    )
-    assert {asked_about(form).log_hash for form in forms} == {LOG.content_hash}
 
 
 def test_how_a_table_is_read_can_be_said_and_travels_with_the_result(plain):
@@ -162,32 +147,7 @@ def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
         assert (found.low, found.high) == (wanted.low, wanted.high)
 
 
-def test_the_number_of_actions_is_a_note_where_it_was_taken_from_the_log():
-    """A plan that knew a later row's action before its time would not be made from earlier rows alone: so it is said."""
-    (said,) = (note for note in asked_about(policy=1).notes if "known before" in note)
-    assert "those of the log are taken for all, 2 actions, 0 to 1" in said
-    named = asked_about(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run"))
-    assert any("2 actions, run, stop" in note for note in named.notes)
-    for policy in (_probabilities, FORMS["stated"], FORMS["a dict of probabilities"], FORMS["a classifier"]):
-        assert not [note for note in asked_about(policy=policy).notes if "known before the log" in note]
-
-
 def test_an_answer_that_changes_its_meaning_is_noticed():
     """Whole at the start, fractions later: the probability of action 1, not an action."""
     with pytest.raises(PolicyError, match="probability of action 1"):
         ask(policy=lambda s: np.where(s[:, 0] == 2, 0.5, 1.0))
-
-
-def test_a_classifier_draws_and_says_so():
-    """Its probabilities and its decisions are two policies."""
-    rng = np.random.default_rng(0)
-    states, actions = rng.normal(size=(400, 1)), rng.integers(0, 2, 400)
-    rewards = ((states[:, 0] > 0) == actions).astype(float)
-    noisy = np.where(rng.random(400) < 0.3, 1 - (states[:, 0] > 0), states[:, 0] > 0).astype(int)
-    tree = DecisionTreeClassifier(max_depth=1).fit(states, noisy)
-    log = bondic.Transitions.one_step(states, actions, rewards, behavior_action_probs=np.full(400, 0.5))
-    drawn, sure = (bondic.evaluate_policy(log, one, gamma=0, reward_range=(0, 1)) for one in (tree, tree.predict))
-    assert any("predict_proba" in note for note in drawn.notes)
-    assert not any("predict_proba" in note for note in sure.notes)
-    assert not any("predict_proba" in item.text for item in drawn.assumptions)  # nobody stated it
-    assert drawn.estimate < sure.estimate
