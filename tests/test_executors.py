@@ -15,13 +15,9 @@ import pytest
 
 import bondic as b
 from bondic.cli import executors as named
-from bondic.core.bounded import upper_sum
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
-from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums.forms import enclose
 from bondic.engines import blocks, remote, spool
-from bondic.engines.products import Pairs
-from bondic.engines.spool import Direct, NumpyPairs, sum_blocks
+from bondic.engines.spool import Direct
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
@@ -308,28 +304,3 @@ def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatc
     assert len(done) > 20
     assert here.low == pytest.approx(whole.low, abs=1e-9)
     assert here.high == pytest.approx(whole.high, abs=1e-9)
-
-
-@pytest.mark.parametrize("width", [1, 3])
-def test_sums_over_blocks_hold_the_exact_one(width):
-    rng = np.random.default_rng(width)
-    points, columns_ = rng.normal(size=(530, 3)), rng.normal(size=(530, width)) * [10.0**k for k in range(width)]
-    (term,) = normal_form(b.Gaussian(0.8), Layout(3, False, 0, 1))
-    size = [upper_sum(np.abs(columns_[:, c])) ** 2 for c in range(width)]
-    exact = [float(mp_sum(points, columns_[:, c], 0.8)) for c in range(width)]
-    for engine in (Pairs(), NumpyPairs()):
-        engine.block = 100
-        share = sum_blocks(
-            engine, term, 530, lambda i: (points[100 * i : 100 * i + 100], columns_[100 * i : 100 * i + 100]), Serial()
-        )
-        assert share.totals.shape == (21, width)
-        for value, truth, mass in zip(enclose([share], width, size), exact, size, strict=True):
-            assert abs(value.mid - truth) <= value.rad + 1e-15 * abs(truth)
-            assert value.rad <= 1e-11 * mass
-
-
-def mp_sum(points, u, bandwidth):
-    """u' K u in extended precision."""
-    z, u = points.astype(np.longdouble) / np.longdouble(bandwidth), u.astype(np.longdouble)
-    square = ((z[:, None] - z[None]) ** 2).sum(axis=2)
-    return u @ np.exp(-square / 2) @ u

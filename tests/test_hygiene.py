@@ -13,6 +13,7 @@ import pytest
 
 import bondic
 import bondic_lab
+import builders
 from bondic.core.errors import InvalidInput, ValidityWarning
 from bondic.data.hygiene.findings import ACCEPTABLE, Finding, judge
 
@@ -195,6 +196,14 @@ def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
     assert json.loads(result.to_json())["doubts"] == list(result.warnings)
     assert "Warning:" in result.to_markdown().splitlines()[2].replace("*", "")
     assert result._repr_html_().index("never took") < result._repr_html_().index("oint estimate")
+
+
+def test_continuous_actions_far_from_the_log_are_warned_about():
+    log, start = bondic.Transitions(**builders.columns(90, action_dim=1)), bondic.InitialStates.exact([[0.0, 0.0]])
+    near, far = (bondic.GaussianPolicy(lambda s, a=a: 0 * s[:, :1] + a, 0.1) for a in (0.0, 9.0))
+    assert bondic.make_problem(log, near, start, **TERMS).doubts == ()
+    with pytest.warns(ValidityWarning, match="outside the range of all logged actions"):
+        bondic.make_problem(log, far, start, **TERMS)
 
 
 def test_a_certificate_of_an_accepted_log_is_verified_without_accepting_again():

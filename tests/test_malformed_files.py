@@ -101,6 +101,7 @@ COLUMNS = [  # one column changed: wrong values, each in a format that can hold 
     ("csv", at("terminations", 6, "maybe"), "'maybe'"),
     ("csv", at("observations", 6, ["tall", 1.0]), "'tall' at row 6"),
     ("csv", at("observations", 3, [None, 1.0]), "missing at row 3"),
+    ("csv", at("next_observations", 4, [None, 1.0]), "missing at row 4"),
     ("csv", {"observations_3": [0.0] * N}, "gaps or copies"),
     ("csv", {"next_observations_2": [0.0] * N}, "next observations 3"),
     ("csv", {"rewards": None} | {f"c{k}": [0] * N for k in range(3000)}, "more"),

@@ -15,12 +15,9 @@ import bondic
 from bondic.cli import main as cli
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, NoInterval, PolicyError
-from bondic.core.sequential.plan import columns
-from bondic.engines.sums import STANDARD
 from bondic.methods import monitor_files
 from bondic.methods.sequential import Sequential
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows.asked import rebuild
 from bondic.tuning.defaults import Choices
 from builders import COLUMNS, continuous, part, synthetic, tabular
 
@@ -185,30 +182,6 @@ def test_an_interval_depends_on_the_rows_and_not_on_how_they_came(case):
     assert (once.low, once.high) == (final.low, final.high)
     checked = bondic.verify(final.certificate, whole, asked["policy"])
     assert (checked.low, checked.high) == (final.low, final.high)
-
-
-def test_what_is_bet_on_a_row_stays_to_the_last_bit():
-    """Predictions, instruments and weights are computed again at every update, with more rows and other landmarks."""
-    log, asked, method = smooth()
-    results = [result for result in watched(new_monitor(asked, method), log, CUTS) if result.proof is not None]
-    found = [_bets(result, log) for result in results]
-    for bets in found[:-1]:
-        for mine, theirs in zip(bets, found[-1], strict=True):
-            assert np.array_equal(mine, theirs[: len(mine)])
-
-
-def _bets(result, log):
-    """Of every certified row: predictions, λ|φ| and the weights of both ends."""
-    proof, plan = result.proof, result.proof.plan
-    data = proof.evidence(rebuild(proof.asked, part(log, slice(result.rows[1])), None, None), STANDARD).data
-    made = []
-    for block, where in plan.pieces(data.log_rows):
-        rows = data.stretch(where)
-        here = rows.here[:, : plan.seen]
-        made.append(columns(block, data.gamma, rows.log_rows, rows.points, rows.slots, here, rows.limits))
-    sizes = [np.linalg.norm(own.instruments, axis=1) for own in made]
-    others = ([own.predicted for own in made], *([own.weights[end] for own in made] for end in ("lower", "upper")))
-    return [np.concatenate(column) for column in (sizes, *others)]
 
 
 # --------------------------------------------------------------------------------------------------- files

@@ -37,33 +37,6 @@ def new_monitor(n=400, **more):
 # ------------------------------------------------------------------------------------------- what chance gives
 
 
-def longest_shared(first, second):
-    """The slow twin: length of the longest run that two sequences share."""
-    best = 0
-    table = np.zeros((len(first) + 1, len(second) + 1), dtype=int)
-    for i, one in enumerate(first):
-        for j, other in enumerate(second):
-            if one == other:
-                table[i + 1, j + 1] = table[i, j] + 1
-                best = max(best, table[i + 1, j + 1])
-    return best
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_runs_are_those_of_the_slow_twin(seed):
-    earlier, new = outcomes(seed, 40, 3), outcomes(100 + seed, 25, 3)
-    copied = after(part(earlier, slice(10, 30)), new)
-    for rows in (new, copied):
-        found = repeated_run(earlier, rows, [40], 1 - 1e-12)
-        wanted = longest_shared(earlier.rewards.tolist(), rows.rewards.tolist())
-        if found is not None:
-            assert found.length == wanted
-            mine, theirs = (
-                part(log, slice(at, at + wanted)) for log, at in ((rows, found.first), (earlier, found.earlier))
-            )
-            assert np.array_equal(mine.rewards, theirs.rewards)
-
-
 @pytest.mark.parametrize(("values", "rows"), [(2, 1), (20, 3), (2, 10), (2, 40)])
 def test_new_rows_are_not_taken_for_old_ones(values, rows):
     """Streams of few outcomes, in small portions and in large ones: equal portions are no surprise there."""

@@ -73,32 +73,6 @@ def test_every_field_of_a_public_dataclass_is_explained():
 
 # --- notation -----------------------------------------------------------------------------------------
 
-SPELLED_OUT = re.compile(r"(?<![\w`])(?:omegas?|mu_omega|q\^|k~)(?![\w`])")
-
-
-def explanations(path):
-    """(line, text) of docstrings and comments, without `code`."""
-    text = path.read_text(encoding="utf-8")
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, re.sub(r"`[^`]*`", "", node.value.value)
-    for token in tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-
-
-def test_explanations_write_symbols_as_the_theory_does():
-    """ω, μ, q̂, k̃ in docstrings and comments; names in the code and texts for terminals are plain letters."""
-    spelled = [
-        f"{path.relative_to(ROOT)}:{line}: {found[0]}"
-        for path in SOURCES
-        for line, text in explanations(path)
-        if (found := SPELLED_OUT.search(text))
-    ]
-    assert spelled == []
-    assert SPELLED_OUT.search("any omega is valid")
-    assert not SPELLED_OUT.search("`omega`, omega_hat")
-
 
 # --- spelling -----------------------------------------------------------------------------------------
 

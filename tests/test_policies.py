@@ -50,9 +50,6 @@ DISCRETE = {
     "deterministic": DeterministicPolicy(best, ACTIONS),
     "callable": CallablePolicy(softmax_plain),
     "mixture": MixturePolicy(0.3, SoftmaxPolicy(scores), DeterministicPolicy(best, ACTIONS)),
-    "mixture of mixtures": MixturePolicy(
-        0.9, MixturePolicy(0.5, UniformPolicy(ACTIONS), CallablePolicy(softmax_plain)), TablePolicy(TABLE)
-    ),
 }
 CONTINUOUS = {
     "gaussian": GaussianPolicy(lambda x: x[:, :2] * 2, [0.1, 0.3]),
@@ -60,9 +57,6 @@ CONTINUOUS = {
     "gaussian with its own spread": GaussianPolicy(lambda x: x[:, :2], lambda x: 0.1 + x[:, :1] ** 2),
     "deterministic": DeterministicPolicy(lambda x: x[:, :2]),
     "callable": CallableSampler(lambda x, rng: x[:, :2] + rng.uniform(-1, 1, (len(x), 2))),
-    "mixture of deterministic ones": MixturePolicy(
-        0.5, DeterministicPolicy(lambda x: 0 * x), DeterministicPolicy(lambda x: 0 * x + 1)
-    ),
     "mixture": MixturePolicy(0.3, GaussianPolicy(lambda x: x[:, :2], 0.1), DeterministicPolicy(lambda x: 9 + x[:, :2])),
 }
 discrete = pytest.mark.parametrize("policy", DISCRETE.values(), ids=DISCRETE.keys())
@@ -238,14 +232,9 @@ def test_a_policy_may_scribble_on_what_it_is_given():
         observations[:] = np.nan
         return np.full((len(observations), ACTIONS), 1 / ACTIONS)
 
-    def rude_sampler(observations, rng):
-        observations[:] = rng.normal()
-        return observations
-
     log = log_of()
     before = log.next_observations.copy()
     ask(CallablePolicy(rude), log)
-    ask(CallableSampler(rude_sampler), continuous_log())
     np.testing.assert_array_equal(log.next_observations, before)
     np.testing.assert_array_equal(START.observations, [[0.0, 1.0], [3.0, 2.0]])
 
@@ -385,21 +374,17 @@ def test_a_transposed_answer_is_not_quietly_cut_into_rows(policy):
     refused(policy, "shape (2, 3); (3, 2) is needed", log=continuous_log(), start=InitialStates.exact(np.eye(3)[:, :2]))
 
 
-@pytest.mark.parametrize("where", ["initial", "next"])
-def test_an_exception_of_the_policy_is_named_located_and_chained(where):
-    def moody(observations):
-        if len(observations) == (2 if where == "initial" else 8):
-            raise KeyError("no such state")
+@pytest.mark.parametrize(("where", "count"), [("initial", 2), ("next", 8)])
+def test_an_exception_of_the_policy_is_named_located_and_chained(where, count):
+    def moody(observations, problem=KeyError):
+        if len(observations) == count:
+            raise problem("no such state")
         return np.full((len(observations), ACTIONS), 1 / ACTIONS)
 
     error = refused(CallablePolicy(moody), f"The policy raised KeyError at the {where} state: 'no such state'")
     assert isinstance(error.__cause__, KeyError)
-
-    def interrupted(_):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        ask(CallablePolicy(interrupted))
+        ask(CallablePolicy(lambda states: moody(states, KeyboardInterrupt)))
 
 
 @pytest.mark.parametrize("by_row", [True, False])

@@ -198,7 +198,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(("name", "shape"), zip(KERNELS, [*SHAPES, *SHAPES], strict=True))
+@pytest.mark.parametrize(("name", "shape"), list(zip(KERNELS, [*SHAPES, *SHAPES], strict=True)))
 def test_sums_over_batches_agree_with_the_slow_engine(name, shape):
     rng = np.random.default_rng(5)
     points, groups = SHAPES[shape](rng, 1500), rng.normal(size=(2, 1500, 2)) / 1500
