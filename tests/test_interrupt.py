@@ -80,19 +80,7 @@ def begun(place, *words):
 
 
 def evaluating(place, policy):
-    question = [
-        "--policy",
-        f"rules.py:{policy}",
-        "--gamma",
-        "0",
-        "--reward-range",
-        "0",
-        "1",
-        "--with",
-        "radius=9",
-        "--out",
-        "out/res",
-    ]
+    question = f"--policy rules.py:{policy} --gamma 0 --reward-range 0 1 --with radius=9 --out out/res".split()
     return begun(place, "-m", "bondic", "evaluate", "log.parquet", *question, "--quiet")
 
 

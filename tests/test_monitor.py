@@ -382,16 +382,9 @@ def call(*words):
 
 def statements(place, asked):
     np.savez(place / "policy.npz", probs=asked["policy"].action_probs(np.arange(6.0)[:, None]))
-    return [
-        "--policy",
-        place / "policy.npz",
-        "--gamma",
-        0.8,
-        "--reward-range",
-        *asked["reward_range"],
-        "--planned-rows",
-        650,
-    ]
+    low, high = asked["reward_range"]
+    words = f"--policy {place / 'policy.npz'} --gamma 0.8 --planned-rows 650"
+    return [*words.split(), "--reward-range", low, high]
 
 
 def test_the_command_appends_new_rows_and_grown_logs(tmp_path):

@@ -166,16 +166,8 @@ def test_a_withheld_sample_of_initial_states_is_asked_for(place, capsys):
     states = np.random.default_rng(3).integers(0, MDP.target.shape[0], 40)
     (place / "draws.csv").write_text("obs_0\n" + "\n".join(map(str, states)) + "\n")
     (place / "others.csv").write_text("obs_0\n" + "\n".join(map(str, np.zeros(40))) + "\n")
-    arguments = [
-        "evaluate",
-        "log.parquet",
-        "--policy",
-        "policy.npz",
-        *QUESTION,
-        "--quiet",
-        "--initial",
-        "sample:draws.csv",
-    ]
+    words = "evaluate log.parquet --policy policy.npz --quiet --initial sample:draws.csv"
+    arguments = [*words.split(), *QUESTION]
     assert run(capsys, *arguments, "--no-rows", "--out", "res")[0] in (0, 4)
     check = ["verify", "res/certificate.json", "log.parquet", "--policy", "policy.npz"]
     code, _, err = run(capsys, *check)
