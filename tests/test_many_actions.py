@@ -8,13 +8,10 @@ from bondic.core.balls import Ball
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
-from bondic.core.kernels.normal_form import Layout
-from bondic.core.kernels.series import GaussianSeries
 from bondic.methods.forecast import forecast
 from bondic.policies import answers
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
-from bondic.tuning.long_logs import affordable
 from builders import setting_of
 
 
@@ -107,20 +104,6 @@ def test_initial_states_are_asked_about_in_pieces(monkeypatch):
     monkeypatch.setattr(answers, "MOST_ANSWERS", 1000)
     with pytest.raises(InvalidInput, match=r"250 initial states with 6 actions.*InitialStates.sample"):
         ask(policy)
-
-
-def test_long_logs_in_many_dimensions_get_the_series():
-    points = np.random.default_rng(0).normal(size=(3000, 30))
-    layout = Layout(30, False, 0, 34)
-    gaussian = Gaussian(np.full(30, 7.7), on="state")
-    assert affordable(gaussian, layout, points, 10_000) is gaussian
-    series = affordable(gaussian, layout, points, 1_000_000)
-    assert isinstance(series, GaussianSeries)
-    assert series.distance(points[:20]) <= 0.1
-    narrow = Gaussian(np.full(30, 0.05), on="state")
-    assert affordable(narrow, layout, points, 1_000_000) is narrow  # no series is near it
-    line = Gaussian(1.4, on="state")
-    assert affordable(line, Layout(1, False, 0, 2), points[:, :1], 1_000_000) is line  # linear in the rows as it is
 
 
 def test_a_thousand_actions_are_a_matter_of_seconds():

@@ -276,16 +276,6 @@ def test_time_dependent_policies_get_t_plus_1_at_next_states_and_0_at_the_start(
     assert [len(question) for question in plain.seen] == [1, 1]
 
 
-def test_rows_of_terminal_transitions_are_ignored_in_row_probabilities():
-    log = log_of(**ENDS)
-    probs = softmax_plain(log.next_observations)
-    full = ask(RowProbabilities(probs, softmax_plain(START.observations)), log)
-    holes = probs.copy()
-    holes[[1, 4]] = np.nan
-    np.testing.assert_array_equal(ask(RowProbabilities(holes, softmax_plain(START.observations)), log).next, full.next)
-    np.testing.assert_array_equal(full.next, ask(CallablePolicy(softmax_plain), log).next)
-
-
 # What is refused
 
 
