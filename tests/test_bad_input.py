@@ -3,8 +3,6 @@
 A message names what is wrong (with the row, where there is one), why it matters or what was expected, and a way out.
 """
 
-import contextlib
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from bondic.core.balls import Ball, Instruments
 from bondic.core.claims import Status
 from bondic.core.errors import (
     InvalidInput,
-    ValidityWarning,
 )
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
@@ -65,96 +62,41 @@ def check_certified(log, policy=POLICY, start=START, *, method=METHOD, **stateme
     return result
 
 
-# Statements: edges of what test_mistakes asks for
-
-
-@pytest.mark.parametrize("gamma", [-0.1, 1.0001, np.nan, -np.inf, [0.9], 1j])
-def test_a_discount_outside_0_to_1_is_refused(gamma):
-    expect_refused(f"`gamma` is {gamma!r}", "[0, 1)", gamma=gamma)
-
-
 def test_a_discount_of_1_needs_a_horizon_and_time_alone_is_not_enough():
     times = {"timesteps": np.arange(10) % 5, "episode_ids": np.arange(10) // 5}
-    expect_refused("If exactly H steps count: horizon=H", gamma=1.0, time_varying=True, **times)
+    expect_refused("horizon=H", gamma=1.0, time_varying=True, **times)
     assert evaluate(gamma=1.0, horizon=5, **times).value_range.high == pytest.approx(5.0)
-    expect_refused("`gamma` is 1.5", gamma=1.5, horizon=5, **times)
-
-
-@pytest.mark.parametrize("alpha", [0, 1.0, -0.1, np.nan, None, True])
-def test_an_error_probability_outside_0_to_1_is_refused(alpha):
-    expect_refused(f"`alpha` is {alpha!r}", "strictly between 0 and 1", alpha=alpha)
-
-
-@pytest.mark.parametrize("alpha", [1e-300, 0.999999])
-def test_any_error_probability_inside_0_to_1_is_legal(alpha):
-    unusual = pytest.warns(ValidityWarning, match="For 100% confidence") if alpha > 0.5 else contextlib.nullcontext()
-    with unusual:
-        assert evaluate(alpha=alpha).alpha == alpha
 
 
 REFUSED = {
-    **{
-        f"horizon {horizon!r}": (
-            [f"`horizon` is {horizon!r}", "whole number of steps >= 1"], {"horizon": horizon, "timesteps": np.arange(10)},
-        )
-        for horizon in (0, 2.5, np.nan)
-    },
-    **{
-        f"range {ends!r}": (["`reward_range` is", "lowest"], {"reward_range": ends})
-        for ends in ((-1, np.nan), 1, (0, 1, 2), (None, 1))
-    },
     "a reward outside its range": (
         ["1.5 at row 7", "pass a wider range"], {"rewards": np.where(np.arange(10) == 7, 1.5, 0.0)},
-    ),
-    "time without times": (["needs `timesteps` in the log", "value depends on time"], {"time_varying": True}),
-    "a horizon before every row": (
-        ["Every row lies at or beyond the horizon 3"], {"horizon": 3, "timesteps": np.arange(10) + 3},
     ),
     # 0.1 in float32 is more than 0.1: a message that rounds would say that 0.1 is not in [0, 0.1]
     "a reward just above its range": (
         ["0.10000000149011612 at row 0"], {"rewards": np.full(10, 0.1, dtype=np.float32), "reward_range": (0, 0.1)},
     ),
+    "a horizon before every row": (["horizon 3"], {"horizon": 3, "timesteps": np.arange(10) + 3}),
     "an end of what never ends": (
-        ["may_terminate=False, but row 6 is terminated", "truncated"],
-        {"may_terminate": False, "terminations": np.arange(10) == 6},
+        ["row 6 is terminated", "truncated"], {"may_terminate": False, "terminations": np.arange(10) == 6},
     ),
     "no starts and no episodes": (
         ["neither episode ids nor episode ends", "InitialStates.exact(states)"], {"initial": None},
     ),
-    "a seed of None": (["`seed` is None", "draws can be repeated"], {"seed": None}),
     "actions that the policy does not know": (
-        ["Row 5 has action 7, but the policy knows actions 0..1 only"],
-        {"actions": np.where(np.arange(10) % 3 == 2, np.arange(10) // 5 * 7, 0)},
+        ["Row 5 has action 7", "0..1"], {"actions": np.where(np.arange(10) % 3 == 2, np.arange(10) // 5 * 7, 0)},
     ),
+    "a method of another side": (["side='left'", "'lower'"], {"method": Dual(radius=1.0, side="left")}),
+    "a method of another gauge": (["gauge='tight'", "'half'", "'plug-in'"], {"method": Dual(radius=1.0, gauge="tight")}),
+    "a method for no rows": (["at least 1"], {"method": Dual(radius=1.0, planned_rows=0)}),
+    "a negative radius": (["radius of Q", "-1.0"], {"method": Dual(radius=-1.0)}),
+    "a negative allowance": (["misspecification", "-0.5"], {"method": Dual(radius=1.0, misspecification=-0.5)}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("needles", "changes"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_answered_is_refused(needles, changes):
     expect_refused(*needles, **changes)
-
-
-# The method
-
-
-@pytest.mark.parametrize(
-    ("method", "needles"),
-    [
-        (Dual(radius=1.0, side="left"), ["side='left'", "'both', 'lower' or 'upper'"]),
-        (
-            Dual(radius=1.0, gauge="tight"),
-            ["gauge='tight'", "'half', 'range', 'paper'", "'finite', 'self-normalized', 'plug-in'"],
-        ),
-        (Dual(radius=1.0, gauge="paper", planned_rows=5), ["planned_rows works with gauge='half'"]),
-        (Dual(radius=1.0, planned_rows=0), ["planned number of rows is at least 1"]),
-        (Dual(radius=-1.0), ["radius of Q", "-1.0"]),
-        (Dual(radius=np.nan), ["radius of Q"]),
-        (Dual(radius=1.0, misspecification=-0.5), ["misspecification allowance", "-0.5"]),
-    ],
-    ids=lambda value: "" if isinstance(value, list) else repr(value)[:40],
-)
-def test_a_method_that_cannot_be_carried_out_is_refused(method, needles):
-    expect_refused(*needles, method=method)
 
 
 # Legal, though extreme
@@ -207,16 +149,3 @@ def test_rewards_and_observations_of_any_size_scale_the_interval(scale, plain):
     method = Dual(instruments=Instruments(0.5 * Constant() + 0.5 * kernel), ball=Ball(kernel + Constant(), 30.0))
     moved = check_certified(states, method=method)
     assert (moved.low, moved.high) == pytest.approx((plain.low, plain.high), rel=1e-6)
-
-
-def test_a_huge_offset_of_the_observations_is_certified_with_the_defaults():
-    base = columns(44)
-    moved = {name: base[name] + 1e12 for name in ("observations", "next_observations")}
-    start = InitialStates.exact([[1e12, 1e12]])
-    check_certified(Transitions(**base | moved), start=start, method=Dual(radius="paper", pilot=20, choices=QUICK))
-
-
-def test_observations_that_never_change_are_legal():
-    constant = {name: np.full((30, 2), 4.0) for name in ("observations", "next_observations")}
-    log = Transitions(**columns(30, **constant))
-    check_certified(log, start=InitialStates.exact([[4.0, 4.0]]), method=Dual(radius="paper", pilot=20, choices=QUICK))

@@ -15,7 +15,6 @@ import bondic
 from bondic.core.cells.allowance import Allowance
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import ends_text, interval_text
-from bondic.curve_words import break_words
 from bondic.report.page import report_page
 from test_tool import run
 
@@ -115,20 +114,6 @@ def test_results_without_groups_say_so():
         ask().at(-0.1)
 
 
-def test_a_decision_breaks_where_the_curve_says(unstated, stated):
-    threshold = stated.low - 0.02
-    (reason,) = unstated.unmet(above=threshold)
-    most = unstated.curve.breaks(above=threshold)
-    shown = float(re.search(r"groups differ by more than ([\d.e-]+) in value", reason).group(1))
-    assert 0.01 < shown <= most < shown * 1.02
-    assert stated.unmet(above=threshold) == ()
-    assert stated.unmet(above=0.99 * stated.high) != ()
-    (words,) = break_words(unstated.curve, above=2.5)
-    assert "no allowance" in words
-    (words,) = break_words(unstated.curve, above=threshold, stated=Allowance(0.0, 0.2))
-    assert "0.2 one by one" in words
-
-
 # --- files -------------------------------------------------------------------------------------------------------------
 
 
@@ -150,14 +135,6 @@ def test_json_holds_the_line_the_marks_and_what_was_stated(unstated, stated):
     assert unstated.to_row()["allowance"] is None
 
 
-def test_markdown_and_notebook_show_every_point(unstated):
-    for text in (html.unescape(unstated._repr_html_()), unstated.to_markdown().replace("\\", "")):
-        for point in unstated.curve.line():
-            if point.status is bondic.Status.INTERVAL:
-                assert interval_text(point.low, point.high) in text
-        assert "--allowance" in text
-
-
 def test_the_page_has_the_section_and_the_sliders_the_values_of_the_curve(unstated, stated):
     for found in (unstated, stated, unstated.with_allowance((0.003, 0.07))):
         page = report_page(found, found.question, title="t")
@@ -174,31 +151,22 @@ def test_the_page_has_the_section_and_the_sliders_the_values_of_the_curve(unstat
         for words in found.curve.groups:
             assert f"<li>{html.escape(words)}</li>" in page
         assert "radius" not in page[: page.index("<script")].replace("border-radius", "")
-    other = ask(method=bondic.Default(radius=2.0))
-    assert "allow-averages" not in report_page(other, other.question, title="t")
 
 
 # --- the command -------------------------------------------------------------------------------------------------------
 
 
-def test_the_terminal_shows_proved_interval_curve_marks_and_the_way_on(capsys, unstated):
+def test_the_terminal_shows_proved_interval_curve_and_the_way_on(capsys, unstated):
     code, out, err = run(capsys, *asked())
     assert code == 4, err
-    said = flat(out)
-    assert f"lies in {interval_text(unstated.low, unstated.high)}" in said
-    assert said.count("without a statement on how values vary nothing can be proved") == 1
+    assert f"lies in {interval_text(unstated.low, unstated.high)}" in flat(out)
     rows = re.findall(r"^ ± ([\d.e-]+) +│ +(\S.*?) *$", out, re.MULTILINE)
     assert [float(average) for average, _ in rows] == list(unstated.curve.averages)
     for (_, shown), point in zip(rows, unstated.curve.line(), strict=True):
-        assert shown == (
-            "whole range" if point.status is bondic.Status.TRIVIAL else interval_text(point.low, point.high)
-        )
-    assert len(re.findall(r"^ - ", out, re.MULTILINE)) >= len(unstated.curve.all_marks())
-    assert "(certified)" in said
-    assert f"rows in the same one of {len(unstated.curve.groups)} groups" in said
-    assert "State --allowance" in said
+        trivial = point.status is bondic.Status.TRIVIAL
+        assert shown == ("whole range" if trivial else interval_text(point.low, point.high))
+    assert "State --allowance" in flat(out)
     assert max(map(len, out.splitlines())) <= 80
-    assert "too short" not in said
 
 
 def test_one_or_two_numbers_are_stated(place, capsys, unstated):
@@ -209,8 +177,7 @@ def test_one_or_two_numbers_are_stated(place, capsys, unstated):
     written = json.loads((place / "out" / "result.json").read_text())
     assert (written["low"], written["high"]) == (point.low, point.high)
     again = shlex.split(written["command"].replace("--out out", "--out again"))
-    code, _, err = run(capsys, *again[1:])
-    assert code == 0, err
+    assert run(capsys, *again[1:])[0] == 0
     assert json.loads((place / "again" / "result.json").read_text())["low"] == point.low
     code, out, err = run(capsys, "verify", "out", "log.npz", "--replay")
     assert code == 0, err
@@ -225,9 +192,7 @@ def test_models_groups_and_what_no_method_has(capsys):
     assert "your model" in flat(out)
     for words, reason in [
         (["--allowance", "-1"], "is no allowance"),
-        (["--allowance", "much"], "is no allowance"),
         (["--method", "dual", "--allowance", "0.1"], "--allowance is no option of the method dual"),
-        (["--method", "groups", "--with", "radius=2"], "--with radius is no option of the method groups"),
         (["--with", "groups=age"], "is no column of the states"),
         (["--with", "model=rules.py:nothing"], "has no `nothing`"),
         (["--allowance", "0.1", "--no-rows"], "held row by row"),
@@ -235,8 +200,6 @@ def test_models_groups_and_what_no_method_has(capsys):
         code, _, err = run(capsys, *asked(*words))
         assert code == 2
         assert reason in flat(err)
-    code, out, err = run(capsys, *asked("--no-rows"))
-    assert code == 4, err
 
 
 def test_the_gate_passes_on_a_statement_and_always_says_where_it_breaks(capsys, unstated):
@@ -249,23 +212,3 @@ def test_the_gate_passes_on_a_statement_and_always_says_where_it_breaks(capsys, 
         assert shown <= most < 1.02 * shown
         assert "groups differ" not in out
     assert math.isfinite(most)
-
-
-def test_compare_knows_the_methods(capsys, unstated):
-    words = [
-        "compare",
-        "log.npz",
-        "--policy",
-        "rules.py:fair",
-        "--gamma",
-        0.5,
-        "--reward-range",
-        0,
-        1,
-        "--initial",
-        "starts.csv",
-    ]
-    code, out, err = run(capsys, *words, "--method", "groups", "--method", "auto", "--allowance", 0.01, "--json")
-    assert code == 0, err
-    groups, auto = json.loads(out)
-    assert groups["low"] == auto["low"] == unstated.at(0.01).low

@@ -57,6 +57,19 @@ def write(place, *names, text="mine"):
             (folder / name).write_text(text)
 
 
+def refuse_moves(monkeypatch, failing):
+    """The disk is full at these moves of a file, counted from 0."""
+    calls, real = [], os.replace
+
+    def replace(source, target):
+        calls.append(target)
+        if len(calls) - 1 in failing:
+            raise OSError(28, "No space left")
+        real(source, target)
+
+    monkeypatch.setattr(folders.os, "replace", replace)
+
+
 def hidden(place):
     return sorted(path.name for path in place.iterdir() if path.name.startswith("."))
 
@@ -81,19 +94,29 @@ def test_a_replacement_that_was_killed_is_never_a_mixture_and_can_be_repeated(co
     assert {path.name for path in place.iterdir()} == {"result.json", "result.csv", "mine.txt"}
 
 
+@pytest.mark.parametrize("failing", [0, 2, 4, None])
+def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, monkeypatch):
+    old = {"result.json": f'{{"format": "{RESULT_FORMAT}"}}', "certificate.npz": "rows", "summary.md": "old"}
+    place = tmp_path / "out"
+    place.mkdir()
+    for name, text in {**old, "mine.txt": "mine"}.items():
+        (place / name).write_text(text)
+    refuse_moves(monkeypatch, () if failing is None else (failing,))
+    if failing is None:
+        write(place, "result.json", "result.csv")
+    else:
+        with pytest.raises(folders.InvalidInput, match="No space left"):
+            write(place, "result.json", "result.csv")
+    kept = {"result.json": "mine", "result.csv": "mine"} if failing is None else old
+    assert {item.name: item.read_text() for item in place.iterdir()} == {**kept, "mine.txt": "mine"}
+    assert [item.name for item in tmp_path.iterdir()] == ["out"]
+
+
 def test_an_old_file_that_cannot_return_is_kept(tmp_path, monkeypatch):
     place = tmp_path / "out"
     place.mkdir()
     (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')
-    calls, real = [], os.replace
-
-    def replace(source, target):
-        calls.append(target)
-        if len(calls) > 1:
-            raise OSError(28, "No space left")
-        real(source, target)
-
-    monkeypatch.setattr(folders.os, "replace", replace)
+    refuse_moves(monkeypatch, range(1, 99))
     with pytest.raises(folders.InvalidInput, match="No space left"):
         write(place, "summary.md")
     (kept,) = hidden(tmp_path)

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,20 +73,3 @@ def test_check_loads_no_sums_and_no_compiler(place):
         importlib.util.find_spec(f"bondic.{name}") for name in ours
     )  # of a name that is gone nothing would be said
     assert not names & heavy
-
-
-def test_the_script_that_measures_the_tree_sees_what_is_loaded():
-    root = Path(__file__).resolve().parents[1]
-    spec = importlib.util.spec_from_file_location("measure_tree", root / "scripts" / "measure_tree.py")
-    sys.modules[spec.name] = script = importlib.util.module_from_spec(spec)  # dataclasses look their module up
-    spec.loader.exec_module(script)
-    modules = script.read_modules(root / "src")
-    command = [sys.executable, "-c", "import json, sys, bondic.core.verify; print(json.dumps(sorted(sys.modules)))"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    ours = {name for name in json.loads(done.stdout) if name.split(".")[0] == "bondic"}
-    assert script.loaded_by(modules, "bondic.core.verify", lazy=False) == ours
-    assert len(script.longest_chain(modules)) <= LONGEST_CHAIN
-
-
-LONGEST_CHAIN = 33
-"""Modules that import one another in a row: may fall, not rise."""

@@ -7,16 +7,11 @@ import bondic
 from bondic.core.balls import Ball
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, Gaussian
-from bondic.core.kernels.normal_form import Layout
-from bondic.core.kernels.series import GaussianSeries
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.methods.forecast import forecast
 from bondic.policies import answers
-from bondic.search.actions import Cap, action_groups, grouped
-from bondic.search.basis import capped_basis, make_basis
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
-from bondic.tuning.long_logs import affordable
 from builders import setting_of
 
 
@@ -59,54 +54,6 @@ def question(rows, actions, dimension=3):
     return bondic.make_problem(
         log, policy, bondic.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",)
     )
-
-
-def test_heavy_actions_stay_alone_and_the_others_are_sorted_by_their_ratio():
-    logged = np.full(40, 1 / 40)
-    wanted = np.linspace(0, 1, 40)
-    groups = grouped(logged, wanted, 10)
-    assert action_groups(question(100, 12), 12) is None  # few actions have no groups
-    assert sorted(set(groups.tolist())) == list(range(10))
-    alone = [group for group in range(10) if (groups == group).sum() == 1]
-    assert {int(np.flatnonzero(groups == group)[0]) for group in alone} == {35, 36, 37, 38, 39}
-    assert groups[:7].tolist() == [5] * 7  # the least wanted ones together
-    assert np.all(np.diff(groups[:35]) >= 0)
-
-
-@pytest.mark.parametrize(
-    "similar",
-    [Dirac(on="action"), ActionEmbedding(np.random.default_rng(3).normal(size=(30, 30)))],
-    ids=["own", "free"],
-)
-def test_coordinates_of_groups_are_those_of_a_subspace(similar):
-    """Norm and values of a proposed function are what its coordinates say, in the whole space."""
-    rng, layout = np.random.default_rng(0), Layout(2, False, 0, 30)
-    kernel = Gaussian(1.0, on="state") * similar + Constant(1.0)
-    groups = grouped(np.full(30, 1 / 30), rng.uniform(size=30), 8)
-    basis = make_basis(kernel, layout, rng.normal(size=(60, 2)), rank=9, groups=groups)
-    assert basis.dimension == 9 * 8 + 1
-    w = rng.normal(size=basis.dimension)
-    function = basis.function(w)
-    assert function.norm().mid == pytest.approx(float(np.linalg.norm(w)), rel=1e-6)
-    points, slots = rng.normal(size=(20, 2)), rng.integers(0, 30, size=20)
-    phi = np.hstack(
-        [
-            (part.finish(part.raw(points))[:, :, None] * part.term.embedding[slots][:, None, :]).reshape(20, -1)
-            for part in basis.parts
-        ]
-    )
-    values, error = function.values(points)
-    assert np.allclose(values[np.arange(20), slots], phi @ w, atol=1e-6 + error)
-
-
-def test_more_features_than_the_cap_become_landmarks():
-    """34 actions with 256 features each were 8705 coordinates and one decomposition of minutes."""
-    problem = question(400, 34)
-    features = RandomFeatures.gaussian(128, 3, np.full(3, 2.0), seed=0, center=np.zeros(3), on="state")
-    kernel = features * Dirac(on="action") + Constant(1.0)
-    basis = capped_basis(kernel, problem, problem.whole().logged, rank=600, cap=Cap(2400, 20))
-    assert basis.dimension <= 2400 + 1
-    assert make_basis(kernel, problem.layout, problem.whole().logged, rank=600).dimension == 8705
 
 
 @pytest.mark.parametrize("actions", [5, 60])
@@ -157,20 +104,6 @@ def test_initial_states_are_asked_about_in_pieces(monkeypatch):
     monkeypatch.setattr(answers, "MOST_ANSWERS", 1000)
     with pytest.raises(InvalidInput, match=r"250 initial states with 6 actions.*InitialStates.sample"):
         ask(policy)
-
-
-def test_long_logs_in_many_dimensions_get_the_series():
-    points = np.random.default_rng(0).normal(size=(3000, 30))
-    layout = Layout(30, False, 0, 34)
-    gaussian = Gaussian(np.full(30, 7.7), on="state")
-    assert affordable(gaussian, layout, points, 10_000) is gaussian
-    series = affordable(gaussian, layout, points, 1_000_000)
-    assert isinstance(series, GaussianSeries)
-    assert series.distance(points[:20]) <= 0.1
-    narrow = Gaussian(np.full(30, 0.05), on="state")
-    assert affordable(narrow, layout, points, 1_000_000) is narrow  # no series is near it
-    line = Gaussian(1.4, on="state")
-    assert affordable(line, Layout(1, False, 0, 2), points[:, :1], 1_000_000) is line  # linear in the rows as it is
 
 
 def test_a_thousand_actions_are_a_matter_of_seconds():

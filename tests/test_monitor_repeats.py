@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import bondic
 from bondic.cli import main as cli
 from bondic.core.errors import InvalidInput
-from bondic.data.hygiene.repeats import _Windows, repeated_run
+from bondic.data.hygiene.repeats import repeated_run
 from bondic.methods.sequential import Sequential
 from builders import part, tabular
 
@@ -35,41 +35,6 @@ def new_monitor(n=400, **more):
 
 
 # ------------------------------------------------------------------------------------------- what chance gives
-
-
-def longest_shared(first, second):
-    """The slow twin: length of the longest run that two sequences share."""
-    best = 0
-    table = np.zeros((len(first) + 1, len(second) + 1), dtype=int)
-    for i, one in enumerate(first):
-        for j, other in enumerate(second):
-            if one == other:
-                table[i + 1, j + 1] = table[i, j] + 1
-                best = max(best, table[i + 1, j + 1])
-    return best
-
-
-def longest_twice(values):
-    counts = range(1, len(values))
-    runs = {n: [tuple(values[k : k + n]) for k in range(len(values) - n + 1)] for n in counts}
-    return max((n for n in counts if len(set(runs[n])) < len(runs[n])), default=0)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_runs_are_those_of_the_slow_twin(seed):
-    earlier, new = outcomes(seed, 40, 3), outcomes(100 + seed, 25, 3)
-    copied = after(part(earlier, slice(10, 30)), new)
-    for rows in (new, copied):
-        found = repeated_run(earlier, rows, [40], 1 - 1e-12)
-        wanted = longest_shared(earlier.rewards.tolist(), rows.rewards.tolist())
-        if found is not None:
-            assert found.length == wanted
-            mine, theirs = (
-                part(log, slice(at, at + wanted)) for log, at in ((rows, found.first), (earlier, found.earlier))
-            )
-            assert np.array_equal(mine.rewards, theirs.rewards)
-    marks = np.array([5, 7, 5, 7, 5, 9, 7, 5], dtype=np.uint64)
-    assert _Windows(marks).longest_repeat() == longest_twice(marks.tolist()) == 3
 
 
 @pytest.mark.parametrize(("values", "rows"), [(2, 1), (20, 3), (2, 10), (2, 40)])
@@ -163,16 +128,6 @@ def test_keys_say_what_came_before():
     with pytest.raises(InvalidInput, match=r"update 2"):
         monitor.update(part(log, slice(70, 130)), accept=["repeated-batch"])  # two rows of one key are no two events
     assert len(monitor) == 90
-
-
-def test_numbers_are_recognized_after_a_few_rows():
-    rng = np.random.default_rng(0)
-    states, rewards = rng.standard_normal((300, 2)), rng.random(300)
-    log = bondic.Transitions(states, np.zeros(300, int), rewards, states, np.ones(300, bool))
-    monitor = bondic.SequentialMonitor(bondic.UniformPolicy(1), gamma=0.0, reward_range=(0, 1), planned_rows=650)
-    monitor.update(part(log, slice(100)))
-    with pytest.raises(InvalidInput, match=r"5 of the 100 new rows.*rows 95 to 99"):
-        monitor.update(part(log, slice(95, 195)))
 
 
 # -------------------------------------------------------------------------------------------- command line

@@ -1,7 +1,5 @@
 """From (log, policy, d_0, statements) to points, weights and rewards; and stretches of rows of the same question."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 
 import builders
 from bondic.core.balls import Ball, Instruments
-from bondic.core.columns import Cloud, RowRange
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
@@ -18,8 +16,8 @@ from bondic.estimate import estimate_interval
 from bondic.methods.dual import Dual
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import CallablePolicy, RowProbabilities
-from bondic.policies.standard import GaussianPolicy, MixturePolicy, UniformPolicy
-from bondic.rows import Rows, Terms, make_rows
+from bondic.policies.standard import GaussianPolicy
+from bondic.rows import Rows, make_rows
 from bondic.rows.problem import make_problem
 from bondic.verification import verify
 
@@ -117,12 +115,6 @@ def test_time_is_a_column_and_next_points_are_one_step_later():
     assert (problem.layout.has_time, problem.layout.dimension) == (True, 3)
 
 
-def test_without_a_statement_about_time_the_timesteps_are_not_used():
-    problem = problem_of(timed())
-    assert problem.whole().times is None
-    assert not problem.layout.has_time
-
-
 def test_truncated_rows_go_on_and_terminated_ones_do_not():
     both = columns(terminations=np.arange(9) == 4, truncations=np.isin(np.arange(9), [2, 4]))
     problem = problem_of(Transitions(**both))
@@ -131,66 +123,7 @@ def test_truncated_rows_go_on_and_terminated_ones_do_not():
     assert 4 not in problem.whole().next.rows
 
 
-@settings(max_examples=40)
-@given(st.lists(st.integers(0, 3), max_size=12), st.integers(1, 3), st.integers(4, 6))
-def test_per_row_is_the_sum_over_the_points_of_a_row(rows, slots, count):
-    rng = np.random.default_rng(len(rows))
-    cloud = Cloud(np.zeros((len(rows), 1)), rng.random((len(rows), slots)), np.array(rows, dtype=np.int64))
-    values = rng.normal(size=(len(rows), slots))
-    expected = np.zeros(count)
-    for point, row in enumerate(rows):
-        expected[row] += sum(cloud.weights[point, slot] * values[point, slot] for slot in range(slots))
-    np.testing.assert_allclose(cloud.per_row(values, count), expected, rtol=1e-13, atol=1e-13)
-    assert cloud.roundings >= slots + max((rows.count(row) for row in rows), default=0)
-
-
-# Statements
-
-
-def test_statements_are_kept_as_given():
-    problem = problem_of(timed(), gamma=1, reward_range=[-2, 3], horizon=4.0, may_terminate=False)
-    assert problem.terms == Terms(1.0, (-2.0, 3.0), may_terminate=False, horizon=4, time_varying=True)
-    assert problem.gamma == 1.0
-    assert problem_of().terms == Terms(0.9, (-1.0, 1.0))
-
-
-def test_the_problem_names_its_log_seed_and_starts():
-    log = Transitions(**columns())
-    problem = problem_of(log, seed=7)
-    assert (problem.log_hash, problem.seed, problem.initial_states) == (log.content_hash, 7, START)
-    assert repr(problem) == (
-        "Rows(n=9, observation_dim=2, 3 actions, gamma=0.9, reward_range=(-1.0, 1.0), initial=exact x 3)"
-    )
-    assert "horizon=3" in repr(problem_of(timed(), horizon=3))
-    text = repr(problem_of(Transitions(**columns(action_dim=2)), GaussianPolicy(lambda x: x, 1.0)))
-    assert "2-d actions" in text
-
-
-def test_rewards_at_the_ends_of_their_range_are_inside():
-    rewards = np.linspace(-1, 1, 9)
-    assert len(problem_of(Transitions(**columns(rewards=rewards)))) == 9
-
-
 # Horizon
-
-
-def test_rows_at_or_beyond_the_horizon_are_dropped_and_counted():
-    log = timed(9)
-    problem = problem_of(log, horizon=2)
-    np.testing.assert_array_equal(problem.whole().log_rows, [0, 1, 4, 5, 8])
-    np.testing.assert_array_equal(problem.whole().rewards, log.rewards[[0, 1, 4, 5, 8]])
-    np.testing.assert_array_equal(problem.whole().times, [0, 1, 0, 1, 0])
-    assert (len(problem), problem.dropped, len(problem.rows)) == (5, 4, 9)
-
-
-def test_the_last_step_before_the_horizon_has_no_next_point():
-    log = timed(8)
-    problem = problem_of(log, horizon=2)
-    np.testing.assert_array_equal(problem.whole().continues, [True, False, True, False])
-    np.testing.assert_array_equal(problem.whole().next.rows, [0, 2])
-    np.testing.assert_array_equal(
-        problem.whole().next.points, np.hstack([log.next_observations[[0, 4]], [[1.0], [1.0]]])
-    )
 
 
 def test_actions_of_dropped_rows_need_not_be_known_to_the_policy():
@@ -199,15 +132,6 @@ def test_actions_of_dropped_rows_need_not_be_known_to_the_policy():
     assert problem.dropped == 4
     with pytest.raises(InvalidInput, match=r"Row 2 has action 7, but the policy knows actions 0\.\.2 only"):
         problem_of(timed(actions=actions), horizon=3)
-
-
-def test_dropped_rows_are_told_to_the_user_and_the_interval_verifies():
-    log = timed(12)
-    problem = problem_of(log, horizon=3)
-    result = estimate_interval(problem, method=METHOD)
-    (process,) = [item.text for item in result.assumptions if item.name == "process"]
-    assert "3 rows beyond it were dropped" in process
-    assert verify(result.certificate, log, POLICY).low == pytest.approx(result.low, rel=1e-9)
 
 
 @settings(max_examples=40)
@@ -267,22 +191,6 @@ def test_stretches_side_by_side_give_the_whole_again(cuts, horizon, sampled):
     assert all(part.initial is whole.initial for part in parts)
 
 
-@settings(max_examples=40)
-@given(stretches(12), st.data())
-def test_a_stretch_of_a_stretch_is_counted_in_rows_of_the_log(ends, data):
-    whole = problem_of(Transitions(**columns(12)))
-    start, stop = ends
-    inner = data.draw(stretches(stop - start))
-    first, last = start + inner[0], start + inner[1]
-    assert_same(whole.select(start, stop).select(first, last), whole.select(first, last))
-
-
-def test_without_an_end_a_stretch_goes_to_the_last_row():
-    problem = problem_of()
-    assert_same(problem.select(4), problem.select(4, 9))
-    assert_same(problem.select(0), problem)
-
-
 @pytest.mark.parametrize(("start", "stop"), [(0, 10), (2, 5), (0, 4), (8, 12)])
 def test_rows_outside_a_stretch_cannot_be_selected_from_it(start, stop):
     part = problem_of().select(3, 9)
@@ -294,16 +202,6 @@ def test_rows_outside_a_stretch_cannot_be_selected_from_it(start, stop):
 def test_empty_and_impossible_stretches_are_refused(start, stop):
     with pytest.raises(InvalidInput, match=r"No usable row|not a range of rows"):
         problem_of().select(start, stop)
-
-
-def test_a_stretch_of_dropped_rows_only_is_refused():
-    with pytest.raises(InvalidInput, match=r"No usable row is left in rows 2\.\.3 of the log"):
-        problem_of(timed(), horizon=2).select(2, 4)
-
-
-def test_dropped_rows_are_counted_within_the_stretch():
-    problem = problem_of(timed(9), horizon=2)
-    assert [problem.select(*ends).dropped for ends in ((0, 2), (0, 4), (3, 8), (4, 9))] == [0, 2, 3, 2]
 
 
 # The policy's answers are all that a problem knows of the policy
@@ -328,27 +226,6 @@ def test_probabilities_written_down_per_row_give_the_identical_problem(more):
     assert verify(one.certificate, log, POLICY).high == verify(one.certificate, log).high
 
 
-@settings(max_examples=20)
-@given(
-    st.integers(1, 12),
-    st.integers(0, 100),
-    st.sampled_from([UniformPolicy(3), POLICY, MixturePolicy(0.25, POLICY, UniformPolicy(3))]),
-)
-def test_written_probabilities_of_any_policy_give_the_identical_problem(n, seed, policy):
-    log = Transitions(**columns(n, seed=seed))
-    written = RowProbabilities(policy.action_probs(log.next_observations), policy.action_probs(START.observations))
-    assert_same(problem_of(log, policy), problem_of(log, written))
-
-
-@pytest.mark.parametrize("action_dim", [0, 2])
-def test_a_problem_can_be_put_together_from_stored_answers(action_dim):
-    log = Transitions(**columns(action_dim=action_dim))
-    problem = problem_of(log, POLICY if action_dim == 0 else GaussianPolicy(lambda x: x, 1.0), initial_draws=3)
-    given = problem.answers
-    stored = StoredAnswers(problem.stored_answers(), given.initial, given.discrete, given.exact)
-    assert_same(make_rows(log, stored, START, problem.terms), problem)
-
-
 def test_stored_answers_for_another_number_of_states_are_refused():
     log = Transitions(**columns())
     problem = problem_of(log)
@@ -357,22 +234,3 @@ def test_stored_answers_for_another_number_of_states_are_refused():
     fewer = StoredAnswers(answers[:-1], problem.answers.initial, discrete=True, exact=True)
     with pytest.raises(InvalidInput, match=f"answers cover {count - 1} states; there are {count}"):
         make_rows(log, fewer, START, problem.terms)
-
-
-@settings(max_examples=20)
-@given(st.permutations(range(3)))
-def test_the_order_of_initial_states_only_reorders_them(order):
-    order = list(order)
-    start = InitialStates.exact(START.observations[order], START.weights[order])
-    problem, moved = problem_of(), problem_of(start=start)
-    np.testing.assert_array_equal(moved.initial.points, problem.initial.points[order])
-    np.testing.assert_array_equal(moved.initial.weights, problem.initial.weights[order])
-    np.testing.assert_array_equal(moved.initial_states.weights, START.weights[order])
-
-
-def test_building_a_problem_changes_neither_log_nor_starts():
-    log = Transitions(**columns())
-    before = log.content_hash
-    problem_of(log)
-    assert replace(log).content_hash == before
-    np.testing.assert_array_equal(START.weights, [0.5, 0.25, 0.25])

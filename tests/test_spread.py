@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import bondic
 from bondic.data.spread import spread_rows
 
 
@@ -24,22 +23,3 @@ def test_rows_are_in_order_different_and_not_too_many(rows, most):
     assert chosen[-1] < rows
     if rows <= most:
         np.testing.assert_array_equal(chosen, np.arange(rows))
-
-
-def periodic(period, rows=12_288):
-    """States 0, 1, ..., period - 1 in turn."""
-    states = (np.arange(rows + 1) % period).astype(float)[:, None]
-    log = bondic.Transitions(
-        states[:-1], np.zeros(rows, dtype=int), states[:-1, 0] / period, states[1:], np.zeros(rows)
-    )
-    return log, bondic.InitialStates.exact([[0.0]]), {"gamma": 0.5, "reward_range": (0.0, 1.0)}
-
-
-@pytest.mark.parametrize("period", [768, 1536])
-def test_stretches_of_a_streamed_log_have_no_rhythm(period):
-    """12288 rows in 16 stretches of one row: at even places they would all begin at one phase of these periods."""
-    log, start, terms = periodic(period)
-    stream = bondic.stream_log(log.columns(), batch_rows=1000)
-    problem = bondic.make_problem(stream, bondic.UniformPolicy(1), start, **terms, accept=None)
-    first = problem.some_points(16)[1:17, 0]  # initial points first, then logged, then next ones
-    assert np.unique(np.floor(first / period * 4)).size == 4

@@ -117,28 +117,6 @@ def test_a_streamed_table_takes_the_options_of_a_loaded_one(tmp_path, changes, o
     np.testing.assert_array_equal(stream.read().next_observations, expected.next_observations)
 
 
-def test_folders_name_columns_for_both(tmp_path):
-    whole = table(episode=None)
-    for k in range(3):
-        place = tmp_path / f"episode={k}"
-        place.mkdir()
-        pq.write_table(whole.slice(30 * k, 30), place / "data.parquet")
-    loaded = b.read_log(tmp_path, columns=NAMED).transitions
-    assert np.unique(loaded.episode_ids).size == 3
-    assert b.stream_log(tmp_path, columns=NAMED, batch_rows=20).content_hash == loaded.content_hash
-
-
-def test_parts_of_other_types_are_brought_to_one(tmp_path):
-    whole = table(reward=np.arange(ROWS) % 2)
-    pq.write_table(whole.slice(0, 40), tmp_path / "part-0.parquet")
-    pq.write_table(
-        whole.set_column(3, "reward", whole["reward"].cast(pa.float64())).slice(40), tmp_path / "part-1.parquet"
-    )
-    loaded = b.read_log(tmp_path, columns=NAMED).transitions
-    for size in (1, 50, 1000):
-        assert b.stream_log(tmp_path, columns=NAMED, batch_rows=size).content_hash == loaded.content_hash
-
-
 @pytest.mark.parametrize(
     ("changes", "columns", "words"),
     [
@@ -171,8 +149,7 @@ def test_long_files_have_all_their_rows(tmp_path, ending):
     """More rows than pyarrow hands out at a time, in any of the formats."""
     rows = 150_000
     whole = pa.table({"x": np.arange(rows) / 7, "action": np.arange(rows) % 2, "reward": np.arange(rows) % 5 / 4})
-    writers = WRITERS | {"parquet": pq.write_table, "csv": write_csv}
-    writers[ending](whole, tmp_path / f"log.{ending}")
+    {**WRITERS, "parquet": pq.write_table, "csv": write_csv}[ending](whole, tmp_path / f"log.{ending}")
     expected = b.Transitions.one_step(*(whole[name].to_numpy() for name in whole.column_names)).content_hash
     for log in (b.read_log, b.stream_log):
         found = log(tmp_path / f"log.{ending}", columns={"observations": "x"}, one_step=True)

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-import fuzz_corpus
 from bondic.cli import main as cli
 from builders import tabular
 
@@ -137,32 +136,18 @@ def text_log(**more):
 
 def test_text_actions_need_their_order(place, capsys):
     order = text_log()
-    for quiet in ([], ["--quiet"], ["--json"]):
-        code, out, err = evaluate(capsys, *quiet, log="text.parquet")
-        assert (code, out) == (2, "")
-        assert "--actions" in err
-    code, _, err = run(
-        capsys, "compare", "text.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"
-    )
-    assert code == 2
-    assert "--actions" in err
+    code, out, err = evaluate(capsys, "--json", log="text.parquet")
+    assert (code, out, "--actions" in err) == (2, "", True)
     code, out, _ = evaluate(capsys, "--actions", order, "--json", "--out", "text", log="text.parquet")
     assert code == 0
     plain = json.loads(evaluate(capsys, "--json", "--out", "plain")[1])
     assert (json.loads(out)["low"], json.loads(out)["high"]) == (plain["low"], plain["high"])
     assert json.loads((place / "text" / "result.json").read_text())["reading"]["actions"] == order.split(",")
-    code, out, _ = evaluate(capsys, "--actions", order, "--out", "again", log="text.parquet")
-    assert f"0 = {order.split(',')[0]}" in out
-    assert "order" not in run(capsys, "check", "log.parquet")[1]
     assert f"action 0 = {order.split(',')[0]}" in run(capsys, "check", "text.parquet", "--actions", order)[1]
     # the log of the certificate is the coded one: verify has to be told the same order, and says so
     assert run(capsys, "verify", "text/certificate.json", "text.parquet", "--actions", order)[0] == 0
     code, _, err = run(capsys, "verify", "text/certificate.json", "text.parquet")
-    assert code == 2
-    assert "--actions" in err
-    code, _, err = evaluate(capsys, "--actions", order.split(",")[0], "--out", "few", log="text.parquet")
-    assert code == 2
-    assert "--actions" in err
+    assert (code, "--actions" in err) == (2, True)
 
 
 def test_no_rows_keeps_rows_out_of_report_and_certificate(place, capsys):
@@ -180,33 +165,23 @@ def test_a_withheld_sample_of_initial_states_is_asked_for(place, capsys):
     # draws that are not the log's starts: with those instead, an honest certificate would look wrong
     states = np.random.default_rng(3).integers(0, MDP.target.shape[0], 40)
     (place / "draws.csv").write_text("obs_0\n" + "\n".join(map(str, states)) + "\n")
-    (place / "fewer.csv").write_text("obs_0\n" + "\n".join(map(str, states[:-1])) + "\n")
     (place / "others.csv").write_text("obs_0\n" + "\n".join(map(str, np.zeros(40))) + "\n")
-    arguments = ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--quiet"]
-    drawn = ["--initial", "sample:draws.csv"]
-    assert run(capsys, *arguments, *drawn, "--no-rows", "--out", "res")[0] in (0, 4)
+    words = "evaluate log.parquet --policy policy.npz --quiet --initial sample:draws.csv"
+    arguments = [*words.split(), *QUESTION]
+    assert run(capsys, *arguments, "--no-rows", "--out", "res")[0] in (0, 4)
     check = ["verify", "res/certificate.json", "log.parquet", "--policy", "policy.npz"]
     code, _, err = run(capsys, *check)
-    assert code == 1
-    assert "--initial" in err
-    code, out, err = run(capsys, *check, "--initial", "draws.csv")
-    assert code == 0, err
-    assert out.startswith("verified, except when the plan was made: [")
+    assert (code, "--initial" in err) == (1, True)
     code, out, err = run(capsys, *check, "--initial", "draws.csv", "--replay")
     assert code == 0, err
     assert "plan made again" in out
-    assert run(capsys, *check, "--initial", "fewer.csv")[0] == 1
     assert run(capsys, *check, "--initial", "others.csv")[0] == 1
     # states that the certificate holds are compared
-    assert run(capsys, *arguments, *drawn, "--out", "open")[0] in (0, 4)
+    assert run(capsys, *arguments, "--out", "open")[0] in (0, 4)
     check = ["verify", "open/certificate.json", "log.parquet"]
     assert run(capsys, *check, "--initial", "draws.csv")[0] == 0
     code, _, err = run(capsys, *check, "--initial", "others.csv")
-    assert code == 1
-    assert "others.csv" in err
-    # starts of the log need no file
-    assert run(capsys, *arguments, "--no-rows", "--out", "own")[0] in (0, 4)
-    assert run(capsys, "verify", "own/certificate.json", "log.parquet", "--policy", "policy.npz")[0] == 0
+    assert (code, "others.csv" in err) == (1, True)
 
 
 @pytest.mark.usefixtures("place")
@@ -246,20 +221,10 @@ def test_compare_shows_policies_and_methods_side_by_side(place, capsys):
     assert run(capsys, *arguments, "--plot", "c.png")[0] == 2
 
 
-@pytest.mark.parametrize("case", fuzz_corpus.CORPUS[::70], ids=lambda case: case.name)
-def test_malformed_logs_end_with_a_message_and_code_2(case, tmp_path, capsys, monkeypatch):
-    """A few of them: that each is refused in words is tested where logs are read."""
-    monkeypatch.chdir(tmp_path)
-    path = case.write(tmp_path)
-    code, _, err = run(capsys, "check", path)
-    assert code == 2
-    assert "Traceback" not in err
-    assert 0 < err.count("\n") <= 24
-
-
 BAD_COMMANDS = {
     "no policy": ["evaluate", "log.parquet", *QUESTION],
     "no log": ["evaluate", "nowhere.parquet", "--policy", "policy.npz", *QUESTION],
+    "malformed log": ["evaluate", "half.parquet", "--policy", "policy.npz", *QUESTION],
     "policy file": ["evaluate", "log.parquet", "--policy", "nobody.npz", *QUESTION],
     "policy raises": ["evaluate", "log.parquet", "--policy", "angry.py:policy", *QUESTION],
     "states": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "policy.npz"],
@@ -274,33 +239,17 @@ BAD_COMMANDS = {
 
 @pytest.mark.parametrize("name", BAD_COMMANDS)
 def test_bad_commands_end_with_one_screen(name, place, capsys):
+    (place / "half.parquet").write_bytes((place / "log.parquet").read_bytes()[:900])
     (place / "angry.py").write_text("def policy(observations):\n    raise RuntimeError('not today')\n")
     (place / "log.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     (place / "exit.pkl").write_bytes(b"csys\nexit\n(I0\ntR.")
-    (place / "exits.py").write_text(
-        "import sys\ndef policy(observations):\n    sys.exit(0)\ndef build():\n    sys.exit(0)\n"
-    )
+    (place / "exits.py").write_text("import sys\ndef policy(observations):\n    sys.exit(0)\n")
     code, out, err = run(capsys, *BAD_COMMANDS[name])
     assert code == 2
     assert "Traceback" not in out + err
     assert 0 < err.count("\n") <= 24
     assert ("SystemExit" in err) == ("exits" in name)
     assert not (place / "bondic-out").exists()
-
-
-@pytest.mark.usefixtures("place")
-def test_output_into_a_pipe_is_plain():
-    command = [
-        str(Path(sys.executable).parent / "bondic"),
-        "evaluate",
-        "log.parquet",
-        "--policy",
-        "policy.npz",
-        *QUESTION,
-    ]
-    done = subprocess.run([*command, "--initial", "starts.csv"], capture_output=True, text=True, check=True)
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "At 90% confidence" in done.stdout
 
 
 @pytest.mark.usefixtures("place")

@@ -1,95 +1,54 @@
-"""Options of the command line that few need."""
+"""Options, requirements, names with slips, a folder to verify, and kernels of one's own, on the command line."""
 
 import html
-import importlib
 import json
+import subprocess
+import sys
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import bondic
 import bondic_lab
-import test_tool
-from bondic.cli.commands import COMMANDS
+from bondic.cli.commands import COMMANDS, METHODS
 from bondic.rendering import sentence
-from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, run
+from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, place, run
 
-place = test_tool.place  # the fixture: a folder with a log, a policy and initial states
+assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
+
+pytestmark = pytest.mark.usefixtures("place")
 
 
-@pytest.mark.usefixtures("place")
 def test_a_log_without_terminations_and_one_with_gaps(capsys):
-    table = columns()
-    del table["terminated"]
-    pq.write_table(pa.table(table), "endless.parquet")
-    code, _, err = run(capsys, "check", "endless.parquet")
-    assert code == 2
-    assert "--columns terminations=none" in err
-    for word in ("none", "None"):
-        assert run(capsys, "check", "endless.parquet", "--columns", f"terminations={word}")[0] == 0
-    gaps = columns()
-    gaps["obs_0"] = pa.array(gaps["obs_0"], mask=np.arange(len(LOG)) == 17)
-    pq.write_table(pa.table(gaps), "gaps.parquet")
-    code, _, err = run(capsys, "check", "gaps.parquet")
-    assert code == 2
-    assert "--missing obs_0=VALUE" in err
-    code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "obs_0=2")
-    assert code == 0
-    assert "filled with 2" in out
-    code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "indicator")
-    assert "filled with 0" in out
+    pq.write_table(pa.table({k: v for k, v in columns().items() if k != "terminated"}), "endless.parquet")
+    gap = pa.array(columns()["obs_0"], mask=np.arange(len(LOG)) == 17)
+    pq.write_table(pa.table(columns() | {"obs_0": gap}), "gaps.parquet")
+    for name, wanted, words in (
+        ("endless.parquet", "--columns terminations=none", ["--columns", "terminations=none"]),
+        ("gaps.parquet", "--missing obs_0=VALUE", ["--missing", "obs_0=2"]),
+        ("gaps.parquet", "--missing", ["--missing", "indicator"]),
+    ):
+        code, _, err = run(capsys, "check", name)
+        assert (code, wanted in err) == (2, True)
+        assert run(capsys, "check", name, *words)[0] == 0
     assert run(capsys, "check", "gaps.parquet", "--missing", "indicator", "--missing", "obs_0=2")[0] == 2
 
 
-def test_a_model_whose_output_says_nothing_is_explained_by_an_option(place, capsys):
-    onnx = importlib.import_module("onnx")
-    helper, real = onnx.helper, onnx.TensorProto.FLOAT
-    actions = MDP.target.shape[1]
-    weight = onnx.numpy_helper.from_array(np.linspace(-0.3, 0.4, actions, dtype=np.float32)[None], "w")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "policy",
-        [helper.make_tensor_value_info("x", real, ["rows", 1])],
-        [helper.make_tensor_value_info("y", real, ["rows", actions])],
-        [weight],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    (place / "net.onnx").write_bytes(model.SerializeToString())
-    code, _, err = evaluate(capsys, policy="net.onnx")
-    assert code == 2
-    assert "--with policy_output" in err
-    code, _, err = evaluate(capsys, "--with", "policy_output=probabilities", policy="net.onnx")
-    assert code == 2
-    assert "--with policy_output=logits" in err
-    assert evaluate(capsys, "--with", "policy_output=logits", "--out", "res", policy="net.onnx")[0] in (0, 4)
-    check = ["verify", "res/certificate.json", "log.parquet", "--policy", "net.onnx", "--with", "policy_output=logits"]
-    code, out, _ = run(capsys, *check)
-    assert code == 0
-    assert "policy gives the stored answers" in out
-
-
-@pytest.mark.usefixtures("place")
 def test_baselines_take_their_own_options(capsys):
-    question = [*QUESTION, "--initial", "starts.csv", "--horizon", "3"]
-    arguments = ["compare", "log.parquet", "--policy", "policy.npz", *question, "--json"]
-    hoeffding = ["--method", "tis-hoeffding", "--method", "pdis-hoeffding"]
-    code, out, _ = run(capsys, *arguments, *hoeffding)
+    arguments = ["compare", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv", "--json"]
+    arguments += ["--horizon", "3", "--method", "pdis-hoeffding", "--method", "lstd"]
+    code, out, _ = run(capsys, *arguments)
     assert code == 0
-    assert all("--with max_ratio" in line["reason"] for line in json.loads(out))
-    code, out, _ = run(capsys, *arguments, *hoeffding, "--with", "min_propensity=0.01", "--with", "steps=3")
-    lines = json.loads(out)
+    assert "--with max_ratio" in json.loads(out)[0]["reason"]
+    code, out, _ = run(capsys, *arguments, "--with", "pdis-hoeffding.min_propensity=0.01", "--with", "steps=3")
     assert code == 0
-    assert [line.get("guarantee") for line in lines] == ["finite-sample"] * 2, lines
-    # the same numbers as in Python
     problem = bondic.make_problem(LOG, POLICY, START, gamma=0.2, reward_range=MDP.reward_range, horizon=3)
     method = bondic_lab.make_baseline("pdis-hoeffding", min_propensity=0.01, steps=3)
     expected = bondic.estimate_interval(problem, alpha=0.1, method=method)
-    assert (lines[1]["low"], lines[1]["high"]) == (expected.low, expected.high)
-    # applied where the field exists, by method where it is said
-    more = ["--method", "lstd", "--method", "dm", "--with", "unit=rows", "--with", "dm.replicates=7"]
-    assert run(capsys, *arguments, *more)[0] == 0
+    assert (json.loads(out)[0]["low"], json.loads(out)[0]["high"]) == (expected.low, expected.high)
 
 
 BAD_OPTIONS = {
@@ -104,7 +63,6 @@ BAD_OPTIONS = {
 }
 
 
-@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("name", BAD_OPTIONS)
 def test_options_that_no_method_has_or_that_do_not_fit_are_refused(name, capsys):
     words, expected = BAD_OPTIONS[name]
@@ -113,72 +71,24 @@ def test_options_that_no_method_has_or_that_do_not_fit_are_refused(name, capsys)
     assert expected in err
 
 
-def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
-    """A table with one rare state: W with landmarks would show its row; random features show none."""
-    table = columns()
-    rare = np.arange(len(LOG)) == 900
-    table["obs_0"] = np.where(rare, 77.0, table["obs_0"])
-    table["next_obs_0"] = np.where(np.roll(rare, -1), 77.0, table["next_obs_0"])
-    pq.write_table(pa.table(table), "rare.parquet")
-    (place / "rule.py").write_text(
-        f"import numpy as np\ndef policy(x):\n    return np.full((len(x), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
-    )
-    arguments = [
-        "evaluate",
-        "rare.parquet",
-        "--policy",
-        "rule.py:policy",
-        *QUESTION,
-        "--initial",
-        "starts.csv",
-        "--quiet",
-    ]
-    code, _, err = run(capsys, *arguments, "--no-rows", "--out", "a")
-    assert code == 2
-    assert "--with weight_bandwidth" in err
-    assert run(capsys, *arguments, "--no-rows", "--with", "weight_bandwidth=1", "--out", "b")[0] in (0, 4)
-    assert "nothing is assumed" in json.loads((place / "b" / "result.json").read_text())["choices"]["Q"]
-    for folder, bandwidth in (("c", "2"), ("d", "1")):
-        stated = ["--with", "radius=30", "--with", f"value_bandwidth={bandwidth}", "--out", folder]
-        assert run(capsys, *arguments, *stated)[0] in (0, 4)
-    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "d"))
-    assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
-
-
 # --- names or numbers --------------------------------------------------------------------------------------------------
-
-RULE = "import numpy as np\ndef policy(x):\n    return np.full((len(x), {0}), 1 / {0})\n".format(MDP.target.shape[1])
 
 
 def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
-    asked = ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    words = {
-        "table": [],
-        "named": ["--categorical", "obs_0"],
-        "numbered": ["--categorical", "0"],
-        "all": ["--categorical", "obs"],
-        "numbers": ["--categorical", "none"],
-    }
+    words = {"table": [], "named": ["--categorical", "obs_0"], "numbers": ["--categorical", "none"]}
     found = {}
     for out, option in words.items():
-        code, printed, err = run(capsys, *asked, *option, "--out", out)
+        code, printed, err = evaluate(capsys, *option, "--out", out)
         assert code in (0, 4), err
         found[out] = json.loads((place / out / "result.json").read_text())
-        said = " ".join(printed.replace("│", " ").split())
-        assert f"{sentence(found[out]['choices']['states'])}." in said
-        assert f">{sentence(found[out]['choices']['states'])}.</p>" in html.unescape(
-            (place / out / "report.html").read_text()
-        )
-        assert ("without a statement on how values vary" in said) == (out == "numbers")
-    assert "treated as names" in found["table"]["choices"]["states"]
-    assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
-        "table"
-    }
-    assert {out for out, data in found.items() if data["status"] == "TRIVIAL"} == {"numbers"}
-    assert len({data["low"] for out, data in found.items() if out != "numbers"}) == 1
+        said = found[out]["choices"]["states"]
+        assert f"{sentence(said)}." in " ".join(printed.replace("│", " ").split())
+        assert f">{sentence(said)}.</p>" in html.unescape((place / out / "report.html").read_text())
+        assert ("as you stated" in said) == bool(option)
+    assert [data["status"] == "TRIVIAL" for data in found.values()] == [False, False, True]
+    assert found["table"]["low"] == found["named"]["low"]
 
 
-@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -193,23 +103,6 @@ def test_statements_that_cannot_be_meant_are_refused(words, message, capsys):
         assert code == 2
         assert message in " ".join(err.split())
         assert "transitions" not in out
-
-
-@pytest.mark.usefixtures("place")
-def test_compare_and_verify_name_what_was_stated(capsys):
-    question = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    for option, word in ((["--with", "radius=paper"], True), ([], False)):
-        code, out, _ = run(capsys, "compare", *question, *option)
-        assert code == 0
-        assert "finite-sample" in out
-        assert "states: " in out
-        assert run(capsys, "evaluate", *question, *option, "--quiet", "--force", "--out", "res")[0] == 0
-        code, out, _ = run(capsys, "verify", "res/certificate.json", "log.parquet")
-        assert code == 0
-        assert "rewards (stated by the certificate's maker): " in out
-        assert ("values (stated by the certificate's maker): q* lies in Q" in out) == word
-        assert ("stated by you: the radius rule of the paper" in out) == word
-        assert ("values (checked): Nothing is assumed" in out) == (not word)
 
 
 # --- which method ------------------------------------------------------------------------------------------------------
@@ -243,8 +136,173 @@ def test_help_lists_every_option_once_in_the_groups_of_the_question(capsys):
     _, out, _ = run(capsys, "evaluate", "--help")
     groups = ["Question:", "Log:", "Policy:", "Method:", "Output:"]
     assert [line for line in out.splitlines() if line in groups] == groups
-    (evaluate,) = (command for command in COMMANDS if command.name == "evaluate")
-    names = [parameter.opts[0] for parameter in evaluate.params if parameter.opts[0].startswith("--")]
+    (described,) = (command for command in COMMANDS if command.name == "evaluate")
+    names = [parameter.opts[0] for parameter in described.params if parameter.opts[0].startswith("--")]
     for name in names:
         assert sum(line.startswith(f"  {name} ") or line.strip() == name for line in out.splitlines()) == 1, name
     assert len(names) <= 25  # what is rarer is a setting of --with
+
+
+# --- requirements -------------------------------------------------------------------------------------------------------
+
+
+def test_a_requirement_decides_the_exit_code_and_nothing_else(place, capsys):
+    code, plain, _ = evaluate(capsys, "--json", "--out", "plain")
+    low, high = json.loads(plain)["low"], json.loads(plain)["high"]
+    assert code == 0
+    for name, bound, wanted in (
+        ("above", low, 0),
+        ("above", high, 5),
+        ("below", high, 0),
+        ("below", low, 5),
+    ):
+        code, out, err = evaluate(capsys, f"--require-{name}", repr(bound), "--json", "--force", "--out", "asked")
+        assert code == wanted, err
+        assert json.loads(out)["low"] == low
+        assert ("requirement not met" in err) == (wanted == 5)
+        assert (place / "asked" / "certificate.json").is_file()
+    assert f"--require-below {low!r}" in json.loads((place / "asked" / "result.json").read_text())["command"]
+
+
+def test_what_shows_nothing_meets_no_requirement(capsys):
+    code, _, err = evaluate(capsys, "--method", "lstd", "--require-above", "-99", "--quiet", "--out", "limit")
+    assert code == 5
+    assert "a finite-sample one is needed" in err
+    few = ["--method", "dual", "--with", "gauge=paper", "--alpha", "0.0001", "--with", "radius=1e6"]
+    code, _, err = evaluate(capsys, *few, "--require-above", "-99", "--quiet", "--out", "trivial")
+    assert code == 4
+    assert "requirement not met: trivial" in err
+
+
+# --- names with slips ---------------------------------------------------------------------------------------------------
+
+
+def test_a_method_that_nobody_knows_is_refused_before_the_log_is_read(capsys):
+    stated = ["--policy", "absent.npz", "--gamma", "0.2", "--reward-range", "0", "1"]
+    code, _, err = run(capsys, "evaluate", "absent.parquet", *stated, "--method", "sequental")
+    assert code == 2
+    assert "Did you mean `sequential`?" in " ".join(err.split())
+    assert "absent" not in err
+    assert all(name in err for name in METHODS[:4])
+
+
+def test_an_option_with_a_slip_is_answered_with_what_was_meant(capsys):
+    code, _, err = evaluate(capsys, "--requir-above", "3")
+    assert (code, "--require-above" in err) == (2, True)
+
+
+# --- verifying ----------------------------------------------------------------------------------------------------------
+
+
+def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, capsys):
+    """The log has another name for its rewards, and the folder a policy that must not be loaded."""
+    table = pd.read_csv(place / "log.csv")
+    table["income"], table["reward"] = table["reward"], 0.0
+    table.to_csv(place / "other.csv", index=False)
+    named = ["--columns", "rewards=income"]
+    assert evaluate(capsys, *named, "--out", "res", "--quiet", log="other.csv")[0] == 0
+    file = place / "res" / "result.json"
+    stated = json.loads(file.read_text())
+    assert stated["reading"] == {"columns": ["rewards=income"]}
+    code, out, err = run(capsys, "verify", "res", "other.csv")
+    assert (code, err) == (0, "note: the log is read as res/result.json says (--columns).\n")
+    assert out.startswith("verified, except the policy")
+    code, _, err = run(capsys, "verify", "res/certificate.json", "other.csv")
+    assert code == 1
+    assert "bondic verify res LOG" in " ".join(err.split())
+    assert run(capsys, "verify", "res/certificate.json", "other.csv", *named)[0] == 0
+    for reading, expected in (
+        ({**stated["reading"], "policy": "absent.py:policy", "trust_pickle": True}, 0),  # neither is a word on reading
+        ({**stated["reading"], "one_step": True}, 2),
+        ({"columns": "rewards=income"}, 2),
+        ({"columns": [3]}, 2),
+        ([], 2),
+    ):
+        file.write_text(json.dumps({**stated, "reading": reading}))
+        code, out, err = run(capsys, "verify", "res", "other.csv")
+        assert code == expected, err
+        assert "Traceback" not in out + err
+    file.unlink()
+    assert run(capsys, "verify", "res", "other.csv")[0] == 1
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_verify_knows_how_many_actions_there_are(more, place, capsys):
+    """A function that returns actions does not say it; the certificate does, also where the log shows fewer."""
+    mostly = "np.where(states[:, 0] > 1, 1, 0)"
+    (place / "rules.py").write_text(
+        f"import numpy as np\nimport bondic\n\n\ndef rule(states):\n    return {mostly}\n\n\n"
+        f"counted = bondic.DeterministicPolicy(rule, n_actions={3 + more})\n"
+    )
+    which = "rules.py:counted" if more else "rules.py:rule"
+    assert evaluate(capsys, "--out", "res", "--quiet", policy=which)[0] == 0
+    code, out, err = run(capsys, "verify", "res", "log.csv", "--policy", "rules.py:rule")
+    assert code == 0, err
+    assert "policy gives the stored answers" in out
+
+
+OWN_KERNEL = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bondic.core.kernels.base import Leaf
+from bondic.core.registry import register
+
+
+@register("kernel", "test-inverse-square")
+@dataclass(frozen=True, eq=False)
+class InverseSquare(Leaf):
+    on: ClassVar = "observation"
+    bandwidth: float = 1.0
+    sup_diag: ClassVar = 1.0
+
+    def block(self, x, y):
+        return 1.0 / (1.0 + (((x[:, None, :] - y[None, :, :]) / self.bandwidth) ** 2).sum(axis=2))
+
+    def diag(self, x):
+        return np.ones(x.shape[0])
+
+    def value_error(self, x, y):
+        return (x.shape[1] + 6) * 2.0**-52
+"""
+CERTIFY = """
+import bondic, own_kernel
+from bondic.core.balls import Instruments
+from bondic.core.kernels.leaves import Constant
+from bondic.core.kernels.leaves import Dirac
+from bondic_lab.noise.plug_in import PlugIn
+
+log = bondic.read_log("small.npz").transitions
+start = bondic.InitialStates.exact(log.observations[:1])
+kernel = own_kernel.InverseSquare() * Dirac() + Constant(1.0)
+method = bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=PlugIn(1e-3))
+asked = {"gamma": 0.5, "reward_range": (0, 1), "initial": start, "method": method}
+bondic.evaluate_policy(log, bondic.UniformPolicy(2), **asked).save("own")
+"""
+
+
+def alone(*words):
+    """A command in a process of its own, which has not met the kernel."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_kernel_of_ones_own_is_verified_once_its_module_is_named(place):
+    (place / "own_kernel.py").write_text(OWN_KERNEL)
+    demo = bondic.load_demo().log.columns()
+    np.savez("small.npz", **{name: column[:400] for name, column in demo.items() if column is not None})
+    code, said = alone("-c", CERTIFY)
+    assert code == 0, said
+    code, said = alone("-m", "bondic", "verify", "own", "small.npz")
+    assert code == 1
+    assert "there is no kernel 'test-inverse-square'" in said
+    assert "--import MODULE" in said
+    for module in ("own_kernel", "own_kernel.py"):
+        code, said = alone("-m", "bondic", "verify", "own", "small.npz", "--import", module)
+        assert code == 0, said
+        assert "the kernel 'test-inverse-square'" in said
+    code, said = alone("-m", "bondic", "verify", "own", "small.npz", "--import", "absent_module")
+    assert code == 2
+    assert "absent_module cannot be imported" in said

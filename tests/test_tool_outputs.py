@@ -2,7 +2,6 @@
 
 import html
 import json
-import os
 import re
 import shlex
 
@@ -12,10 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text, ends_text, interval_text, padded
-from bondic.folders import result_folder
-from test_tool import LOG, MDP, QUESTION, also, columns, evaluate, place, run
+from test_tool import MDP, QUESTION, also, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
 
@@ -50,91 +47,27 @@ def test_force_spares_files_that_no_result_stands_beside(place, capsys):
     assert (place / "log.parquet").exists()
 
 
-@pytest.mark.parametrize("failing", [0, 2, 4, 6])
-def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, monkeypatch):
-    old = {"result.json": '{"format": "bondic result 1"}', "certificate.npz": "rows", "summary.md": "old"}
-    new = {"result.json": "{}", "result.csv": "new"}
-    place = tmp_path / "out"
-    place.mkdir()
-    for name, text in {**old, "mine.txt": "mine"}.items():
-        (place / name).write_text(text)
-    calls, true_replace = [], os.replace
-
-    def replace(source, target):
-        calls.append(target)
-        if len(calls) == failing + 1:
-            raise OSError(28, "No space left")
-        true_replace(source, target)
-
-    def write():
-        with result_folder(place, overwrite=True) as folder:
-            for name, text in new.items():
-                (folder / name).write_text(text)
-            monkeypatch.setattr("bondic.folders.os.replace", replace)
-
-    if failing < len(old) + len(new):
-        with pytest.raises(InvalidInput, match="No space left"):
-            write()
-    else:
-        write()
-    kept = old if failing < len(old) + len(new) else new
-    assert {item.name: item.read_text() for item in place.iterdir()} == {**kept, "mine.txt": "mine"}
-    assert [item.name for item in tmp_path.iterdir()] == ["out"]
-
-
 def test_doubts_reach_every_reader(place, capsys):
     table = columns()
     table["done"] = table.pop("terminated") | table.pop("truncated")
     pq.write_table(pa.table(table), "done.parquet")
-    warned = "also marks episodes that were merely cut off, the interval is not valid"
-    for extra in (["--json"], ["--quiet"], []):
+    warned = "merely cut off, the interval is not valid"
+    for extra in (["--json"], ["--quiet"]):
         code, out, err = evaluate(
             capsys, *also("markdown"), "--out", "res", "--force", "--accept", "time-limit", *extra, log="done.parquet"
         )
         assert code in (0, 4)
-        assert err.count(warned) == 1
-        assert err.count("warning: ") == 1
+        assert (err.count(warned), err.count("warning: ")) == (1, 1)
         assert (warned in out) == (extra == ["--json"])
-        assert ("note: `rewards`: column reward." in out) == (extra == [])
-    found = printed_result(place)
-    assert [warned in text for text in found["doubts"]] == [True]
-    assert "`rewards`: column reward." in found["notes"]
-    assert not any(warned in text for text in found["notes"])
+    assert [warned in text for text in printed_result(place)["doubts"]] == [True]
     for name in ("report.html", "summary.md"):
-        text = (place / "res" / name).read_text()
-        assert warned in text
-        assert "column reward." in text
-    assert "There is a warning about the log" in (place / "res" / "report.html").read_text()
-    asked = ["compare", "done.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    for extra in (["--json"], ["--quiet"], []):
-        code, out, err = run(capsys, *asked, *extra)
-        assert code == 0
-        assert err.count(warned) == 1
-        assert ("column reward." in out) == (extra == ["--json"])
+        assert warned in (place / "res" / name).read_text()
+    asked = ["compare", "done.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv", "--quiet"]
+    code, out, err = run(capsys, *asked)
+    assert (code, err.count(warned)) == (0, 1)
     code, out, err = evaluate(capsys, "--json", "--with", "memory=3GB", "--out", "stream", log="done.parquet")
     assert warned in err
-    limit, done = json.loads(out)["doubts"]  # what the column meant is found in the log itself, too
-    assert "episodes end after exactly" in limit
-    assert warned in done
-
-
-def test_without_rows_no_list_of_categories_is_written(place, capsys):
-    table = columns()
-    words = ["rare" if k % 9 == 0 else "usual" for k in range(len(LOG) + 1)]
-    table["obs_1"], table["next_obs_1"] = pa.array(words[:-1]), pa.array(words[1:])
-    pq.write_table(pa.table(table), "words.parquet")
-    (place / "words.py").write_text(
-        "import numpy as np\n"
-        "def policy(observations):\n"
-        f"    return np.full((len(observations), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
-    )
-    asked = ["evaluate", "words.parquet", "--policy", "words.py:policy", *QUESTION, "--text", "codes"]
-    for extra, listed in ((["--out", "open"], True), (["--out", "closed", "--no-rows"], False)):
-        code, _, err = run(capsys, *asked, "--quiet", *also("markdown"), *extra)
-        assert code in (0, 3, 4), err  # the words come in turn, whatever is done: a table sees that, and rejects
-        for item in (place / extra[1]).iterdir():
-            if item.name in ("report.html", "result.json", "summary.md"):
-                assert (", usual" in item.read_text()) == listed
+    assert [warned in text for text in json.loads(out)["doubts"]] == [False, True]  # and a limit that all episodes have
 
 
 @pytest.mark.parametrize("kind", ["plain", "streamed"])
@@ -164,23 +97,18 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
 
 
 def test_a_rejected_log_has_no_interval_anywhere(place, capsys):
-    code, out, _ = evaluate(capsys, "--with", "radius=1e-6", "--alpha", "0.5", *also("markdown", "svg"), "--out", "res")
+    code, out, _ = evaluate(capsys, "--with", "radius=1e-6", "--alpha", "0.5", *also("markdown"), "--out", "res")
     assert code == 3
     page, summary = ((place / "res" / name).read_text() for name in ("report.html", "summary.md"))
     for text in (" ".join(out.replace("│", " ").split()), page, summary, printed_result(place)["summary"]):
-        assert "no interval is given (rejected: the log contradicts" in text
+        assert "no interval is given (rejected" in text
         assert "policy lies in [" not in text
-    shown = re.sub(r"<(style|script).*?</\1>", "", page, flags=re.DOTALL)
-    assert "proved for this finite log" not in shown
-    assert "finite-sample" not in re.sub(r"data-\w+=\S+", "", shown)
     assert "finite-sample" not in summary + out
-    assert "the interval</span>" not in shown
 
 
-@pytest.mark.parametrize("width", [30, 80])
 @pytest.mark.usefixtures("place")
-def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(width))
+def test_compare_shows_every_end_on_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
     np.savez("policy-number-two.npz", probs=np.full_like(MDP.target, 1 / MDP.target.shape[1]))
     np.savez("policy-number-one.npz", probs=MDP.target)
     asked = ["compare", "log.parquet", "--policy", "policy-number-one.npz", "--policy", "policy-number-two.npz"]
@@ -193,45 +121,22 @@ def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
         ends = ends_text(line["low"], line["high"])
         assert {*ends, padded(bound_text(line["estimate"], 0, line["high"] - line["low"]), ends)} <= set(words)
         assert line["guarantee"] in words
-    assert words.count("interval") + words.count("interval,") >= len(lines)
     names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))
     assert len({name.rstrip(",") for name in names}) == 2
 
 
 def test_the_demo_overwrites_nothing_unless_told(place, capsys):
     (place / "report.html").write_text("my own report")
-    code, out, err = run(capsys, "demo", "--out", ".")
-    assert code == 2
-    assert "--force" in err
-    assert not out
-    assert run(capsys, "demo", "--out", ".", "--force")[0] == 2  # not a result of bondic
+    for force in ([], ["--force"]):  # not a result of bondic
+        assert run(capsys, "demo", "--out", ".", *force)[0] == 2
     assert (place / "report.html").read_text() == "my own report"
     code, out, err = run(capsys, "demo", "--out", "d", "--quiet")
     assert (code, out.count("\n"), err) == (0, 1, "")
-    assert out.startswith("At 90% confidence the value of the policy lies in [4.4541, 4.4739]")
     demo = bondic.load_demo()
     checked = bondic.verify(place / "d", demo.log, demo.policy)
     assert checked.low <= 4.466233 <= checked.high
     assert run(capsys, "demo", "--out", "d", "--quiet")[0] == 2
     code, out, _ = run(capsys, "demo", "--out", "d", "--json", "--force", "--alpha", "0.2")
-    assert code == 0
     assert json.loads(out)["alpha"] == printed_result(place, "d")["alpha"] == 0.2
-    assert {item.name for item in (place / "d").iterdir()} == {
-        "report.html", "result.json", "certificate.json", "certificate.npz",
-    }  # fmt: skip
     (place / "d" / "result.json").unlink()  # what older versions left: a certificate and a page
     assert run(capsys, "demo", "--out", "d", "--quiet", "--force")[0] == 0
-
-
-def test_compare_writes_a_page(place, capsys):
-    asked = ["compare", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
-    asked += ["--method", "dual", "--method", "lstd", "--report", "both.html"]
-    code, _, err = run(capsys, *asked)
-    assert code == 0, err
-    page = (place / "both.html").read_text()
-    assert page.count('<circle class="estimate') == 2
-    assert 'class="strong">dual</text>' in page
-    assert "holds in the limit of large logs only" in page
-    code, _, err = run(capsys, *asked)
-    assert code == 2
-    assert "exists already" in err

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bondic.core.errors import InvalidInput
-from bondic.plan.groups import TreeGroups, cell_errors, propose_groups, tree_groups, user_groups
+from bondic.plan.groups import propose_groups, user_groups
 from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
-from bondic.plan.tree import grow, shortest_between
+from bondic.plan.tree import grow
 
 
 def _loss(targets: np.ndarray) -> float:
@@ -78,20 +78,6 @@ def test_a_cliff_is_cut_where_it_is() -> None:
     assert below < threshold <= above
 
 
-def test_constant_targets_and_columns_are_not_split() -> None:
-    inputs = np.column_stack([np.ones(50), np.arange(50.0)])
-    assert grow(inputs, np.full(50, 0.1), leaves=4, min_rows=1).leaves == 1
-    assert {column for column, _, _ in grow(inputs, np.arange(50.0) % 7, leaves=4, min_rows=1).splits} == {1}
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "number"),
-    [(0.49, 0.51, 0.5), (9.9, 10.0, 10.0), (0.1, 0.9, 0.5), (-1.0, 1e-9, -0.5), (3.14, 3.15, 3.15)],
-)
-def test_thresholds_have_few_digits(low: float, high: float, number: float) -> None:
-    assert shortest_between(low, high) == number
-
-
 def test_words_decide_like_the_tree() -> None:
     rng = np.random.default_rng(2)
     inputs = rng.normal(size=(2000, 2))
@@ -111,14 +97,6 @@ def test_words_decide_like_the_tree() -> None:
     assert tree.prune(1).describe(["angle", "speed"]) == ("all rows",)
     with pytest.raises(InvalidInput, match="2 columns; got 1 names"):
         tree.describe(["angle"])
-
-
-def test_wrong_width_and_count() -> None:
-    tree = grow(np.arange(20.0)[:, None], np.arange(20.0), leaves=2, min_rows=1)
-    with pytest.raises(InvalidInput, match="grown on 1 columns"):
-        tree.codes(np.zeros((3, 2)))
-    with pytest.raises(InvalidInput, match="at least one leaf"):
-        tree.prune(0)
 
 
 def _rows(n: int = 3000, seed: int = 0) -> TrainingRows:
@@ -143,55 +121,6 @@ def test_groups_find_the_threshold_from_values_or_from_residuals(known: bool) ->
     cells = groups.cells(rows.states, rows.actions)
     np.testing.assert_array_equal(cells, 2 * (rows.states[:, 0] >= threshold) + rows.actions)
     assert groups.prune(1).n_cells == 2
-
-
-def test_actions_that_are_numbers_are_split_too() -> None:
-    rng = np.random.default_rng(3)
-    states, doses = rng.random((4000, 1)), rng.random((4000, 1)) * 10
-    rewards = (doses[:, 0] < 9.9).astype(float)
-    draws = rng.random((4000, 3, 1)) * 10
-    weights = np.full((4000, 3), 1 / 3)
-    rows = TrainingRows(states, doses, rewards, states, 0.5, (0.0, 2.0), next_actions=draws, next_weights=weights)
-    groups = propose_groups(rows, UserModel(lambda s, _: np.zeros(len(s))), count=2, min_rows=5)
-    assert groups.describe(["age", "dose"]) == ("dose < 9.9", "dose ≥ 9.9")
-    np.testing.assert_array_equal(groups.cells(states, doses), doses[:, 0] >= 9.9)
-    with pytest.raises(InvalidInput, match="need both"):
-        groups.codes(states)
-
-
-def test_cell_errors_solve_the_table() -> None:
-    """On a table with a cell per pair and q̂ = 0 the errors are the values of the empirical chain, by value iteration."""
-    rng = np.random.default_rng(4)
-    states, actions = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
-    following, rewards = rng.integers(0, 3, 400), rng.random(400)
-    policy = rng.dirichlet(np.ones(2), 3)
-    weights = policy[following] * (rng.random(400) < 0.9)[:, None]
-    rows = TrainingRows(states[:, None] * 1.0, actions, rewards, following[:, None] * 1.0, 0.9, (0.0, 10.0), 2, weights)
-    groups = tree_groups(rows, np.eye(3)[states], count=3, min_rows=1)
-    table = np.zeros((3, 2))
-    for _ in range(400):
-        backup = rewards + 0.9 * (weights * table[following]).sum(axis=1)
-        table = np.array([[backup[(states == s) & (actions == a)].mean() for a in range(2)] for s in range(3)])
-    errors = cell_errors(rows, groups, rewards)
-    np.testing.assert_allclose(errors[groups.cells(rows.states, actions)], table[states, actions], rtol=1e-10)
-
-
-def test_cells_without_rows_get_no_error() -> None:
-    rows = _rows(200)
-    only = TrainingRows(
-        rows.states,
-        np.zeros(200, dtype=int),
-        rows.rewards + 1,
-        rows.next_states,
-        0.5,
-        (0.0, 2.0),
-        2,
-        rows.next_probabilities,
-    )
-    groups = TreeGroups(grow(only.states, only.states[:, 0], leaves=2, min_rows=5), 2)
-    errors = cell_errors(only, groups, only.rewards)
-    np.testing.assert_allclose(errors[1::2], 0, atol=1e-12)
-    assert (errors[::2] > 1).all()
 
 
 def test_groups_of_the_user() -> None:

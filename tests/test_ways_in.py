@@ -1,20 +1,15 @@
 """Logs and policies in every form in which people have them: the same question, the same interval."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-import bondic_lab
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.data.initial import InitialStates
 from bondic.data.io.read import read_log
 from bondic.data.transitions import Transitions
-from bondic.methods.sequential import Sequential
 from bondic.policies.protocol import CallableSampler
 from bondic.verification import verify
 from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE
@@ -47,20 +42,6 @@ def asked_about(log=LOG, policy=None, **changes):
     return bondic.make_problem(log, _probabilities if policy is None else policy, **terms)
 
 
-def test_a_log_in_any_form_is_the_same_question(tmp_path):
-    """In every format: tests of read_log."""
-    TABLE.to_csv(tmp_path / "log.csv", index=False)
-    forms = (
-        TABLE,
-        pl.from_pandas(TABLE),
-        dict(COLUMNS),
-        read_log(TABLE),
-        tmp_path / "log.csv",
-        str(tmp_path / "log.csv"),
-    )
-    assert {asked_about(form).log_hash for form in forms} == {LOG.content_hash}
-
-
 def test_how_a_table_is_read_can_be_said_and_travels_with_the_result(plain):
     names = {"state": "wear", "reward": "payoff", "next_state": "wear_after"}
     table = TABLE.drop(columns=["terminated", "truncated"]).assign(done=TABLE["truncated"]).rename(columns=names)
@@ -80,12 +61,6 @@ def test_one_step_logs_need_no_discount():
     assert ask(read_log(table, one_step=True), gamma=None, initial=None).low == ask(table, **stated).low
     with pytest.raises(InvalidInput, match="`gamma` is None"):
         ask(TABLE, gamma=None)
-
-
-def test_make_problem_starts_where_the_log_does_unless_told():
-    problem = bondic.make_problem(LOG, _probabilities, gamma=0.5, reward_range=(0, 1))
-    assert problem.initial_states.kind == "sample"
-    assert len(problem.initial_states) == 30
 
 
 # --- policies -----------------------------------------------------------------------------------------------------------
@@ -131,12 +106,6 @@ def test_a_policy_in_any_form_gives_the_same_answers(policy):
     np.testing.assert_array_equal(found.answers.initial, expected.answers.initial)
 
 
-def test_a_function_is_verified_like_a_policy(plain):
-    found = ask(policy=FORMS["whole numbers"])
-    assert (found.low, found.high) == (plain.low, plain.high)
-    assert verify(found.certificate, LOG, FORMS["whole numbers"]).low == pytest.approx(found.low)
-
-
 def test_a_policy_in_columns_of_the_log(plain):
     probs = PROBS[STATE]
     table = TABLE.assign(logged_action_probs_0=probs[:, 0], logged_action_probs_1=probs[:, 1])
@@ -178,53 +147,7 @@ def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
         assert (found.low, found.high) == (wanted.low, wanted.high)
 
 
-def test_the_number_of_actions_is_a_note_where_it_was_taken_from_the_log():
-    """A plan that knew a later row's action before its time would not be made from earlier rows alone: so it is said."""
-    (said,) = (note for note in asked_about(policy=1).notes if "known before" in note)
-    assert "those of the log are taken for all, 2 actions, 0 to 1" in said
-    named = asked_about(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run"))
-    assert any("2 actions, run, stop" in note for note in named.notes)
-    for policy in (_probabilities, FORMS["stated"], FORMS["a dict of probabilities"], FORMS["a classifier"]):
-        assert not [note for note in asked_about(policy=policy).notes if "known before the log" in note]
-
-
-def test_a_growing_log_has_the_actions_of_its_first_rows():
-    monitor = bondic.SequentialMonitor(
-        lambda s: TAKES[s[:, 0].astype(int)],
-        START,
-        gamma=0.5,
-        reward_range=(0, 1),
-        planned_rows=300,
-        method=Sequential(pilot=100),
-    )
-    assert any("taken for all, 2 actions, 0 to 1" in note for note in monitor.update(LOG).notes)
-
-
 def test_an_answer_that_changes_its_meaning_is_noticed():
     """Whole at the start, fractions later: the probability of action 1, not an action."""
     with pytest.raises(PolicyError, match="probability of action 1"):
         ask(policy=lambda s: np.where(s[:, 0] == 2, 0.5, 1.0))
-
-
-def test_methods_go_by_name():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert ask(method="table").low == ask().low
-        assert ask(method="lstd").method == bondic_lab.make_baseline("lstd").run(ask().question, 0.1, None).method
-    with pytest.raises(InvalidInput, match="Did you mean `lstd`"):
-        ask(method="lsdt")
-
-
-def test_a_classifier_draws_and_says_so():
-    """Its probabilities and its decisions are two policies."""
-    rng = np.random.default_rng(0)
-    states, actions = rng.normal(size=(400, 1)), rng.integers(0, 2, 400)
-    rewards = ((states[:, 0] > 0) == actions).astype(float)
-    noisy = np.where(rng.random(400) < 0.3, 1 - (states[:, 0] > 0), states[:, 0] > 0).astype(int)
-    tree = DecisionTreeClassifier(max_depth=1).fit(states, noisy)
-    log = bondic.Transitions.one_step(states, actions, rewards, behavior_action_probs=np.full(400, 0.5))
-    drawn, sure = (bondic.evaluate_policy(log, one, gamma=0, reward_range=(0, 1)) for one in (tree, tree.predict))
-    assert any("predict_proba" in note for note in drawn.notes)
-    assert not any("predict_proba" in note for note in sure.notes)
-    assert not any("predict_proba" in item.text for item in drawn.assumptions)  # nobody stated it
-    assert drawn.estimate < sure.estimate

@@ -1,7 +1,6 @@
 """What a result can be turned into: pair, dict, row, frame, picture, page, folder; and several of them into a table."""
 
 import json
-import math
 import sys
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ import pytest
 import bondic
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, NoInterval
-from bondic.data.io.words import reading_words
 from bondic.folders import WRITTEN
 from test_tool import run
 from test_ways_in import ASKED, LOG, TABLE, _probabilities, ask
@@ -49,12 +47,6 @@ def test_a_row_and_a_frame(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InvalidInput, match=r"pip install pandas.*to_row"):
         result.to_frame()
-
-
-def test_a_picture(result, problem):
-    assert "interval" in result.plot().axes[0].get_legend_handles_labels()[1]
-    comparison = bondic.compare(problem, ["table", "lstd"]).plot()
-    assert [text.get_text() for text in comparison.axes[0].get_yticklabels()] == ["table", "lstd"]
 
 
 def test_a_report_is_one_file(result, tmp_path):
@@ -107,19 +99,6 @@ def test_a_method_without_a_proof_leaves_a_result_and_a_page(problem, tmp_path):
 # --- requirements -------------------------------------------------------------------------------------------------------
 
 
-def test_a_requirement_is_met_or_says_why_not(result):
-    assert result.status is Status.INTERVAL
-    assert result.unmet(above=result.low) == ()
-    assert result.unmet(below=result.high) == ()
-    assert result.unmet(above=-1.0, below=99.0) == ()
-    (low,) = result.unmet(above=math.nextafter(result.low, 9))
-    assert "lower end" in low
-    both = result.unmet(above=1.9, below=0.1)
-    assert ["lower end" in both[0], "upper end" in both[1]] == [True, True]
-    with pytest.raises(InvalidInput, match="above= or below="):
-        result.unmet()
-
-
 # --- comparisons --------------------------------------------------------------------------------------------------------
 
 
@@ -140,14 +119,6 @@ def test_results_side_by_side(result, tmp_path):
     assert "policy" not in str(table)
 
 
-def test_results_of_one_method_are_told_apart(result):
-    assert [line.name for line in bondic.compare([result, result])] == ["table 1", "table 2"]
-    named = bondic.compare({"old": result, "new": result})
-    assert [line.name for line in named] == ["old", "new"]
-    assert "old" in str(named)
-    assert "new" in named._repr_html_()
-
-
 def test_methods_side_by_side(problem):
     table = bondic.compare(problem, ["table", bondic.Dual(), "tis", "lstd"])
     assert [line.name for line in table] == ["table", "dual", "tis", "lstd"]
@@ -164,14 +135,6 @@ def test_methods_side_by_side(problem):
         bondic.compare(problem, ["tis"])  # alone it is an error
 
 
-def test_intervals_that_hold_at_once_divide_alpha(problem):
-    table = bondic.compare(problem, ["table", "dual"], alpha=0.1, joint=True)
-    assert all(line.result.alpha <= 0.05 for line in table)
-    assert "at once" in table.title
-    alone = bondic.compare(problem, ["table"], alpha=0.1)
-    assert table["table"].low <= alone["table"].low
-
-
 @pytest.mark.parametrize(
     ("what", "methods", "words"),
     [
@@ -184,14 +147,6 @@ def test_intervals_that_hold_at_once_divide_alpha(problem):
 def test_what_cannot_be_compared(what, methods, words):
     with pytest.raises(InvalidInput, match=words):
         bondic.compare(what, methods)
-
-
-def test_methods_to_compare_have_to_be_named(problem):
-    for methods in (None, [], "dual"):
-        with pytest.raises(InvalidInput, match="in a list"):
-            bondic.compare(problem, methods)
-    with pytest.raises(InvalidInput, match="Did you mean `dual`"):
-        bondic.compare(problem, ["dul"])
 
 
 # --- a rejection has no interval -------------------------------------------------------------------------------------------
@@ -245,31 +200,3 @@ def test_a_log_that_was_read_in_its_own_way_is_verified_from_its_folder(tmp_path
     code, _, err = run(capsys, "verify", str(folder), str(tmp_path / "log.csv"))
     assert code == 0, err
     assert all(word in err for word in ("--columns", "--missing", "--text", "--actions"))
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_path_with_columns_is_verified_from_its_folder(streamed, tmp_path, capsys):
-    path, columns = tmp_path / "log.parquet", {"rewards": "income"}
-    TABLE.rename(columns={"reward": "income"}).assign(reward=0.0).to_parquet(path)
-    log, how = (bondic.stream_log(path, columns=columns), {}) if streamed else (path, {"columns": columns})
-    np.savez(tmp_path / "policy.npz", probs=np.full((int(TABLE["state"].max()) + 1, 2), 0.5))
-    folder = ask(log, tmp_path / "policy.npz", **how).save(tmp_path / "out")
-    asked = ["--policy", tmp_path / "policy.npz"] if streamed else []  # such a certificate holds no answers
-    assert run(capsys, "verify", folder, path, *asked)[0] == 0
-    (folder / "result.json").unlink()
-    assert run(capsys, "verify", folder, path, *asked)[0] == 1
-
-
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"columns": {"observations": ["a,b"]}},
-        {"columns": {"observations": " a"}},
-        {"missing": {"a ": 1.0}},
-        {"categorical": {"a": "codes"}},
-    ],
-)
-def test_what_the_command_line_cannot_say_is_left_out_and_named(stated):
-    (name,) = stated
-    words = reading_words(**stated, one_step=True)
-    assert words == {"one_step": True, "unwritten": ("text" if name == "categorical" else name,)}
