@@ -15,7 +15,7 @@ import bondic
 from bondic.core.cells.allowance import Allowance
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import ends_text, interval_text
-from bondic.curve_words import break_words
+from bondic.curve import break_words
 from bondic.report.page import report_page
 from test_tool import run
 

@@ -16,9 +16,8 @@ from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.methods.setting import make_setting
 from bondic.robustness import robustness
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Choices, kind_of_states
 from bondic.tuning.radius import weakness
-from bondic.tuning.sequential_class import kind_of_states
 from bondic.tuning.states import SeenStates, kind_of_pilot, state_kind
 from builders import synthetic, tabular, world_problem
 

@@ -131,7 +131,7 @@ UNSTATED = "states are numbers: without a statement on how values vary nothing c
 def test_numbers_without_a_statement_are_answered_with_the_value_range(monkeypatch):
     """No class is fitted, one sentence says why; where a pilot can be set aside, the curve of groups stands beside it."""
     for name in ("paper_ball", "default_value_kernel"):
-        monkeypatch.setattr(f"bondic.tuning.sequential_class.{name}", lambda *_: pytest.fail("nothing is fitted"))
+        monkeypatch.setattr(f"bondic.tuning.defaults.{name}", lambda *_: pytest.fail("nothing is fitted"))
         monkeypatch.setattr(f"bondic.methods.setting.{name}", lambda *_: pytest.fail("nothing is fitted"))
     problem = numbers(1500)
     for rows, method in ((1500, b.Default()), (150, b.Default()), (3, b.Default()), (1500, b.Default(gauge="half")),

@@ -10,9 +10,9 @@ import pytest
 import bondic
 from bondic.core.cells.tally import CellShape, tally
 from bondic.methods.group_cells import training_rows
+from bondic.methods.group_labels import Foresight
+from bondic.methods.groups import predicted_groups
 from bondic.methods.on_cells import expected_starts
-from bondic.methods.on_groups import predicted_groups
-from bondic.plan.foresight import Foresight
 from bondic.plan.groups import mostly_new
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there

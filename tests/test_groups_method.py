@@ -23,7 +23,7 @@ from bondic.core.claims import Status
 from bondic.core.codec import same
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.engines.sums import STANDARD
-from bondic.methods.on_groups import CUTS
+from bondic.methods.groups import CUTS
 from bondic.plan import boosting
 from builders import part
 

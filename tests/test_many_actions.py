@@ -16,7 +16,7 @@ from bondic.search.actions import Cap, action_groups, grouped
 from bondic.search.basis import capped_basis, make_basis
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
-from bondic.tuning.long_logs import affordable
+from bondic.tuning.defaults import affordable
 from builders import setting_of
 
 

@@ -18,7 +18,7 @@ from bondic.core.kernels.leaves import Constant
 from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.engines.sums import STANDARD
-from bondic.methods.described import describe
+from bondic.methods.base import describe
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.past import History

@@ -17,9 +17,8 @@ import pytest
 import bondic
 from bondic.core.errors import InvalidInput
 from bondic.report import exports, plots
-from bondic.report.health import examine, range_bins
+from bondic.report.health import examine, logged_value, range_bins
 from bondic.report.html import script_json
-from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
 from bondic.rows.recorded import recorded_returns
 from bondic.summary import summarize

@@ -22,11 +22,10 @@ from bondic.core.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.forecast import forecast
-from bondic.report.exports import result_csv
+from bondic.report.exports import result_csv, write_result
 from bondic.report.pens import result_markdown, result_table
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
-from bondic.report.saving import write_result
 from bondic.result import Result
 from bondic.rows import Rows
 

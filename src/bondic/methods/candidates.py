@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from bondic.methods.clock import Progress
+from bondic.methods.base import Progress
 from bondic.methods.dual import Dual
 from bondic.methods.groups import Groups
 from bondic.methods.propensities import Propensities

@@ -20,12 +20,11 @@ from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times, range_of
 from bondic.engines.standard import EngineName
+from bondic.methods.base import Progress, listing_options
 from bondic.methods.candidates import Candidate
-from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual, dual_needs
 from bondic.methods.forecast import landmarks_that_fit, room
 from bondic.methods.groups import Groups
-from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import Sequential
@@ -38,10 +37,8 @@ from bondic.rows import Rows
 from bondic.rows.decisions import single_rows
 from bondic.rows.episodes import own_starts, split_episodes
 from bondic.search.sequential.plan import MOST_LANDMARKS
-from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import rows_set_aside
-from bondic.tuning.sequential_class import kind_of_states
-from bondic.tuning.states import WAY_OUT, unstated
+from bondic.tuning.defaults import Choices, Radius, kind_of_states
+from bondic.tuning.states import WAY_OUT, rows_set_aside, unstated
 from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
 
 _Own = TypeVar("_Own", Table, Groups, Sequential, Dual)

@@ -21,9 +21,7 @@ from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, discounted_steps, range_at_all_times
 from bondic.engines.standard import EngineName
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
-from bondic.methods.listed import listing_options
+from bondic.methods.base import Clock, Progress, describe, listing_options
 from bondic.methods.setting import make_setting
 from bondic.result import Result
 from bondic.robustness import robustness
@@ -36,7 +34,7 @@ from bondic.search.model import SearchModel
 from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
 from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import PILOT_SHARE
+from bondic.tuning.states import PILOT_SHARE
 
 NAME = "dual"
 _FIT = "least-squares fit of the Bellman equation to the certified rows"

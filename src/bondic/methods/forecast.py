@@ -16,8 +16,7 @@ from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
-from bondic.tuning.defaults import Choices, Radius, default_value_kernel
-from bondic.tuning.long_logs import FEWEST_ROWS, seconds_of_sums
+from bondic.tuning.defaults import FEWEST_ROWS, Choices, Radius, default_value_kernel, seconds_of_sums
 
 BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""

@@ -28,30 +28,44 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.engines.sums import EngineSums
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.monitor_checks import planned_method, refuse_other_values, refuse_row_answers
-from bondic.methods.monitor_files import Saved, read_folder, write_folder
-from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
+from bondic.methods.base import Clock, Progress
+from bondic.methods.monitor_checks import (
+    REPEATED,
+    check_accepted,
+    find_repeated,
+    planned_method,
+    refuse_known_keys,
+    refuse_other_values,
+    refuse_row_answers,
+)
+from bondic.methods.monitor_files import (
+    Saved,
+    UpdateRecord,
+    held_back,
+    next_record,
+    read_folder,
+    read_method,
+    read_statements,
+    waiting_result,
+    write_folder,
+    write_statements,
+)
 from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so_far, not_used
 from bondic.methods.monitor_propensities import evaluate as bets_result
-from bondic.methods.monitor_repeats import REPEATED, check_accepted, find_repeated, refuse_known_keys
-from bondic.methods.monitor_statements import read_method, read_statements, write_statements
-from bondic.methods.monitor_tables import follow_table
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.sequential import NOTES, Sequential
 from bondic.methods.table import NAME as TABLE
-from bondic.methods.table import Table
+from bondic.methods.table import Table, follow_table
 from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
 from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.search.sequential.plan import Planner, Shape
-from bondic.tuning.pilot import SMALLEST_PILOT
-from bondic.tuning.sequential_class import ChosenClass, kind_of_states
-from bondic.tuning.states import refuse_unstated
+from bondic.tuning.defaults import ChosenClass, kind_of_states
+from bondic.tuning.states import SMALLEST_PILOT, refuse_unstated
 
 _NO_START = "no episode has begun after the pilot yet"
 

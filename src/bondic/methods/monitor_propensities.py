@@ -15,7 +15,7 @@ import numpy as np
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.terms import range_of
-from bondic.methods.clock import Clock, Progress
+from bondic.methods.base import Clock, Progress
 from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result

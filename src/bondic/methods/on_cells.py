@@ -23,7 +23,7 @@ from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
-from bondic.tuning.pilot import SMALLEST_PILOT, rows_set_aside
+from bondic.tuning.states import SMALLEST_PILOT, rows_set_aside
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import EarlierRows, tally_by_era
 from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, locate
 from bondic.core.cells.proof import SINGLE, CellPlan
-from bondic.core.cells.rows import TableCells, within_quotas
+from bondic.core.cells.rows import StateIndex, TableCells, within_quotas
 from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
@@ -39,6 +39,29 @@ from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
 
 FloatArray = npt.NDArray[np.float64]
+
+
+def states_of(problem: Rows, most: int, first: FloatArray | None = None) -> FloatArray | None:
+    """(S, D): `first`, given starts, then logged and next states as they first appear; None where they are more than `most`."""
+    known = np.zeros((0, problem.layout.dimension)) if first is None else first
+    known = np.concatenate([known, _fresh(known, problem.initial.points)])
+    for batch in problem.batches():
+        rows = np.concatenate([np.arange(len(batch)) * 2, batch.next.rows * 2 + 1])
+        points = np.concatenate([batch.logged, batch.next.points])[np.argsort(rows, kind="stable")]
+        known = np.concatenate([known, _fresh(known, points)])
+        if known.shape[0] > most:
+            return None
+    return known
+
+
+def _fresh(known: FloatArray, points: FloatArray) -> FloatArray:
+    """Those that are not known yet, once each, in their order."""
+    if known.shape[0]:
+        points = points[StateIndex(known).positions(points) < 0]
+    _, first = np.unique(points + 0.0, axis=0, return_index=True)
+    return points[np.sort(first)] + 0.0
+
+
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 

@@ -22,9 +22,7 @@ from bondic.core.propensities.proof import PerEnd, PropensityProof, Value
 from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
-from bondic.methods.listed import listing_options
+from bondic.methods.base import Clock, Progress, describe, listing_options
 from bondic.methods.propensity_pilot import logged, predicted_lengths
 from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares
 from bondic.rendering import three

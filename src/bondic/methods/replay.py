@@ -20,8 +20,8 @@ from bondic.core.proof import Proof
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed, UserFunctions
 from bondic.data.initial import InitialStates
+from bondic.methods.base import OUTSIDE
 from bondic.methods.candidates import CANDIDATES
-from bondic.methods.described import OUTSIDE
 from bondic.methods.groups import GroupPlanner, Groups
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes

@@ -21,9 +21,7 @@ from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.engines.standard import EngineName
 from bondic.engines.sums import EngineSums
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
-from bondic.methods.listed import listing_options
+from bondic.methods.base import Clock, Progress, describe, listing_options
 from bondic.methods.setting import tuning_problem
 from bondic.methods.value_range import START_SHARE, WholeRange, degenerate_range
 from bondic.rendering import three
@@ -32,14 +30,19 @@ from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, predicted_length
-from bondic.search.sequential.replay import replay_plan
+from bondic.search.sequential.plan import (
+    MOST_LANDMARKS,
+    MOST_SEEN,
+    Shape,
+    costs_of,
+    make_plan,
+    predicted_length,
+    replay_plan,
+)
 from bondic.search.sequential.starts import known_starts
-from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import PILOT, pilot_length
+from bondic.tuning.defaults import Choices, ChosenClass, Radius, choose_class
 from bondic.tuning.scales import seen_states
-from bondic.tuning.sequential_class import ChosenClass, choose_class
-from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
+from bondic.tuning.states import PILOT, SeenStates, check_categorical, kind_of_pilot, pilot_length
 
 NAME = "sequential"
 _PREDICTED = "predicted"

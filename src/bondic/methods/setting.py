@@ -37,9 +37,15 @@ from bondic.tuning.defaults import (
     stated_ball,
 )
 from bondic.tuning.instruments import pick_instruments, pick_table
-from bondic.tuning.pilot import SMALLEST_PILOT, share_of_rows
 from bondic.tuning.scales import seen_states
-from bondic.tuning.states import StateKind, check_categorical, refuse_unstated, state_kind
+from bondic.tuning.states import (
+    SMALLEST_PILOT,
+    StateKind,
+    check_categorical,
+    refuse_unstated,
+    share_of_rows,
+    state_kind,
+)
 
 FloatArray = npt.NDArray[np.float64]
 

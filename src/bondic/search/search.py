@@ -18,9 +18,8 @@ from bondic.rows.rows import rows_of
 from bondic.search import spectral
 from bondic.search.actions import Cap, sharing
 from bondic.search.basis import capped_basis
-from bondic.search.model import SearchModel
+from bondic.search.model import SearchModel, second_moments, whiten
 from bondic.search.sample import sampled_model
-from bondic.search.whiten import second_moments, whiten
 
 FloatArray = npt.NDArray[np.float64]
 

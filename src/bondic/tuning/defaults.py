@@ -1,4 +1,10 @@
-"""W for a user who names none, and the kernel and the radius rule of a Q that is stated by its radius."""
+"""W for a user who names none, and Q for one who states a radius: its kernel, and the radius rule of the paper.
+
+In few dimensions the sums of a Gaussian are linear in the rows. In more of them they go over all pairs, and a million rows would
+take hours. There its series stands in, cut at a degree: a kernel with explicit features, whose sums are linear in the rows and
+whose functions are functions of the Gaussian's space. At all but a hundredth of the points both kernels are within `_TOLERANCE`
+of each other.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +21,62 @@ from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
-from bondic.core.kernels.normal_form import Layout
-from bondic.core.terms import ValueRange
+from bondic.core.kernels.normal_form import Layout, normal_form
+from bondic.core.kernels.series import GaussianSeries, feature_count, squared_norms
+from bondic.core.terms import ValueRange, range_at_all_times
+from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.actions import sharing
-from bondic.tuning.long_logs import affordable
 from bondic.tuning.radius import CAP, FittedRadius, held_out_radius
-from bondic.tuning.scales import Scales, measure_scales, pilot_points
-from bondic.tuning.states import Categorical
+from bondic.tuning.scales import Scales, measure_scales, pilot_points, seen_states
+from bondic.tuning.states import Categorical, StateKind, check_categorical, refuse_unstated, state_kind
 
 FloatArray = npt.NDArray[np.float64]
+
+FEWEST_ROWS = 20_000
+"""Below, every sum over pairs is a matter of seconds or minutes."""
+_SUMS = 3
+"""Sums over all rows behind an interval: the initial distribution, and both ends."""
+_MOST_SECONDS = 600.0
+"""Of one core, for these sums."""
+_TOLERANCE = 0.1
+_MOST_FEATURES = 1000
+
+
+def expected_points(points: FloatArray, rows: int) -> int:
+    """How many different points a log of so many rows has; `points` are logged, next and initial ones of some of them.
+
+    Every row brings two, as a rule one of them again: its next state is the state of the following row, or its state an
+    initial one.
+    """
+    return int(2 * rows * np.unique(points, axis=0).shape[0] / max(len(points), 1))
+
+
+def seconds_of_sums(kernel: Kernel, layout: Layout, points: FloatArray, rows: int) -> float:
+    """About how long one core needs for the sums behind an interval with a Q of this kernel."""
+    return _SUMS * STANDARD.seconds(normal_form(kernel, layout), expected_points(points, rows), points)
+
+
+def _near(points: FloatArray, kernel: Gaussian) -> FloatArray:
+    """Without the hundredth that is farthest from the mean, in bandwidths."""
+    norms = squared_norms((points - points.mean(axis=0)) / kernel.bandwidth)
+    return points[norms <= np.quantile(norms, 0.99)]
+
+
+def affordable(kernel: Gaussian, layout: Layout, points: FloatArray, rows: int) -> Gaussian | GaussianSeries:
+    """The Gaussian, or its series where the log is too long for it; the Gaussian all the same where no series is near it."""
+    whole = kernel * Dirac(on="action") if layout.discrete else kernel
+    if rows < FEWEST_ROWS or seconds_of_sums(whole, layout, points, rows) <= _MOST_SECONDS:
+        return kernel
+    columns = list(layout.columns(kernel.on))
+    try:
+        series = GaussianSeries.fit(
+            _near(points[:, columns], kernel), kernel.bandwidth, tolerance=_TOLERANCE, on=kernel.on
+        )
+    except InvalidInput:  # points too far apart, as where columns hold names
+        return kernel
+    return series if feature_count(series.degree, len(columns)) <= _MOST_FEATURES else kernel
+
 
 PAPER: Literal["paper"] = "paper"
 Radius = float | Literal["paper"]
@@ -179,3 +231,46 @@ def provenance(pilot: Rows | None, what: str, how: str = "tuned") -> Provenance:
     if pilot is None:
         return Provenance(f"{what} fixed beforehand")
     return Provenance(f"{what} {how}", (pilot.rows.start, pilot.rows.stop), pilot.log_hash)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenClass:
+    """Q, and how it came about."""
+
+    ball: Ball
+    notes: dict[str, str]
+    length: float = math.nan  # of the interval, as far as the pilot can tell
+
+
+def choose_class(ball: Ball | None, radius: Radius | None, choices: Choices, pilot: Rows, planned: int) -> ChosenClass:
+    """Q as stated; InvalidInput where nothing was.
+
+    The scales of a kernel, and the fit behind the rule of the paper, are the pilot's: certified rows are not looked at.
+    """
+    check_radius(radius)
+    if ball is not None:
+        return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
+    kind = kind_of_states(radius, choices, pilot)
+    notes, limits = {"states": kind.said}, range_at_all_times(pilot.terms)
+    if kind.table and radius is None:
+        raise InvalidInput(
+            f"{kind.text}. Use method=Table() (--method table): no class of values has to be stated for it."
+        )
+    if radius is None:
+        refuse_unstated(pilot.layout)
+    kernel = default_value_kernel(pilot, choices, kind.columns, planned)
+    if radius == PAPER:
+        stated, note = paper_ball(pilot, kernel, default_instruments(pilot, pilot, choices, kind.columns), limits)
+        notes["Q"] = f"{kernel!r}, {note}"
+        return ChosenClass(stated, notes)
+    notes["Q"] = f"{kernel!r}, radius {radius:g} as given"
+    return ChosenClass(stated_ball(kernel, radius, ((pilot.rows.start, pilot.rows.stop), pilot.log_hash)), notes)
+
+
+def kind_of_states(radius: Radius | None, choices: Choices, pilot: Rows) -> StateKind:
+    """Names or numbers, from the pilot alone; a radius speaks of numbers unless something else is stated."""
+    stated = check_categorical(choices.categorical, pilot.layout.observation_dim)
+    kind = state_kind(seen_states(pilot), pilot.layout, stated)
+    if radius is not None and kind.table and choices.categorical is None:
+        return StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
+    return kind

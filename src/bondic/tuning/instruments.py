@@ -18,8 +18,7 @@ from bondic.search import spectral
 from bondic.search.actions import Cap
 from bondic.search.basis import capped_basis
 from bondic.search.model import build_model
-from bondic.search.table import TableSearch, table_kernel
-from bondic.search.table_model import table_model
+from bondic.search.table import TableSearch, table_kernel, table_model
 from bondic.tuning.defaults import Choices, feature_pairs, instruments_kernel, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 

@@ -10,10 +10,9 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bondic.core.bounded import row_norms
-from bondic.search.sequential.models import Fitted
+from bondic.search.sequential.models import Fitted, Predictions, sample_of
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Predictions, sample_of
 from bondic.search.sequential.starts import FULL_BET
 
 FloatArray = npt.NDArray[np.float64]

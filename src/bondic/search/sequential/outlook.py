@@ -19,8 +19,8 @@ from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.localize import find_fixed_point, sets_of
 from bondic.core.sequential.plan import Block, Plan, columns
 from bondic.data.spread import spread_rows
+from bondic.search.sequential.models import Predictions
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Predictions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

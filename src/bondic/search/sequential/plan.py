@@ -5,7 +5,9 @@ A plan may grow with its log. Rows are shown to it in order, and what was planne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +25,9 @@ from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
-from bondic.search.sequential.basis import (
-    Embedder,
-    PointSlots,
-    candidates,
-    diagonal,
-    extended,
-    pairs_of,
-    pilot_basis,
-)
-from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
-from bondic.search.sequential.length import predict_length
+from bondic.rows.prefix import Prefixes
+from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
+from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends, predict_length, sub_blocks
 from bondic.search.sequential.past import History, make_history
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 
@@ -233,3 +227,34 @@ def _start_bets(problem: Rows, planner: Planner, history: History, sums: Sums) -
     guess = float(np.clip(values.mean(), limits.low, limits.high))
     each = budget["initial"] / len(planner.ends)
     return propose_bets(problem, planner.pilot, proposer.planned, each, guess, float(values.std()))
+
+
+def replay_plan(
+    prefixes: Prefixes,
+    pilot: Rows,
+    ball: Ball,
+    budget: ErrorBudget,
+    ends: tuple[End, ...],
+    shape: Shape,
+    sums: Sums = STANDARD,
+) -> Plan:
+    """What `make_plan` plans for all rows; a planner that looked at later ones would plan something else here.
+
+    Landmarks after the first `seen` serve the evaluation, and come from all rows.
+    """
+    whole, first = prefixes.problem, prefixes.before(pilot.rows.stop)
+    planner = Planner.begin(first, pilot, ball, budget, ends, shape, sums)
+    planner.extend(first, ahead=1)
+    start = planner.plan(prefixes.with_unseen_starts(first, known_starts(first, pilot).skipped)).start
+    for row in _borders(whole, pilot, shape):
+        planner.extend(prefixes.before(row), ahead=1)
+    planner.extend(whole)
+    return replace(planner.plan(whole), start=start)
+
+
+def _borders(whole: Rows, pilot: Rows, shape: Shape) -> Iterator[int]:
+    """Rows where sub-blocks begin: a function of numbers of rows alone."""
+    first, stop = whole.rows.start, whole.rows.stop
+    stops = block_ends(pilot.rows.stop, first, first + shape.planned, stop, shape.cuts)
+    for begin, end in pairwise([pilot.rows.stop, *stops]):
+        yield from (row for row in sub_blocks(begin, end).tolist() if row < stop)

@@ -1,0 +1,67 @@
+"""What methods share: stages with their times, options that are checked by name, and how a plan was made as plain data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from typing import Any, TypeVar
+
+from bondic.core.errors import InvalidInput, did_you_mean, one_line
+from bondic.rows import Rows
+
+Progress = Callable[[str, float], None]
+"""Called with the name of a stage and the share of it that is done."""
+
+
+class Clock:
+    """Stages with their times, reported to the progress callback."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.seconds, self._last = progress, {}, time.perf_counter()  # type: ignore[var-annotated]
+
+    def stage(self, name: str) -> Callable[[float], None]:
+        def report(share: float) -> None:
+            if self.progress is not None:
+                self.progress(name, share)
+
+        report(0.0)
+        return report
+
+    def done(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
+        self._last = now
+        if self.progress is not None:
+            self.progress(name, 1.0)
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def listing_options(kind: Kind) -> Kind:
+    """The dataclass, whose constructor names its options where it is given one that it has not."""
+    names, made = [field.name for field in fields(kind) if field.init], kind.__init__  # type: ignore[misc]
+
+    @wraps(made)
+    def checked(self: Any, *values: Any, **options: Any) -> None:
+        for name in options:
+            if name not in names:
+                raise InvalidInput(
+                    f"{kind.__name__} has no option `{one_line(name)}`.{did_you_mean(name, names)} It has {', '.join(names)}."
+                )
+        made(self, *values, **options)
+
+    kind.__init__ = checked  # type: ignore[misc]
+    return kind
+
+
+OUTSIDE = ("engine", "candidates", "solver")
+"""Options without a part in a plan: how sums are computed, and where an ω comes from, which may have seen every row."""
+
+
+def describe(name: str, method: Any, problem: Rows) -> dict[str, Any]:
+    """What a replay needs besides the log, the policy's answers and alpha (`bondic.methods.replay` reads it)."""
+    options = {field.name: getattr(method, field.name) for field in fields(method) if field.name not in OUTSIDE}
+    return {"method": name, "first": problem.rows.start, "options": options}
