@@ -22,7 +22,7 @@ from bondic.methods.dual import Dual
 from bondic.policies.protocol import RowProbabilities
 from bondic.policies.standard import UniformPolicy
 from bondic.rows.problem import make_problem
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 from bondic.verification import verify
 from builders import columns
 
@@ -32,7 +32,7 @@ METHOD = Dual(
     instruments=Instruments(0.5 * Constant() + 0.5 * Gaussian(1.0) * Dirac()),
     ball=Ball(Gaussian(1.0) * Dirac() + Constant(), 30.0),
 )
-QUICK = Choices(pairs=8, weight_bandwidth=1.0, constant_share=0.5)
+QUICK = {"choices": Choices(weight_bandwidth=1.0), "advanced": Advanced(pairs=8, constant_share=0.5)}
 
 
 def evaluate(policy=POLICY, *, method=METHOD, alpha=0.1, **changes):
@@ -164,7 +164,7 @@ def test_a_method_that_cannot_be_carried_out_is_refused(method, needles):
 def test_a_handful_of_rows_is_legal_and_says_nothing_with_the_defaults(n, terminal):
     """A ball fitted to so few rows would be an assumption that nothing supports."""
     log = Transitions(**columns(n, seed=1, terminations=np.full(n, terminal)))
-    result = check_certified(log, method=Dual(radius="paper", choices=QUICK))
+    result = check_certified(log, method=Dual(radius="paper", **QUICK))
     assert result.rows == (0, n)
     assert result.status is Status.TRIVIAL
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
@@ -213,10 +213,10 @@ def test_a_huge_offset_of_the_observations_is_certified_with_the_defaults():
     base = columns(44)
     moved = {name: base[name] + 1e12 for name in ("observations", "next_observations")}
     start = InitialStates.exact([[1e12, 1e12]])
-    check_certified(Transitions(**base | moved), start=start, method=Dual(radius="paper", pilot=20, choices=QUICK))
+    check_certified(Transitions(**base | moved), start=start, method=Dual(radius="paper", pilot=20, **QUICK))
 
 
 def test_observations_that_never_change_are_legal():
     constant = {name: np.full((30, 2), 4.0) for name in ("observations", "next_observations")}
     log = Transitions(**columns(30, **constant))
-    check_certified(log, start=InitialStates.exact([[4.0, 4.0]]), method=Dual(radius="paper", pilot=20, choices=QUICK))
+    check_certified(log, start=InitialStates.exact([[4.0, 4.0]]), method=Dual(radius="paper", pilot=20, **QUICK))

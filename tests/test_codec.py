@@ -34,6 +34,7 @@ from bondic.core.terms import Terms
 from bondic.core.verify import read_proof
 from bondic.engines.sums import STANDARD
 from bondic.report.page import report_page
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from conformance_kernels import Example, LeafCase
 
@@ -477,14 +478,14 @@ class Twice(Function):
 def test_functions_from_outside():
     kernel = ExplicitFeatures(waves, 2.0, "waves")
     own = Twice(FeatureFunction(kernel, LAYOUT, np.ones(2)))
-    assert bondic.Dual(candidates=(own,)).candidates == (own,)
+    assert Advanced(candidates=(own,)).candidates == (own,)
     assert bondic.Ball(Constant(1.0), 1.0, center=own).center is own
 
     class Loose(Function):
         kernel, layout, is_zero = Constant(1.0), LAYOUT, False
         values = norm = None
 
-    for make in (lambda f: bondic.Dual(candidates=(f,)), lambda f: bondic.Ball(kernel, 1.0, center=f)):
+    for make in (lambda f: Advanced(candidates=(f,)), lambda f: bondic.Ball(kernel, 1.0, center=f)):
         with pytest.raises(InvalidInput, match=r'Loose is not registered.*@register\("function", "a-name"\)'):
             make(Loose())
 

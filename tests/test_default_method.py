@@ -107,7 +107,7 @@ def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
         (9_000_000, 60, "60 landmarks"),
         (1_000_000, None, "GB"),
     ):
-        monkeypatch.setattr("bondic.methods.forecast.MOST_BYTES", most)
+        monkeypatch.setattr("bondic.methods.default.MOST_BYTES", most)
         chosen, why = STATED.choose(problem)
         assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
         assert isinstance(chosen, b.Sequential) == (rank is not None)
@@ -199,7 +199,7 @@ def test_no_method_is_recommended_that_promises_nothing():
 
 def test_rows_that_fit_nowhere_are_not_searched_in_vain(monkeypatch):
     """More rows than memory, fewer than the dual method needs for its discount."""
-    monkeypatch.setattr("bondic.methods.forecast.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 1_000_000)
     assert isinstance(STATED.choose(numbers(1500))[0], b.Dual)
     method, why = STATED.choose(numbers(1500, gamma=0.99))
     assert method.predicted_length(numbers(1500, gamma=0.99), 0.1) == pytest.approx(100.0)  # the value range

@@ -10,12 +10,10 @@ from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.kernels.series import GaussianSeries
-from bondic.methods.forecast import forecast
 from bondic.policies import answers
 from bondic.search.actions import Cap, action_groups, grouped
 from bondic.search.basis import capped_basis, make_basis
-from bondic.search.best_so_far import evaluate_all
-from bondic.search.search import kernel_search
+from bondic.search.search import evaluate_all, kernel_search
 from bondic.tuning.defaults import affordable
 from builders import setting_of
 
@@ -178,15 +176,3 @@ def test_a_thousand_actions_are_a_matter_of_seconds():
     result = bondic.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",))
     assert result.low <= truth <= result.high
     assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes
-
-
-def test_a_forecast_grows_with_rows_and_actions_as_sums_over_pairs_do():
-    """30 columns: no sum over them is linear in the rows, unless the series stands in."""
-    few, many = question(300, 34, 30), question(300, 200, 30)
-    ball = Ball(Gaussian(7.7, on="state") * Dirac(on="action") + Constant(1.0), 1.0)
-    assert forecast(few, ball).seconds == 0.0
-    at = [forecast(few, ball, planned=rows).sums for rows in (100_000, 1_000_000)]
-    assert at[1] == pytest.approx(100 * at[0], rel=0.01)
-    assert forecast(many, ball, planned=100_000).sums > 4 * at[0]
-    assert forecast(few, planned=1_000_000, radius=1.0).sums < 0.01 * at[1]  # a stated radius takes the series
-    assert forecast(few, planned=1_000_000).sums == 0.0  # nothing is stated, nothing is summed

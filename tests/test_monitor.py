@@ -26,7 +26,7 @@ from bondic.methods.sequential import Sequential
 from bondic.policies.protocol import CallableSampler, RowProbabilities
 from bondic.rows.asked import rebuild
 from bondic.rows.growing import GrowingRows, Statements
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 from builders import COLUMNS, continuous, part, synthetic, tabular
 
 
@@ -182,7 +182,11 @@ def starts_of_the_log():
 def drawn():
     log, policy, initial = continuous(700)
     more = {"reward_range": (-1, 1), "draws": 2, "initial_draws": 20}
-    return log, {"policy": policy, "initial": initial, **more}, Sequential(radius=9.0, pilot=100, rank=40)
+    return (
+        log,
+        {"policy": policy, "initial": initial, **more},
+        Sequential(radius=9.0, pilot=100, advanced=Advanced(rank=40)),
+    )
 
 
 CASES = (a_table, smooth, starts_of_the_log, drawn)
@@ -369,7 +373,7 @@ def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
     nudged = tuple(
         replace(block, rate=np.nextafter(block.rate, 0.0), guess=block.guess * (1 + 1e-15)) for block in plan.blocks
     )
-    monitor._plans = replace(monitor._plans, plan=replace(plan, blocks=nudged))
+    monitor._proof = replace(monitor._proof, plan=replace(plan, blocks=nudged))
     found = monitor.update(rows[4]).proof.plan
     for kept, block in zip(nudged, found.blocks, strict=False):
         assert kept.rate == block.rate

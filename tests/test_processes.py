@@ -30,6 +30,7 @@ from bondic.engines.spool import sum_blocks
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
+from bondic.tuning.defaults import Advanced
 
 ROWS, LENGTH, ACTIONS, BLOCKS = 24_000, 50, 100, 6
 RULES = f"""
@@ -91,7 +92,7 @@ def question(place):
 
 def answer(place, executor=None, progress=None):
     method = b.Dual(
-        instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
+        instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), advanced=Advanced(rank=40),
         engine=EngineSums(named_engines("series"), executor),
     )  # fmt: skip
     found = b.estimate_interval(question(place), method=method, progress=progress)

@@ -22,12 +22,12 @@ from bondic.report.html import script_json
 from bondic.report.page import report_page
 from bondic.rows.recorded import recorded_returns
 from bondic.summary import summarize
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic, tabular
 from propensity_cases import BEHAVIOR, REWARD, decisions, question
 
-FEW = Choices(pairs=24)
+FEW = Advanced(pairs=24)
 
 
 def ask(kind="synthetic", rows=600, **options):
@@ -45,7 +45,7 @@ def ask(kind="synthetic", rows=600, **options):
     elif starts == "sample":
         initial = bondic.InitialStates.sample(log.observations[:40])
     problem = bondic.make_problem(log, policy, initial, **terms)
-    options.setdefault("choices", FEW)
+    options.setdefault("advanced", FEW)
     if kind != "tabular" and "ball" not in options:
         options.setdefault("radius", "paper")
     return log, policy, problem, bondic.estimate_interval(problem, method=bondic.Dual(**options))
@@ -140,7 +140,7 @@ def test_other_questions_have_pages_too(case):
         stream = bondic.stream_log(log.columns(), batch_rows=100)
         terms = {"gamma": 0.5, "reward_range": whole.terms.reward_range}
         problem = bondic.make_problem(stream, policy, whole.initial_states, **terms)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW))
+        result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=PlugIn(0.02), advanced=FEW))
     else:
         log, _, problem, result = ask(case, rows=300, gauge=PlugIn(0.01))
     page = report_page(result, problem, title="t")

@@ -12,7 +12,7 @@ import bondic
 from bondic.core.balls import Provenance
 from bondic.core.betting import loss
 from bondic.core.claims import ErrorBudget, ends_of
-from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.errors import TunedOnCertifiedRows
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.sequential.basis import LandmarkBasis
@@ -313,8 +313,6 @@ def test_blocks_follow_the_planned_rows_not_the_log():
     long = block_ends(5000, 0, 1_000_000, 1_000_000)
     assert all(later <= 2.5 * earlier for earlier, later in zip([5000, *long], long, strict=False))
     assert {int(cut * 1_000_000) for cut in CUTS} <= set(long)
-    with pytest.raises(InvalidInput, match="ascending order"):
-        Shape(100, cuts=(0.5, 0.2))
 
 
 # -------------------------------------------------------------------------------------------------- lengths

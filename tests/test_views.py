@@ -23,10 +23,10 @@ from bondic.report.page import report_page
 from bondic.report.pens import result_table
 from bondic.robustness import Robustness
 from bondic.summary import summarize
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 from builders import synthetic, tabular
 
-FEW = Choices(pairs=24)
+FEW = Advanced(pairs=24)
 PROVED, ROUGHER = "proved for this finite log", "Valid if the value function is no rougher than you state"
 FREE = "no assumption about the value function"
 
@@ -36,7 +36,7 @@ def ask(kind):
     mdp, log, policy, initial = (synthetic if kind == "numbers" else tabular)(3000, gamma=0.2)
     problem = bondic.make_problem(log, policy, initial, gamma=0.2, reward_range=mdp.reward_range)
     options = {"radius": "paper"} if kind == "numbers" else {}
-    return problem, bondic.estimate_interval(problem, method=bondic.Dual(choices=FEW, **options))
+    return problem, bondic.estimate_interval(problem, method=bondic.Dual(advanced=FEW, **options))
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_evaluate_policy_takes_a_statement_on_the_states():
     asked = {"gamma": 0.2, "reward_range": mdp.reward_range, "initial": initial}
     table = bondic.evaluate_policy(log, policy, categorical=True, **asked)
     numbers = bondic.evaluate_policy(
-        log, policy, categorical=False, method=bondic.Dual(radius="paper", choices=FEW), **asked
+        log, policy, categorical=False, method=bondic.Dual(radius="paper", advanced=FEW), **asked
     )
     column = bondic.evaluate_policy(log, policy, categorical=np.array([0]), **asked)
     assert "as you stated" in table.choices["states"]
@@ -187,7 +187,7 @@ def test_evaluate_policy_takes_a_statement_on_the_states():
     assert numbers.chosen == ()
     with pytest.raises(bondic.InvalidInput, match="Lstd takes states"):
         bondic.evaluate_policy(log, policy, categorical=True, method=bondic_lab.make_baseline("lstd"), **asked)
-    stated = bondic.Dual(choices=replace(FEW, categorical=False))
+    stated = bondic.Dual(choices=Choices(categorical=False), advanced=FEW)
     with pytest.raises(bondic.InvalidInput, match="Keep one of them"):
         bondic.evaluate_policy(log, policy, categorical=True, method=stated, **asked)
 

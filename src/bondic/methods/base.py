@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -57,11 +57,13 @@ def listing_options(kind: Kind) -> Kind:
     return kind
 
 
-OUTSIDE = ("engine", "candidates", "solver")
+OUTSIDE = ("engine", "solver")
 """Options without a part in a plan: how sums are computed, and where an ω comes from, which may have seen every row."""
 
 
 def describe(name: str, method: Any, problem: Rows) -> dict[str, Any]:
     """What a replay needs besides the log, the policy's answers and alpha (`bondic.methods.replay` reads it)."""
     options = {field.name: getattr(method, field.name) for field in fields(method) if field.name not in OUTSIDE}
+    if "advanced" in options:
+        options["advanced"] = replace(options["advanced"], candidates=())
     return {"method": name, "first": problem.rows.start, "options": options}

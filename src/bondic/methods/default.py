@@ -23,7 +23,6 @@ from bondic.engines.standard import EngineName
 from bondic.methods.base import Progress, listing_options
 from bondic.methods.candidates import Candidate
 from bondic.methods.dual import Dual, dual_needs
-from bondic.methods.forecast import landmarks_that_fit, room
 from bondic.methods.groups import Groups
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import logged
@@ -36,13 +35,20 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.decisions import single_rows
 from bondic.rows.episodes import own_starts, split_episodes
+from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
-from bondic.tuning.defaults import Choices, Radius, kind_of_states
+from bondic.tuning.defaults import Advanced, Choices, Radius, kind_of_states
 from bondic.tuning.states import WAY_OUT, rows_set_aside, unstated
 from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
 
 _Own = TypeVar("_Own", Table, Groups, Sequential, Dual)
 _OnCells = TypeVar("_OnCells", Table, Groups)
+MOST_BYTES = 8_000_000_000
+"""Memory that a method may take, unless the user says how much."""
+_BYTES_PER_NUMBER = 100
+"""Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
+_FEWEST_LANDMARKS = 50
+"""With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
 _PROMISING = 0.5
 """Share of the value range below which a predicted length is worth leaving q* out for."""
 _BOTH_TOO = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
@@ -238,7 +244,7 @@ class Default:
             if rows > needed:
                 return self._dual(problem, why)
             return self._value_range(problem, f"{why}, and fewer than the {needed:.3g} that the dual one needs")
-        method = replace(method, rank=rank)
+        method = replace(method, advanced=Advanced(rank=rank))
         chosen = method.choose(pilot, problem, alpha, method.shape(rows))
         if chosen.length >= range_at_all_times(pilot.terms).width:
             why = f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
@@ -269,8 +275,8 @@ class Default:
             return "a noise bound was named (gauge), which only the dual method has"
         if self.misspecification or (self.ball is not None and self.ball.misspecification):
             return "an allowance for misspecification was stated, which only the dual method has"
-        if self.choices.weight_bandwidth is not None or self.choices.constant_share is not None:
-            return "W was described (weight_bandwidth or constant_share), which only the dual method has"
+        if self.choices.weight_bandwidth is not None:
+            return "W was described (weight_bandwidth), which only the dual method has"
         if self.ball is not None and self.ball.kernel is None:
             return "Q is a box, and the sequential method is that of balls"
         if self._class_stated and self.no_rows:
@@ -297,3 +303,19 @@ class Default:
         """The method with everything that was stated and that it has a use for."""
         stated = {option.name: getattr(self, option.name) for option in fields(kind) if hasattr(self, option.name)}
         return kind(**{name: value for name, value in stated.items() if value is not None})
+
+
+def room(problem: Rows) -> float:
+    """Bytes that may be held: what the user allows for a log that is read in batches, less what reading it takes."""
+    plan = problem.log.plan
+    return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
+
+
+def landmarks_that_fit(pilot: Rows, rows: int, room: float) -> int:
+    """As many as there is room for; 0 where these are too few to follow the value function."""
+    most = min(int(room / (_BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+    if most >= _FEWEST_LANDMARKS:
+        return most
+    batch = pilot.whole()
+    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
+    return most if most >= 2 * pairs else 0

@@ -29,11 +29,9 @@ from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.rows.rows import rows_of
-from bondic.search.best_so_far import Ends, best_bounds
-from bondic.search.model import SearchModel
-from bondic.search.search import KernelSearch, Search, gap_of
-from bondic.search.searches import make_search
-from bondic.tuning.defaults import Choices, Radius
+from bondic.search.model import Search, SearchModel
+from bondic.search.search import Ends, KernelSearch, best_bounds, gap_of, make_search
+from bondic.tuning.defaults import Advanced, Choices, Radius
 from bondic.tuning.states import PILOT_SHARE
 
 NAME = "dual"
@@ -75,15 +73,13 @@ class Dual:
         Turns on the form that holds when the log may stop at any time: the number of rows that was planned.
     choices : Choices
         What W, and the kernel of a Q that is stated by its radius, are made of.
-    rank : int, default 600
-        Most coordinates per kernel in the search: more may find a shorter interval, and take longer.
-    candidates : tuple of Function, default ()
-        More ω to try, found elsewhere (conic, neural, ...).
     solver : callable, default None
         Another search, such as `ConicSearch()` or `NeuralSearch()` of `bondic_lab`; its ω are tried as well.
     engine : str or Sums, default "auto"
         How sums are computed: a name, or sums with engines and an executor of your own. The interval stays valid with
         any.
+    advanced : Advanced
+        Options of the search.
     """
 
     instruments: Instruments | None = None
@@ -95,18 +91,21 @@ class Dual:
     pilot: float | int = PILOT_SHARE
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
-    rank: int = 600
-    candidates: tuple[Function, ...] = ()
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
     engine: EngineName | Sums = "auto"
+    advanced: Advanced = field(default_factory=Advanced)
     name: ClassVar[str] = NAME
 
     def __post_init__(self) -> None:
         if isinstance(self.gauge, NoiseBound):
             check_noise_bound(self.gauge)
-        for given in (self.ball, *self.candidates):
-            if given is not None:
-                check_outside(given, "Q or a candidate")
+        if self.ball is not None:
+            check_outside(self.ball, "Q")
+
+    @property
+    def rank(self) -> int:
+        """Most coordinates of a kernel in the search."""
+        return 600 if self.advanced.rank is None else self.advanced.rank
 
     @property
     def assumes(self) -> Literal["nothing", "stated"]:
@@ -192,7 +191,7 @@ def _end_points(
 ) -> tuple[Ends, Iterator[Weighing], tuple[float, float], dict[str, str]]:
     """Search each end, certify the proposals and weigh what else there is, keep the best; the gap compares with a feasible q."""
     epsilon = setting.epsilon().upper
-    extra = list(method.candidates)
+    extra = list(method.advanced.candidates)
     if method.solver is not None:
         if not isinstance(search, KernelSearch):
             raise InvalidInput("`solver` is for a Q that is a ball of a kernel space; this one is a box (a table).")

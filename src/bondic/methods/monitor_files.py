@@ -43,7 +43,7 @@ from bondic.policies.answers import StartAnswers
 from bondic.result import Result, versions
 from bondic.rows.growing import INITIAL, GrowingRows, Statements
 from bondic.saving import save_certificate, write_atomically
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def waiting_result(grown: GrowingRows, alpha: float, side: Side, why: str) -> Re
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-FORMAT = "bondic monitor 2"
+FORMAT = "bondic monitor 3"
 STATE, HISTORY = "monitor.json", "history.csv"
 _STATEMENTS = "statements.npz"
 
@@ -287,7 +287,7 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
     return Saved(statements, arrays, log_hash, updates, part, certificate, document.get("reading"))
 
 
-_PLAIN = ("radius", "side", "pilot", "planned_rows", "vector_share", "rank", "engine")
+_PLAIN = ("radius", "side", "pilot", "planned_rows", "engine")
 _STATES, _WEIGHTS = "initial_states", "initial_weights"
 _DAMAGED = (KeyError, TypeError, ValueError)
 
@@ -317,7 +317,7 @@ def write_statements(
         "policy": {"discrete": start.discrete, "exact": start.exact, "draws": start.draws},
         "alpha": alpha,
         "method": {name: getattr(method, name) for name in _PLAIN},
-        "cuts": method.cuts,
+        "rank": method.advanced.rank,
         "choices": asdict(method.choices),
         "ball": ball,
     }
@@ -377,7 +377,8 @@ def read_method(
             supplies = {"layout": rows.layout, "functions": functions or {}}
             ball = decode(ValueClass, data["ball"], saved.arrays, "ball", **supplies)
             assert isinstance(ball, Ball)
-        method = Sequential(ball=ball, cuts=tuple(data["cuts"]), choices=Choices(**choices), **data["method"])
+        advanced = Advanced(rank=data["rank"])
+        method = Sequential(ball=ball, choices=Choices(**choices), advanced=advanced, **data["method"])
         bets = Propensities(**data["propensities"]) if "propensities" in data else None
         return method, bets, float(data["alpha"])
     except _DAMAGED as problem:

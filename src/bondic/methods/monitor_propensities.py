@@ -36,6 +36,11 @@ class BetPlan:
     planned: int  # decisions or episodes
     why: str
 
+    @staticmethod
+    def of(proof: PropensityProof, method: str) -> BetPlan:
+        """That of an earlier update; `method` is what it said about its method."""
+        return BetPlan(proof.asked.rows[0], proof.planned, method.removeprefix("propensities, as "))
+
 
 def not_used(grown: GrowingRows) -> str:
     """Why the propensities of a log are of no use whatever its rows are; empty where they are, or where there are none."""

@@ -25,7 +25,7 @@ from bondic.methods.candidates import CANDIDATES
 from bondic.methods.groups import GroupPlanner, Groups
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 
 METHODS: dict[str, Any] = {**CANDIDATES, Groups.name: GroupPlanner}
 """Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
@@ -67,8 +67,8 @@ def _read(certificate: Certificate, rows: Rows, functions: UserFunctions | None)
     refuse(type(first) is not int or not 0 <= first <= rows.rows.start, f"The plan was begun at row {first!r}.")
     decoder = Decoder(certificate.arrays, {"layout": rows.layout, "functions": functions or {}})
     options = {name: decoder.decode(field_types(cls)[name], given[name], f"planner.options.{name}") for name in names}
-    choices = options.get("choices", Choices())
-    most = max(options.get("rank", 0), choices.pairs)
+    advanced = options.get("advanced", Advanced())
+    most = max(advanced.rank or 0, advanced.pairs)
     refuse(most > _MOST, f"The plan would need {most} landmarks or features, more than {_MOST}.")
     return cls(**options), first
 

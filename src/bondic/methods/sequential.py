@@ -29,7 +29,6 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
-from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.plan import (
     MOST_LANDMARKS,
     MOST_SEEN,
@@ -40,7 +39,7 @@ from bondic.search.sequential.plan import (
     replay_plan,
 )
 from bondic.search.sequential.starts import known_starts
-from bondic.tuning.defaults import Choices, ChosenClass, Radius, choose_class
+from bondic.tuning.defaults import Advanced, Choices, ChosenClass, Radius, check_radius, choose_class
 from bondic.tuning.scales import seen_states
 from bondic.tuning.states import PILOT, SeenStates, check_categorical, kind_of_pilot, pilot_length
 
@@ -81,16 +80,12 @@ class Sequential:
     planned_rows : int, default None
         The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
         beforehand.
-    vector_share : float, default 0.2
-        Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
-    cuts : tuple of float
-        Ends of blocks, as shares of the planned rows, ascending.
-    rank : int, default 200
-        Most landmarks: more follow rougher functions, and take longer.
     choices : Choices
         What the kernel of a Q that is stated by its radius is made of, and what states are.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
+    advanced : Advanced
+        Options of the search.
     """
 
     ball: Ball | None = None
@@ -98,11 +93,9 @@ class Sequential:
     side: Side = "both"
     pilot: float | int | None = None
     planned_rows: int | None = None
-    vector_share: float = VECTOR_SHARE
-    cuts: tuple[float, ...] = CUTS
-    rank: int = MOST_LANDMARKS
     choices: Choices = field(default_factory=Choices)
     engine: EngineName | Sums = "auto"
+    advanced: Advanced = field(default_factory=Advanced)
     name: ClassVar[str] = NAME
     assumes: ClassVar[Literal["stated"]] = "stated"
 
@@ -114,17 +107,11 @@ class Sequential:
             )
         if self.ball is not None:
             check_outside(self.ball, "Q")
-            if self.radius is not None:
-                raise InvalidInput(
-                    f"Both ball= (radius {self.ball.radius:g}) and radius={self.radius} are given. A ball has its radius: "
-                    "pass ball=ball.with_radius(...), or radius= alone."
-                )
+            check_radius(self.radius, self.ball)
             if self.ball.misspecification:
                 raise InvalidInput(
                     "The sequential interval has no allowance for misspecification: use method=Dual(ball=...), or a larger ball."
                 )
-        if not 0 < self.vector_share < 1:
-            raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
 
     def applies(self, problem: Rows) -> str | None:
         """None, or why there is no pilot, or too little after it."""
@@ -146,7 +133,7 @@ class Sequential:
             return WholeRange(why, self.side).run(problem, alpha, progress)
         clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
-        shape, sums = self.shape(self._planned(problem)), EngineSums.named(self.engine)
+        shape, sums = self.shape(self._planned(problem)), self._sums
         chosen = chosen or self.choose(pilot, problem, alpha, shape)
         budget = self.budget(problem, alpha)
         clock.done("pilot")
@@ -155,6 +142,42 @@ class Sequential:
         clock.done("plan")
         planner = describe(NAME, self, problem)
         return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, planner)
+
+    def follow(
+        self,
+        problem: Rows,
+        alpha: float,
+        pilot_rows: int,
+        before: SequentialProof | None,
+        choices: Mapping[str, str],
+        clock: Clock,
+    ) -> Result | None:
+        """The interval of a log that grows; Q and the plan of the update before, told by its `choices`, are continued.
+
+        None while no start follows the pilot.
+        """
+        clock.stage("pilot")
+        pilot, shape, sums = self.pilot_of(problem, pilot_rows), self.shape(self._planned(problem)), self._sums
+        if before is None:
+            chosen, budget = self.choose(pilot, problem, alpha, shape), self.budget(problem, alpha)
+        else:  # the log has another hash when it has grown: what was chosen with its first rows says so of the grown log
+            ball, old = before.ball, before.asked.log_hash
+            if ball.provenance.log_hash == old:
+                ball = replace(ball, provenance=replace(ball.provenance, log_hash=problem.log_hash))
+            chosen = ChosenClass(ball, {name: str(text) for name, text in choices.items() if name in NOTES})
+            budget = before.budget
+        clock.done("pilot")
+        clock.stage("plan")
+        known = None if before is None else before.plan
+        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, known)
+        clock.done("plan")
+        if problem.initial_states.from_rows and plan.start is None:
+            return None
+        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock)
+
+    @property
+    def _sums(self) -> Sums:
+        return EngineSums.named(self.engine)
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Q from the pilot, every block from the rows before it; rounds of the evaluation are those of the certificate."""
@@ -190,7 +213,7 @@ class Sequential:
             clock.done("evaluate")
             return WholeRange(why, self.side).run(certified, budget.alpha, clock.progress, clock.seconds)
         proof = SequentialProof(asked_of(certified), budget, self.side, chosen.ball, plan, self.planned_rows)
-        found = proof.evaluate(certified, EngineSums.named(self.engine))
+        found = proof.evaluate(certified, self._sums)
         carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
         clock.done("evaluate")
         return Result.of(
@@ -211,7 +234,8 @@ class Sequential:
 
     def shape(self, planned: int) -> Shape:
         """How a plan for so many rows is cut."""
-        return Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
+        rank = MOST_LANDMARKS if self.advanced.rank is None else self.advanced.rank
+        return Shape(planned, min(MOST_SEEN, rank), rank)
 
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
@@ -265,7 +289,7 @@ class Sequential:
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned, self.advanced)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
             raise TunedOnCertifiedRows(
@@ -273,7 +297,7 @@ class Sequential:
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
         costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
-        length = predicted_length(pilot, chosen.ball, shape.planned, costs, shape.seen, EngineSums.named(self.engine))
+        length = predicted_length(pilot, chosen.ball, shape.planned, costs, shape.seen, self._sums)
         length = min(length, range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length)
@@ -282,7 +306,7 @@ class Sequential:
         """alpha over the vector event, the ends, and a sampled start; fixed before any certified row is seen."""
         ends = ends_of(self.side)
         sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
-        events = {VECTOR: self.vector_share} | dict.fromkeys(ends, (1.0 - self.vector_share) / len(ends))
+        events = {VECTOR: VECTOR_SHARE} | dict.fromkeys(ends, (1.0 - VECTOR_SHARE) / len(ends))
         shares = {INITIAL: sampled, **{name: (1 - sampled) * part for name, part in events.items()}}
         return ErrorBudget.split(alpha, {name: part for name, part in shares.items() if part > 0})
 

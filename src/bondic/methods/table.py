@@ -153,6 +153,16 @@ class Table:
         clock.done("plan")
         return self.evaluate(problem, made, clock, describe(NAME, self, problem))
 
+    def follow(self, problem: Rows, alpha: float, before: CellsProof | None, clock: Clock) -> Result | None:
+        """The interval of a log that grows, from the proof of the update before; None while no start follows the pilot."""
+        clock.stage("plan")
+        known = before.cells.states if before is not None and isinstance(before.cells, TableCells) else None
+        made = self.plan(problem, alpha, known)
+        made = made if before is None else _continued(before, made)
+        clock.done("plan")
+        unknown = problem.initial_states.from_rows and made.events.start is None
+        return None if unknown else self.evaluate(problem, made, clock)
+
     def evaluate(
         self, problem: Rows, made: PlannedTable, clock: Clock, planner: dict[str, Any] | None = None
     ) -> Result:
@@ -226,19 +236,6 @@ class Table:
         return pilot_of(problem, self.pilot, self._planned(problem))
 
 
-def follow_table(table: Table, problem: Rows, alpha: float, before: CellsProof | None, clock: Clock) -> Result | None:
-    """The interval of all rows so far; None while no episode has begun after the pilot, where starts are the log's."""
-    clock.stage("plan")
-    known = before.cells.states if before is not None and isinstance(before.cells, TableCells) else None
-    made = table.plan(problem, alpha, known)
-    if before is not None:
-        made = _continued(before, made)
-    clock.done("plan")
-    if problem.initial_states.from_rows and made.events.start is None:
-        return None
-    return table.evaluate(problem, made, clock)
-
-
 def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:
     """The new plan with everything that the earlier one has used on rows."""
     old, new = before.events, made.events
@@ -265,12 +262,8 @@ def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:
         ),
         eras=old.eras,
     )
-    return replace(made, budget=before.budget, events=_checked(old, events))
-
-
-def _checked(old: CellPlan, new: CellPlan) -> CellPlan:
     assert old.stops[:-1] == new.stops[: len(old.stops) - 1]  # blocks are those of the planned number of rows
-    return new
+    return replace(made, budget=before.budget, events=events)
 
 
 def _kept(old: FloatArray, new: FloatArray, blocks: int) -> FloatArray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,30 @@ class SearchModel:
 
     def function(self, w: FloatArray) -> Function:
         return self.weights.function(w if self.unwhiten is None else self.unwhiten @ w)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A proposed ω (None: 0 is best), how the search ended, and a value that no ω in its space can beat."""
+
+    omega: Function | None
+    note: str
+    primal: float  # of F+ - E[center], or E[center] - F-; -inf when unknown
+
+
+class Search(Protocol):
+    """Proposals for the ends and for the rejection test of one setting."""
+
+    @property
+    def offset(self) -> float:
+        """E_{d_{pi,0}}[center]."""
+
+    def propose(self, *, sign: float, radius: float, kappa: float) -> Found: ...
+
+    def witnesses(self, *, radius: float, epsilon: float) -> tuple[Function | None, ...]: ...
+
+    def estimate(self) -> float:
+        """E[q] of a fit of the Bellman loss: a guess."""
 
 
 class ModelSums:

@@ -32,7 +32,7 @@ from bondic.core.terms import row_widths
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.rows.rows import rows_of
-from bondic.search.search import Found
+from bondic.search.model import Found
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

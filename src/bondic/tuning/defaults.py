@@ -9,13 +9,16 @@ of each other.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.balls import Ball, Instruments, Provenance, constant_function
+from bondic.core.balls import Ball, Instruments, Provenance, ValueClass, constant_function
+from bondic.core.codec import check_outside
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
 from bondic.core.kernels.base import Kernel
@@ -94,24 +97,18 @@ class Choices:
 
     Parameters
     ----------
-    pairs : int, default 128
-        cos/sin pairs of W for each action; fewer where there are many actions.
     seed : int, default 0
         Draws the frequencies of W. It must not depend on the log.
     weight_bandwidth : float, default None
         Bandwidth of k, in units of the median distance.
-    constant_share : float, default None
-        How much of k is the constant kernel, in [0, 1).
     value_bandwidth : float, default 1
         Bandwidth of k̃ where Q is stated by its radius, in units of the median distance: larger assumes smoother values.
     categorical : bool or tuple of int, default None
         Which observation columns hold names, not numbers: all, none, or those listed; None: look at the states.
     """
 
-    pairs: int = 128
     seed: int = 0
     weight_bandwidth: float | None = None
-    constant_share: float | None = None
     value_bandwidth: float = 1.0
     categorical: Categorical = None
 
@@ -121,45 +118,68 @@ class Choices:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InvalidInput(f"{name}={value:g}: a bandwidth is a finite number > 0, in medians of distances.")
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """Options of the search, for experts: any value is valid, and the defaults were measured.
+
+    Parameters
+    ----------
+    rank : int, default None
+        Most coordinates of a kernel, 600 (`Dual`), or landmarks, 200 (`Sequential`): more follow rougher functions, and take
+        longer.
+    pairs : int, default 128
+        cos/sin pairs of W for each action; fewer where there are many actions.
+    constant_share : float, default None
+        How much of the kernel of W is constant, in [0, 1). None: picked on the pilot.
+    candidates : tuple of Function, default ()
+        More ω to try (`Dual`), found elsewhere (conic, neural, ...).
+    """
+
+    rank: int | None = None
+    pairs: int = 128
+    constant_share: float | None = None
+    candidates: tuple[Function, ...] = ()
+
+    def __post_init__(self) -> None:
         if self.constant_share is not None and not 0 <= self.constant_share < 1:
             raise InvalidInput(f"constant_share={self.constant_share:g}: a share in [0, 1).")
+        for omega in self.candidates:
+            check_outside(omega, "A candidate")
 
 
-def feature_pairs(layout: Layout, choices: Choices, most: int = _FEATURES) -> int:
+def feature_pairs(layout: Layout, pairs: int, most: int = _FEATURES) -> int:
     """cos/sin pairs for each action, such that all actions together have at most about `most` coordinates."""
-    return max(4, min(choices.pairs, most // (2 * layout.slots)))
+    return max(4, min(pairs, most // (2 * layout.slots)))
 
 
-def instruments_kernel(layout: Layout, scales: Scales, choices: Choices, width: float, share: float) -> Kernel:
+def instruments_kernel(layout: Layout, scales: Scales, pairs: int, seed: int, width: float, share: float) -> Kernel:
     """share * constant + (1 - share) * random Fourier features of a Gaussian on the state, times Dirac on actions.
 
     The constant part holds the mean weight 1 / (1 - gamma) cheaply. K_max = 1.
     """
-    local = local_features(layout, scales, choices, scales.bandwidth(width))
-    return share * Constant(1.0) + (1.0 - share) * local
-
-
-def local_features(layout: Layout, scales: Scales, choices: Choices, bandwidth: FloatArray) -> Kernel:
-    """Random Fourier features of a Gaussian with this bandwidth, times Dirac on discrete actions."""
     features = RandomFeatures.gaussian(
-        feature_pairs(layout, choices),
+        feature_pairs(layout, pairs),
         layout.dimension,
-        bandwidth,
-        seed=choices.seed,
+        scales.bandwidth(width),
+        seed=seed,
         center=scales.center,
         on="state" if layout.discrete else "point",
     )
-    return features * Dirac(on="action") if layout.discrete else features
+    local: Kernel = features * Dirac(on="action") if layout.discrete else features
+    return share * Constant(1.0) + (1.0 - share) * local
 
 
 def default_instruments(
-    problem: Rows, pilot: Rows | None, choices: Choices, names: tuple[int, ...] = ()
+    problem: Rows, pilot: Rows | None, choices: Choices, names: tuple[int, ...] = (), advanced: Advanced | None = None
 ) -> Instruments:
     """W with the middle values of what may be picked."""
+    more = Advanced() if advanced is None else advanced
     width = 1.0 if choices.weight_bandwidth is None else choices.weight_bandwidth
-    share = 0.5 if choices.constant_share is None else choices.constant_share
+    share = 0.5 if more.constant_share is None else more.constant_share
     scales = measure_scales(None if pilot is None else pilot_points(pilot), problem.layout.dimension, names)
-    kernel = instruments_kernel(problem.layout, scales, choices, width, share)
+    kernel = instruments_kernel(problem.layout, scales, more.pairs, choices.seed, width, share)
     return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
@@ -179,18 +199,37 @@ def default_value_kernel(
     return (local * Dirac(on="action") if layout.discrete else local) + Constant(1.0)
 
 
-def check_radius(radius: object) -> None:
-    """A number, or "paper"; what a ball needs of the number it says itself."""
+def check_radius(radius: object, ball: ValueClass | None = None) -> None:
+    """A number, or "paper", and no ball beside it; what a ball needs of the number it says itself."""
+    if ball is not None and radius is not None:
+        raise InvalidInput(
+            f"Both ball= (radius {ball.radius:g}) and radius={radius} are given. A ball has its radius: pass "
+            "ball=ball.with_radius(...), or radius= alone."
+        )
     if isinstance(radius, str) and radius != PAPER:
         raise InvalidInput(
             f"`radius` of Q is {radius!r}; a number is needed, or {PAPER!r} for the radius rule of the paper."
         )
 
 
-def stated_ball(kernel: Kernel, radius: float, where: tuple[tuple[int, int], str] | None = None) -> Ball:
-    """Q around 0 with a radius that the user states; `where`: the rows that the scales of the kernel come from."""
+def ball_of_radius(
+    radius: Radius,
+    rows: Rows,
+    fitted: Rows,
+    instruments: Callable[[], Instruments],
+    kernel: Kernel,
+    where: tuple[tuple[int, int], str] | None = None,
+) -> tuple[Ball, str]:
+    """Q around 0 with a radius that the user states, or that of the paper's rule on the rows `fitted`; and a note on it.
+
+    `where`: the rows that the scales of the kernel come from, if not all of them.
+    """
+    if radius == PAPER:
+        ball, note = paper_ball(fitted, kernel, instruments(), range_at_all_times(rows.terms))
+        return ball, f"{kernel!r}, {note}"
     note = "radius as you state it, for this kernel; its bandwidth is in medians of distances in the log"
-    return Ball(kernel, radius, provenance=Provenance(note) if where is None else Provenance(note, *where))
+    source = Provenance(note) if where is None else Provenance(note, *where)
+    return Ball(kernel, radius, provenance=source), f"{kernel!r}, radius {radius:g} as given"
 
 
 def paper_ball(rows: Rows, kernel: Kernel, instruments: Instruments, limits: ValueRange) -> tuple[Ball, str]:
@@ -242,7 +281,9 @@ class ChosenClass:
     length: float = math.nan  # of the interval, as far as the pilot can tell
 
 
-def choose_class(ball: Ball | None, radius: Radius | None, choices: Choices, pilot: Rows, planned: int) -> ChosenClass:
+def choose_class(
+    ball: Ball | None, radius: Radius | None, choices: Choices, pilot: Rows, planned: int, advanced: Advanced
+) -> ChosenClass:
     """Q as stated; InvalidInput where nothing was.
 
     The scales of a kernel, and the fit behind the rule of the paper, are the pilot's: certified rows are not looked at.
@@ -251,26 +292,23 @@ def choose_class(ball: Ball | None, radius: Radius | None, choices: Choices, pil
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
     kind = kind_of_states(radius, choices, pilot)
-    notes, limits = {"states": kind.said}, range_at_all_times(pilot.terms)
     if kind.table and radius is None:
         raise InvalidInput(
             f"{kind.text}. Use method=Table() (--method table): no class of values has to be stated for it."
         )
     if radius is None:
         refuse_unstated(pilot.layout)
+    where = (pilot.rows.start, pilot.rows.stop), pilot.log_hash
     kernel = default_value_kernel(pilot, choices, kind.columns, planned)
-    if radius == PAPER:
-        stated, note = paper_ball(pilot, kernel, default_instruments(pilot, pilot, choices, kind.columns), limits)
-        notes["Q"] = f"{kernel!r}, {note}"
-        return ChosenClass(stated, notes)
-    notes["Q"] = f"{kernel!r}, radius {radius:g} as given"
-    return ChosenClass(stated_ball(kernel, radius, ((pilot.rows.start, pilot.rows.stop), pilot.log_hash)), notes)
+    plain = partial(default_instruments, pilot, pilot, choices, kind.columns, advanced)
+    stated, note = ball_of_radius(radius, pilot, pilot, plain, kernel, where)
+    return ChosenClass(stated, {"states": kind.said, "Q": note})
 
 
-def kind_of_states(radius: Radius | None, choices: Choices, pilot: Rows) -> StateKind:
-    """Names or numbers, from the pilot alone; a radius speaks of numbers unless something else is stated."""
-    stated = check_categorical(choices.categorical, pilot.layout.observation_dim)
-    kind = state_kind(seen_states(pilot), pilot.layout, stated)
-    if radius is not None and kind.table and choices.categorical is None:
+def kind_of_states(stated: object, choices: Choices, rows: Rows) -> StateKind:
+    """Names or numbers, from these rows alone; a stated class speaks of numbers unless something else is stated."""
+    categorical = check_categorical(choices.categorical, rows.layout.observation_dim)
+    kind = state_kind(seen_states(rows), rows.layout, categorical)
+    if stated is not None and kind.table and choices.categorical is None:
         return StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
     return kind

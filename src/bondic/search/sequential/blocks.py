@@ -238,14 +238,14 @@ def sub_blocks(start: int, stop: int) -> IntArray:
     return np.array(found, dtype=np.int64)
 
 
-def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[float] = CUTS) -> list[int]:
+def block_ends(start: int, first: int, planned: int, stop: int) -> list[int]:
     """Rows where blocks end: shares of the planned rows first..planned-1, and earlier ones where the pilot is far shorter.
 
     A log that is longer than planned goes on in steps of a fifth; one that is shorter stops inside a block. So nothing but the
     number of ends depends on where the log stops, which may have been decided by looking at it: the last is the first that
     does not lie before row `stop`.
     """
-    shares, length = [*cuts], planned - first
+    shares, length = [*CUTS], planned - first
     while first + int(shares[-1] * length) < max(stop, start + 1):
         shares.append(shares[-1] + _STEP)
     ends = {first + int(share * length) for share in shares}

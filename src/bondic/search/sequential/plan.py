@@ -27,7 +27,7 @@ from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
-from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends, predict_length, sub_blocks
+from bondic.search.sequential.blocks import Budget, Proposer, block_ends, predict_length, sub_blocks
 from bondic.search.sequential.past import History, make_history
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 
@@ -48,8 +48,6 @@ class Shape:
     ----------
     planned : int
         Rows of the log, pilot included, for which rates are made.
-    cuts : tuple of float
-        Ends of blocks, as shares of the planned rows.
     seen : int
         Most landmarks of the pilot: those that models, instruments and weights see.
     landmarks : int
@@ -57,14 +55,10 @@ class Shape:
     """
 
     planned: int
-    cuts: tuple[float, ...] = CUTS
     seen: int = MOST_SEEN
     landmarks: int = MOST_LANDMARKS
 
     def __post_init__(self) -> None:
-        increasing = all(first < second for first, second in zip(self.cuts, self.cuts[1:], strict=False))
-        if not (self.cuts and increasing and self.cuts[0] > 0 and self.cuts[-1] <= 1):
-            raise InvalidInput(f"cuts={self.cuts}: shares of the rows in (0, 1], in ascending order, at least one.")
         if self.planned < 1:
             raise InvalidInput(f"planned_rows={self.planned}: at least one row is planned.")
 
@@ -113,7 +107,7 @@ class Planner:
             problem, self.ball, self.embedder, starts, self.limits, self.sums, before=self.history
         )
         first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
-        stops = block_ends(proposer.start, first, proposer.planned, stop + ahead, self.shape.cuts)
+        stops = block_ends(proposer.start, first, proposer.planned, stop + ahead)
         proposer.extend(self.history.before, stops, stop, ahead)
 
     def plan(self, problem: Rows, before: Plan | None = None) -> Plan:
@@ -155,11 +149,19 @@ def make_plan(
     ends: tuple[End, ...],
     shape: Shape,
     sums: Sums = STANDARD,
+    before: Plan | None = None,
 ) -> Plan:
-    """A plan for all rows after the pilot; every block is made from the rows before it."""
-    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums)
+    """A plan for all rows after the pilot; every block is made from the rows before it.
+
+    `before` is the plan of an earlier part of the log: what it has fixed stays as it is.
+    """
+    basis = None
+    if before is not None:
+        known, seen = before.basis, slice(before.seen)
+        basis = LandmarkBasis(known.points[seen], known.slots[seen], known.matrix[seen, seen])
+    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums, basis)
     planner.extend(problem)
-    return planner.plan(problem)
+    return planner.plan(problem, before)
 
 
 def predicted_length(
@@ -255,6 +257,6 @@ def replay_plan(
 def _borders(whole: Rows, pilot: Rows, shape: Shape) -> Iterator[int]:
     """Rows where sub-blocks begin: a function of numbers of rows alone."""
     first, stop = whole.rows.start, whole.rows.stop
-    stops = block_ends(pilot.rows.stop, first, first + shape.planned, stop, shape.cuts)
+    stops = block_ends(pilot.rows.stop, first, first + shape.planned, stop)
     for begin, end in pairwise([pilot.rows.stop, *stops]):
         yield from (row for row in sub_blocks(begin, end).tolist() if row < stop)
