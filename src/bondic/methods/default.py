@@ -18,7 +18,7 @@ from bondic.core.claims import Side
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import range_at_all_times, range_of
+from bondic.core.terms import range_at_all_times
 from bondic.engines.standard import EngineName
 from bondic.methods.base import Progress, listing_options
 from bondic.methods.candidates import Candidate
@@ -33,7 +33,6 @@ from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.decisions import single_rows
 from bondic.rows.episodes import own_starts, split_episodes
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
@@ -49,8 +48,6 @@ _BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
-_PROMISING = 0.5
-"""Share of the value range below which a predicted length is worth leaving q* out for."""
 _BOTH_TOO = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _DUAL_TOO = "dual (--method) applies too, with the worst noise that the ranges allow"
 _SEQUENTIAL_TOO = "sequential (--method) may apply too"
@@ -175,24 +172,15 @@ class Default:
             )
         if not (own_starts(problem) and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
             return None
-        why = "propensities, as the log holds propensities and"
         if problem.gamma == 0.0:
-            alone = f"{why} every decision stands alone: nothing is assumed about q*"
+            alone = "propensities, as the log holds propensities and every decision stands alone: nothing is assumed about q*"
             return chosen(problem, alone) if method.applies(problem) is None else None
         parts = split_episodes(problem, 0 if self._too_short(problem) else self._pilot_rows(problem))
         if parts is None:
             return None
         looked, rest = parts
-        if single_rows(looked):
-            return chosen(rest, f"{why} the first {len(looked.rows)} rows are episodes of one step")
-        share = method.predicted_after(looked, len(rest.rows), alpha) / range_of(problem.terms).width
-        if share >= _PROMISING:
-            return None
-        return chosen(
-            rest,
-            f"propensities, as the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a "
-            f"length of about {100 * share:.2g} % of the value range without assuming anything about q*",
-        )
+        advantage = method.advantage(looked, len(rest.rows), alpha)
+        return chosen(rest, f"propensities, as {advantage}") if advantage else None
 
     def _without_propensities(self, problem: Rows, alpha: float) -> _Choice:
         if known := degenerate_range(problem):

@@ -26,8 +26,7 @@ from bondic.methods.group_labels import Foresights, Labels, labels_of
 from bondic.plan.cells import CellModel
 from bondic.plan.fitted import candidates, choose_model, half_models, held_out_from
 from bondic.plan.groups import TreeGroups, UserGroups, mostly_new, propose_groups, user_groups
-from bondic.plan.model import Model, UserModel
-from bondic.plan.rows import TrainingRows
+from bondic.plan.rows import Model, TrainingRows, UserModel
 from bondic.plan.tree import RegressionTree, grow
 from bondic.rendering import three
 from bondic.rows import Rows

@@ -24,7 +24,7 @@ from bondic.core.cells.forecasts import Forecasts
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellRows
 from bondic.plan.rows import Actions, Floats, TrainingRows, joined
-from bondic.plan.tree import RegressionTree, grow
+from bondic.plan.tree import RegressionTree, grow, leaf_means
 from bondic.rows import Rows
 
 _REGRESSION_ROWS = 20_000
@@ -67,7 +67,7 @@ class Foresight:
         return Foresight(
             moves,
             _by_action(rows.states, rows.actions, rows.rewards[:, None]),
-            _leaf_means(both, went[:, None].astype(np.float64)),
+            leaf_means(both, went[:, None].astype(np.float64), leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS),
             _scored(following, _means_of(rows)[went]),
         )
 
@@ -89,16 +89,8 @@ def _means_of(rows: TrainingRows) -> Floats:
 def _scored(inputs: Floats, targets: Floats) -> Regression:
     """Means over the leaves of a tree that may also split along what a regression says."""
     score = _ridge(inputs, targets)
-    means = _leaf_means(np.hstack([inputs, score(inputs)]), targets)
+    means = leaf_means(np.hstack([inputs, score(inputs)]), targets, leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS)
     return lambda inputs: means(np.hstack([inputs, score(inputs)]))
-
-
-def _leaf_means(inputs: Floats, targets: Floats) -> Regression:
-    tree = grow(inputs, targets, leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS)
-    codes = tree.codes(inputs)
-    sums = np.stack([np.bincount(codes, own, minlength=tree.leaves) for own in targets.T], axis=1)
-    means = sums / np.bincount(codes, minlength=tree.leaves)[:, None]
-    return lambda inputs: np.asarray(means[tree.codes(inputs)])
 
 
 def _by_action(states: Floats, actions: Actions, targets: Floats) -> Callable[[Floats, Actions], Floats]:

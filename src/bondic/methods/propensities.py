@@ -22,8 +22,9 @@ from bondic.core.propensities.proof import PerEnd, PropensityProof, Value
 from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
+from bondic.core.terms import range_of
 from bondic.methods.base import Clock, Progress, describe, listing_options
-from bondic.methods.propensity_pilot import logged, predicted_lengths
+from bondic.methods.propensity_pilot import logged, predicted
 from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares
 from bondic.rendering import three
 from bondic.result import Result
@@ -39,6 +40,8 @@ NAME = "propensities"
 PILOT = 0.05
 """Share of the rows before the first block of a control variate, and before the contexts whose value is estimated."""
 _ENOUGH = 200
+_SHORT = 0.5
+"""Share of the value range below which a predicted length decides for this method."""
 _BOTH: tuple[End, ...] = ("lower", "upper")
 _MOST_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
@@ -117,14 +120,21 @@ class Propensities:
         units = problem.log.has_episode_ids or single_rows(problem)
         return None if units else "nothing says which rows are one episode"
 
-    def predicted_length(self, problem: Rows, alpha: float) -> float:
-        """The length of the interval of as many rows as these, in units of value; inf where they cannot tell."""
-        return self.predicted_after(problem, len(problem.rows), alpha)
+    def predicted_length(self, problem: Rows, alpha: float, rows: float | None = None) -> float:
+        """The length of the interval of so many rows like these, in units of value; inf where they cannot tell."""
+        return predicted(self.stated, problem, alpha, len(problem.rows) if rows is None else rows)
 
-    def predicted_after(self, pilot: Rows, rows: float, alpha: float) -> float:
-        """The length of the interval if so many rows like those of the pilot follow it."""
-        length = predicted_lengths(self.stated, pilot, alpha)
-        return math.inf if length is None else length(rows / len(pilot.rows))
+    def advantage(self, pilot: Rows, rows: float, alpha: float) -> str:
+        """What the whole episodes of a pilot say for this method, if so many rows follow; empty where nothing does."""
+        if single_rows(pilot):
+            return f"the log holds propensities and the first {len(pilot.rows)} rows are episodes of one step"
+        share = self.predicted_length(pilot, alpha, rows) / range_of(pilot.terms).width
+        if share >= _SHORT:
+            return ""
+        return (
+            f"the log holds propensities, and the episodes in the first {len(pilot.rows)} rows promise a length of about "
+            f"{100 * share:.2g} % of the value range without assuming anything about q*"
+        )
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)

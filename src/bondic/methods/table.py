@@ -102,20 +102,19 @@ class Table:
         exact = problem.answers.exact
         return None if exact else "the policy is known by drawn actions, and a table needs its probabilities"
 
-    def predicted_length(self, problem: Rows, alpha: float) -> float:
-        """The length of the interval, in units of value, from the pilot alone; inf where it has no table."""
+    def predicted_length(self, problem: Rows, alpha: float, rows: int | None = None) -> float:
+        """The length of the interval, in units of value, from the pilot alone; inf where it has no table.
+
+        `rows`: the whole problem is the pilot, and so many rows like it follow.
+        """
         if self.applies(problem):
             return math.inf
         try:
-            pilot = self._pilot(problem)
-            found, _ = self._promised(pilot, alpha, self._planned(problem) - len(pilot.rows), problem)
+            pilot = self._pilot(problem) if rows is None else problem
+            ahead = self._planned(problem) - len(pilot.rows) if rows is None else rows
+            found, _ = self._predicted(pilot, alpha, ahead, problem)
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
-        return math.inf if found is None else found.length
-
-    def predicted_after(self, pilot: Rows, rows: int, alpha: float) -> float:
-        """The length of the interval if so many rows like those of the pilot follow it."""
-        found, _ = self._promised(pilot, alpha, rows)
         return math.inf if found is None else found.length
 
     @staticmethod
@@ -140,7 +139,7 @@ class Table:
                 "method=Groups() (--method groups)."
             )
         ahead = self._planned(problem) - len(pilot.rows)
-        cells, (_, budget) = TableCells(states), self._promised(pilot, alpha, ahead, problem)
+        cells, (_, budget) = TableCells(states), self._predicted(pilot, alpha, ahead, problem)
         events = propose_table(
             problem, pilot, cells, budget, self.side, self._planned(problem), before, self.fewest_rows
         )
@@ -207,14 +206,13 @@ class Table:
         events = replace(again.events, reference=proof.events.reference, tails=tails)
         return replace(again, events=events), ("plan",)
 
-    def _promised(
-        self, pilot: Rows, alpha: float, ahead: int, whole: Rows | None = None
+    def _predicted(
+        self, pilot: Rows, alpha: float, ahead: int, problem: Rows
     ) -> tuple[PredictedTable | None, ErrorBudget]:
-        """The shortest interval that the pilot predicts, and how alpha is divided for it; the starts are those of the `whole`.
+        """The shortest interval that the pilot predicts, and how alpha is divided for it; the starts are those of the problem.
 
         None where the pilot has no table.
         """
-        problem = pilot if whole is None else whole
         states = states_of(pilot, self._most_states(problem))
         if states is None:
             return None, self.budget(problem, alpha, _SHARES[0])

@@ -20,7 +20,7 @@ from bondic.core.sequential.localize import find_fixed_point, sets_of
 from bondic.core.sequential.plan import Block, Plan, columns
 from bondic.data.spread import spread_rows
 from bondic.search.sequential.models import Predictions
-from bondic.search.sequential.past import Past, Seen
+from bondic.search.sequential.past import Past
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -100,14 +100,6 @@ class Outlook:
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
         self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
-        find_fixed_point(self)
-
-    def imagine(self, rows: Seen, sample: Predictions, bets: FloatArray, weight: float) -> None:
-        """As if each of these rows, with its λ φ, came `weight` times; what was learned before stays."""
-        self._matrix = weight * bets.T @ (rows.coordinates - self.gamma * rows.following)
-        self._offset = weight * bets.T @ (rows.values - rows.targets)
-        self.kept = None
-        self._keep(sample, row_norms(bets), np.arange(len(rows)), weight)
         find_fixed_point(self)
 
     def _keep(self, sample: Predictions, sizes: FloatArray, index: IntArray, weight: float) -> None:

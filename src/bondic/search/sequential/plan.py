@@ -27,7 +27,7 @@ from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
-from bondic.search.sequential.blocks import Budget, Proposer, block_ends, predict_length, sub_blocks
+from bondic.search.sequential.blocks import Budget, Proposer, block_ends, sub_blocks
 from bondic.search.sequential.past import History, make_history
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 
@@ -171,8 +171,9 @@ def predicted_length(
     starts = known_starts(pilot, pilot)
     embedder = _pilot_space(pilot, ball, starts, seen)
     history = make_history(pilot, ball, embedder, starts, _limits(ball, pilot), sums)
-    past = history.before(pilot.rows.stop)
-    return predict_length(past, past.begin + planned, budget)
+    past, stop = history.before(pilot.rows.stop), pilot.rows.start + planned
+    proposer = Proposer(past.start.size, ball.radius, pilot.gamma, past.row, stop, budget)
+    return sum(aim.length for aim in proposer.prepare(past, stop).aims.values())
 
 
 def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
