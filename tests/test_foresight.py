@@ -10,7 +10,7 @@ import pytest
 import bondic
 from bondic.core.cells.tally import CellShape, tally
 from bondic.methods.group_cells import training_rows
-from bondic.methods.group_labels import Foresight
+from bondic.methods.group_labels import TransitionModel
 from bondic.methods.groups import predicted_groups
 from bondic.methods.on_cells import expected_starts
 from bondic.plan.groups import mostly_new
@@ -44,14 +44,14 @@ def test_outcomes_are_foreseen_where_the_next_state_is_no_chance(world):
     pilot, found = fitted(problem, count=4)
     rows = problem.select(pilot.rows.stop)
     cells = found.cells(rows)
-    assert squares(cells, rows) < 0.5 * squares(replace(cells, foreseen=np.zeros(len(rows))), rows)
+    assert squares(cells, rows) < 0.5 * squares(replace(cells, forecast=np.zeros(len(rows))), rows)
 
 
 def test_next_states_are_foreseen_and_chance_is_left_alone():
     falls = pole("falls", FALLING, 0.5, 0.15, 0.9)
     train, test = (training_rows(falls.problem(2000, seed, accept=None)) for seed in (0, 1))
     went = np.unique(test.next_pairs.rows)
-    ahead = Foresight.of(train).ahead(test.states, test.actions)
+    ahead = TransitionModel.of(train).ahead(test.states, test.actions)
     moved = test.next_states[went] - test.states[went]
     assert np.all(np.std(ahead.states[went] - test.next_states[went], axis=0) < 0.02 * moved.std(axis=0))
     assert ahead.answers.shape == (2000, 2)
@@ -65,7 +65,7 @@ def test_actions_that_are_numbers():
     world = steering(0.9)
     problem = world.problem(1500, 0, accept=None)
     rows = training_rows(problem)
-    ahead = Foresight.of(rows).ahead(rows.states, rows.actions)
+    ahead = TransitionModel.of(rows).ahead(rows.states, rows.actions)
     assert ahead.states.shape == rows.states.shape
     assert ahead.answers.shape == rows.actions.shape
     result = bondic.estimate_interval(problem, method=bondic.Groups(count=3))
@@ -81,7 +81,7 @@ def test_logs_in_which_nothing_follows(gamma):
         log, world.policy, world.initial, gamma=gamma, reward_range=(0, 1), value_range=(0, 1), accept=None
     )
     _, found = fitted(problem, count=2)
-    assert found.labels.foresight is None
+    assert found.labels.transitions is None
     assert not found.cells(problem).foreseen.any()
 
 

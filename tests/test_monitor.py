@@ -133,9 +133,9 @@ def test_a_rejection_is_for_good():
     assert (monitor.running.low, monitor.running.high) == pytest.approx((0.0, 1.0))
     with pytest.raises(NoInterval):
         _ = monitor.interval
-    last = monitor.updates[-1].told()
+    last = monitor.updates[-1].as_row()
     assert (last["running_low"], last["running_high"], last["running_status"]) == (None, None, "REJECTED")
-    begun = monitor.updates[0].told()
+    begun = monitor.updates[0].as_row()
     assert (begun["running_low"], begun["running_high"]) == (
         monitor.updates[0].running_low,
         monitor.updates[0].running_high,

@@ -21,7 +21,7 @@ from bondic.engines.sums import STANDARD
 from bondic.methods.base import describe
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
-from bondic.search.sequential.past import History
+from bondic.search.sequential.history import History
 from bondic.tuning.defaults import Advanced, Choices
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic

@@ -177,7 +177,7 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
     last, number = monitor.updates[-1], len(monitor.updates)
     if options["as_json"]:
         planned = {"planned_rows": monitor.method.planned_rows, "method": monitor.used_method}
-        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.told(), **planned}))
+        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.as_row(), **planned}))
         return
     level = f"{100 * (1 - monitor.alpha):g}%"
     if monitor.status is Status.REJECTED:

@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 from functools import wraps
 from typing import Any, TypeVar
 
-from bondic.core.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.codec import Decoder, field_types
+from bondic.core.errors import InvalidInput, did_you_mean, one_line, refuse
 from bondic.rows import Rows
 
 Progress = Callable[[str, float], None]
@@ -61,9 +62,21 @@ OUTSIDE = ("engine", "solver")
 """Options without a part in a plan: how sums are computed, and where an ω comes from, which may have seen every row."""
 
 
+def options_of(method: Any) -> dict[str, Any]:
+    """The options of a method that have a part in its plan, by name."""
+    found = {field.name: getattr(method, field.name) for field in fields(method) if field.name not in OUTSIDE}
+    if "advanced" in found:
+        found["advanced"] = replace(found["advanced"], candidates=())
+    return found
+
+
+def read_options(kind: type[Any], data: Any, decoder: Decoder, place: str) -> dict[str, Any]:
+    """The same, read from plain data; VerificationError where they are not those of the method."""
+    names = [field.name for field in fields(kind) if field.name not in OUTSIDE]
+    refuse(set(data) != set(names), f"Other options than those of the method {kind.name}: {', '.join(data)}.")
+    return {name: decoder.decode(field_types(kind)[name], data[name], f"{place}.{name}") for name in names}
+
+
 def describe(name: str, method: Any, problem: Rows) -> dict[str, Any]:
     """What a replay needs besides the log, the policy's answers and alpha (`bondic.methods.replay` reads it)."""
-    options = {field.name: getattr(method, field.name) for field in fields(method) if field.name not in OUTSIDE}
-    if "advanced" in options:
-        options["advanced"] = replace(options["advanced"], candidates=())
-    return {"method": name, "first": problem.rows.start, "options": options}
+    return {"method": name, "first": problem.rows.start, "options": options_of(method)}

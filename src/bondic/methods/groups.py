@@ -301,6 +301,7 @@ class GroupPlanner:
     side: Side = "both"
     pilot: float | int = PILOT
     planned_rows: int | None = None
+    name: ClassVar[str] = NAME
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Model and groups from the pilot, every block from the rows before it."""

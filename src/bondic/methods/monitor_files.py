@@ -26,24 +26,23 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.assumptions import range_assumption
-from bondic.core.balls import Ball, ValueClass
 from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
-from bondic.core.codec import Encoder, decode
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.codec import Encoder
+from bondic.core.errors import InvalidInput, VerificationError, one_line
 from bondic.core.files import load_certificate
 from bondic.core.terms import in_full, make_terms, range_of
 from bondic.core.verify import KNOWN, UserFunctions
 from bondic.data.initial import InitialStates
 from bondic.data.io.npz import load_arrays
 from bondic.folders import working_folder
+from bondic.methods.base import options_of, read_options
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.policies.answers import StartAnswers
 from bondic.result import Result, versions
 from bondic.rows.growing import INITIAL, GrowingRows, Statements
 from bondic.saving import save_certificate, write_atomically
-from bondic.tuning.defaults import Advanced, Choices
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class UpdateRecord:
     time: str  # UTC
     repeated: bool = False  # rows of it, or of an update before, were stated to be new events though they came before
 
-    def told(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, Any]:
         """All of it by name; a rejection has no ends, though the record keeps the value range in their place."""
         out = asdict(self)
         for begin, status in (("", self.status), ("running_", self.running_status)):
@@ -240,7 +239,7 @@ def history_text(updates: tuple[UpdateRecord, ...]) -> str:
     buffer = io.StringIO()
     table = csv.DictWriter(buffer, [field.name for field in fields(UpdateRecord)], lineterminator="\n")
     table.writeheader()
-    table.writerows(update.told() for update in updates)
+    table.writerows(update.as_row() for update in updates)
     return buffer.getvalue()
 
 
@@ -287,9 +286,8 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
     return Saved(statements, arrays, log_hash, updates, part, certificate, document.get("reading"))
 
 
-_PLAIN = ("radius", "side", "pilot", "planned_rows", "engine")
 _STATES, _WEIGHTS = "initial_states", "initial_weights"
-_DAMAGED = (KeyError, TypeError, ValueError)
+_DAMAGED = (KeyError, TypeError, ValueError, VerificationError)
 
 
 def write_statements(
@@ -301,7 +299,7 @@ def write_statements(
             "An engine of your own cannot be saved: name one (engine='auto'), or keep the monitor in memory."
         )
     encoder = Encoder()
-    ball = None if method.ball is None else encoder.encode(method.ball, "ball")
+    options = encoder.encode(options_of(method), "method")
     arrays = dict(encoder.arrays)
     initial, start = said.initial, rows.start
     if initial is not None:
@@ -316,10 +314,8 @@ def write_statements(
         "discrete_observations": rows.log.discrete_observations,
         "policy": {"discrete": start.discrete, "exact": start.exact, "draws": start.draws},
         "alpha": alpha,
-        "method": {name: getattr(method, name) for name in _PLAIN},
-        "rank": method.advanced.rank,
-        "choices": asdict(method.choices),
-        "ball": ball,
+        "method": options,
+        "engine": method.engine,
     }
     if rows.log.unrecorded:
         statements["unrecorded"] = rows.log.unrecorded
@@ -328,7 +324,7 @@ def write_statements(
             raise InvalidInput(
                 "A regressor cannot be saved: Propensities(model='linear'), or keep the monitor in memory."
             )
-        statements["propensities"] = {item.name: getattr(bets, item.name) for item in fields(bets)}
+        statements["propensities"] = options_of(bets)
     return _plain(statements), arrays
 
 
@@ -368,17 +364,9 @@ def read_method(
 ) -> tuple[Sequential, Propensities | None, float]:
     """The method with its options, what was stated about propensities, and alpha."""
     assert KNOWN  # what the library itself writes can be read
+    data, decoder = saved.statements, Decoder(saved.arrays, {"layout": rows.layout, "functions": functions or {}})
     try:
-        data, choices = saved.statements, dict(saved.statements["choices"])
-        if isinstance(choices["categorical"], list):
-            choices["categorical"] = tuple(choices["categorical"])
-        ball: Any = None
-        if data["ball"] is not None:
-            supplies = {"layout": rows.layout, "functions": functions or {}}
-            ball = decode(ValueClass, data["ball"], saved.arrays, "ball", **supplies)
-            assert isinstance(ball, Ball)
-        advanced = Advanced(rank=data["rank"])
-        method = Sequential(ball=ball, choices=Choices(**choices), advanced=advanced, **data["method"])
+        method = Sequential(engine=data["engine"], **read_options(Sequential, data["method"], decoder, "method"))
         bets = Propensities(**data["propensities"]) if "propensities" in data else None
         return method, bets, float(data["alpha"])
     except _DAMAGED as problem:

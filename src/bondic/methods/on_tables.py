@@ -79,7 +79,7 @@ _CAREFUL = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class _Outlook:
+class _PlannedEvents:
     """What the pilot says of the rows to come."""
 
     events: Events
@@ -87,12 +87,12 @@ class _Outlook:
     limits: ValueLimits
 
     @staticmethod
-    def of(known: Tally, limits: ValueLimits, budget: ErrorBudget, side: Side, rows: float) -> _Outlook:
+    def of(known: Tally, limits: ValueLimits, budget: ErrorBudget, side: Side, rows: float) -> _PlannedEvents:
         """Events for so many rows that are like those that are known."""
         costs, (counts, variance) = costs_of(budget, ends_of(side), limits.width), mean_squares(known)
         vector = propose_event(variance, counts, rows, costs)
         single = propose_cell_events(variance, counts, rows, costs)
-        return _Outlook(Events(vector, budget[VECTOR], single, budget[SINGLE]), costs, limits)
+        return _PlannedEvents(Events(vector, budget[VECTOR], single, budget[SINGLE]), costs, limits)
 
     def prices(self, known: Tally, rows: float) -> Prices:
         """What the events would leave of the values, and of the rows, if these repeat what is known."""
@@ -148,12 +148,12 @@ def propose_table(
     lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
     sizes = lengths * (float(known.count.sum()) / max(lengths[0], 1.0))
     ahead = float(sizes[1:].sum())
-    outlook = _Outlook.of(known, limits, budget, side, ahead)
-    maker = TableWeights(atoms, problem.gamma, limits.width, outlook.costs.tails, fewest=fewest)
+    planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
+    maker = TableWeights(atoms, problem.gamma, limits.width, planned_events.costs.tails, fewest=fewest)
     weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
     marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
     eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
-    prices = outlook.prices(known, ahead)
+    prices = planned_events.prices(known, ahead)
     for block in range(len(stops) - 1):
         begin, stop = (
             min(one, problem.rows.stop) for one in stops[block : block + 2]
@@ -162,7 +162,7 @@ def propose_table(
         rows = problem if before is None else before(stop if block < len(stops) - 2 else begin)
         if block in marks[1:]:
             earlier = rows.restricted(RowRange(problem.rows.start, begin))
-            prices = outlook.prices(_solved(earlier, cells, shape), ahead)
+            prices = planned_events.prices(_solved(earlier, cells, shape), ahead)
         weights[block], quotas[block] = maker.propose(past, prices, start, left)
         if block < len(stops) - 2:
             part = rows.restricted(RowRange(begin, stop))
@@ -176,8 +176,8 @@ def propose_table(
     certified = known if before is not None else _count(problem.select(pilot.rows.stop), cells, shape)
     return CellPlan(
         stops[1:],
-        outlook.events.vector,
-        CellTails(np.where(first.count >= fewest, outlook.events.cells.rates, 0.0)),
+        planned_events.events.vector,
+        CellTails(np.where(first.count >= fewest, planned_events.events.cells.rates, 0.0)),
         {end: EndWeights(weights if end == "upper" else -weights, rate) for end in ends},
         reference_of(certified, certified.count.sum(axis=0) >= fewest, limits.low, limits.high),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
@@ -211,9 +211,9 @@ def predicted_table(
     shape, limits, ends = CellShape(2, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
     known, everything = _solved(pilot, cells, shape), range_of(pilot.terms)
     start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows)
-    outlook = _Outlook.of(known, limits, budget, side, ahead)
-    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, outlook.costs.tails)
-    prices = outlook.prices(known, ahead)
+    planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
+    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, planned_events.costs.tails)
+    prices = planned_events.prices(known, ahead)
     capacity = CellCapacity(EarlierRows.of(known), maker.atoms, maker.gamma, prices, ahead, maker.width)
     half = maker.best(capacity, start).half(maker.log_term)
     values, unknown = known.reference, prices.unknown

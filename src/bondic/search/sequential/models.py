@@ -17,18 +17,18 @@ from bondic.core.claims import End
 from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.plan import NextModel, RidgeModel
 from bondic.data.spread import spread_rows
-from bondic.search.sequential.past import Past, Seen
+from bondic.search.sequential.history import EmbeddedRows, Prefix
 
 FloatArray = npt.NDArray[np.float64]
 
 FIRST = 0.7
-"""Share of the past that fits, where the rest judges."""
+"""Share of the prefix that fits, where the rest judges."""
 _STRENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _GUESS_STRENGTH, _GUESS_ROWS = 1e-3, 4000
 _PIECE = 16_384
 
 
-def regressors(rows: Seen) -> FloatArray:
+def regressors(rows: EmbeddedRows) -> FloatArray:
     """X = [1, c(x)]."""
     return RidgeModel.design(rows.coordinates)
 
@@ -48,7 +48,7 @@ class RowMoments:
         p = 1 + size
         return RowMoments(0, np.zeros((p, p)), np.zeros((p, p)), np.zeros(p), np.zeros(p))
 
-    def plus(self, rows: Seen) -> RowMoments:
+    def plus(self, rows: EmbeddedRows) -> RowMoments:
         x, y = regressors(rows), np.hstack([rows.targets[:, None], rows.following])
         return RowMoments(
             self.count + len(rows),
@@ -83,7 +83,7 @@ class RowMoments:
 
 @dataclass(eq=False)
 class RunningMoments:
-    """Moments of the past, and of its first 70 %: both grow with it."""
+    """Moments of the prefix, and of its first 70 %: both grow with it."""
 
     size: int  # coordinates that are seen
     every: RowMoments = field(init=False)
@@ -92,19 +92,19 @@ class RunningMoments:
     def __post_init__(self) -> None:
         self.every = self.first = RowMoments.none(self.size)
 
-    def advance(self, past: Past) -> None:
-        self.every = self._grown(self.every, past, len(past))
-        self.first = self._grown(self.first, past, int(FIRST * len(past)))
+    def advance(self, prefix: Prefix) -> None:
+        self.every = self._grown(self.every, prefix, len(prefix))
+        self.first = self._grown(self.first, prefix, int(FIRST * len(prefix)))
 
-    def _grown(self, moments: RowMoments, past: Past, stop: int) -> RowMoments:
+    def _grown(self, moments: RowMoments, prefix: Prefix, stop: int) -> RowMoments:
         for first in range(moments.count, stop, _PIECE):
-            moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))))
+            moments = moments.plus(prefix.rows.cut(slice(first, min(first + _PIECE, stop))))
         return moments
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model with what else the past says: moments of T̄ = c(x) - gamma kappa(x), and a guess of e = q* - q̂."""
+    """A model with what else the prefix says: moments of T̄ = c(x) - gamma kappa(x), and a guess of e = q* - q̂."""
 
     model: RidgeModel
     spread: FloatArray  # (m, m) mean of T̄ T̄'
@@ -175,7 +175,7 @@ class Predictions:
     high: FloatArray  # (k,)
 
     @staticmethod
-    def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
+    def of(rows: EmbeddedRows, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
         toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
         miss = rows.targets - predicted
         return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
@@ -203,23 +203,23 @@ class Predictions:
         return (above, below) if end == "upper" else (below, above)
 
 
-def sample_of(rows: Seen, model: NextModel, gamma: float) -> Predictions:
+def sample_of(rows: EmbeddedRows, model: NextModel, gamma: float) -> Predictions:
     """All of these rows."""
     return Predictions.of(rows, *model.predict(rows.points, rows.slots, rows.coordinates), gamma)
 
 
-def sampled_rows(past: Past) -> Seen:
-    """At most 4000 rows, spread over the past."""
-    return past.rows.cut(spread_rows(len(past), MOST_ROWS))
+def sampled_rows(prefix: Prefix) -> EmbeddedRows:
+    """At most 4000 rows, spread over the prefix."""
+    return prefix.rows.cut(spread_rows(len(prefix), MOST_ROWS))
 
 
-def held_rows(past: Past) -> Seen:
-    """At most 4000 rows of the last 30 % of the past."""
-    cut = int(FIRST * len(past))
-    return past.rows.cut(cut + spread_rows(len(past) - cut, MOST_ROWS))
+def held_rows(prefix: Prefix) -> EmbeddedRows:
+    """At most 4000 rows of the last 30 % of the prefix."""
+    cut = int(FIRST * len(prefix))
+    return prefix.rows.cut(cut + spread_rows(len(prefix) - cut, MOST_ROWS))
 
 
-def prediction_noise(past: Past, first: Fitted) -> float:
-    """Mean (Y - Ŷ)^2 on the last 30 % of the past, with the model and the value of the rows before them."""
-    found = sample_of(held_rows(past), first.model, past.gamma)
-    return float(np.mean(found.at(first.guess, past.gamma) ** 2)) + _LEAST_NOISE * past.width**2
+def prediction_noise(prefix: Prefix, first: Fitted) -> float:
+    """Mean (Y - Ŷ)^2 on the last 30 % of the prefix, with the model and the value of the rows before them."""
+    found = sample_of(held_rows(prefix), first.model, prefix.gamma)
+    return float(np.mean(found.at(first.guess, prefix.gamma) ** 2)) + _LEAST_NOISE * prefix.width**2

@@ -27,8 +27,8 @@ from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
-from bondic.search.sequential.blocks import Budget, Proposer, block_ends, sub_blocks
-from bondic.search.sequential.past import History, make_history
+from bondic.search.sequential.blocks import BlockPlanner, Budget, block_ends, sub_blocks
+from bondic.search.sequential.history import History, make_history
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 
 FloatArray = npt.NDArray[np.float64]
@@ -75,7 +75,7 @@ class Planner:
     sums: Sums
     embedder: Embedder
     limits: tuple[float, float] | None
-    proposer: Proposer
+    proposer: BlockPlanner
     history: History | None = None
 
     @staticmethod
@@ -96,7 +96,7 @@ class Planner:
         embedder = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
         planned = problem.rows.start + shape.planned
         size = len(embedder.basis)
-        proposer = Proposer(size, ball.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
+        proposer = BlockPlanner(size, ball.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
         limits = _limits(ball, problem)
         return Planner(pilot, ball, budget, ends, shape, sums, embedder, limits, proposer)
 
@@ -171,9 +171,9 @@ def predicted_length(
     starts = known_starts(pilot, pilot)
     embedder = _pilot_space(pilot, ball, starts, seen)
     history = make_history(pilot, ball, embedder, starts, _limits(ball, pilot), sums)
-    past, stop = history.before(pilot.rows.stop), pilot.rows.start + planned
-    proposer = Proposer(past.start.size, ball.radius, pilot.gamma, past.row, stop, budget)
-    return sum(aim.length for aim in proposer.prepare(past, stop).aims.values())
+    prefix, stop = history.before(pilot.rows.stop), pilot.rows.start + planned
+    proposer = BlockPlanner(prefix.start.size, ball.radius, pilot.gamma, prefix.row, stop, budget)
+    return sum(aim.length for aim in proposer.prepare(prefix, stop).aims.values())
 
 
 def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
@@ -221,9 +221,9 @@ def _start_bets(problem: Rows, planner: Planner, history: History, sums: Sums) -
     proposer, budget = planner.proposer, planner.budget
     if "initial" not in budget.parts or proposer.first is None:
         return None
-    path, past, limits = history.starts, history.before(proposer.start), range_of(problem.terms)
+    path, prefix, limits = history.starts, history.before(proposer.start), range_of(problem.terms)
     fitted, skipped = proposer.first.fitted.guess, path.starts.skipped
-    values = past.rows.coordinates @ fitted + past.rows.values
+    values = prefix.rows.coordinates @ fitted + prefix.rows.values
     if skipped:
         center, _ = values_at_starts(problem, planner.ball.center, sums)
         values = path.embeddings[:skipped] @ fitted + center[:skipped]
