@@ -74,7 +74,8 @@ def read_options(kind: type[Any], data: Any, decoder: Decoder, place: str) -> di
     """The same, read from plain data; VerificationError where they are not those of the method."""
     names = [field.name for field in fields(kind) if field.name not in OUTSIDE]
     refuse(set(data) != set(names), f"Other options than those of the method {kind.name}: {', '.join(data)}.")
-    return {name: decoder.decode(field_types(kind)[name], data[name], f"{place}.{name}") for name in names}
+    types: dict[str, Any] = field_types(kind)  # type: ignore[arg-type]
+    return {name: decoder.decode(types[name], data[name], f"{place}.{name}") for name in names}
 
 
 def describe(name: str, method: Any, problem: Rows) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from bondic.core.assumptions import range_assumption
 from bondic.core.certificate import Certificate, compute_digest
 from bondic.core.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
-from bondic.core.codec import Encoder
+from bondic.core.codec import Decoder, Encoder
 from bondic.core.errors import InvalidInput, VerificationError, one_line
 from bondic.core.files import load_certificate
 from bondic.core.terms import in_full, make_terms, range_of
