@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from functools import wraps
 from typing import Any, TypeVar
 
+from bondic.core.claims import Claim
 from bondic.core.codec import Decoder, field_types
+from bondic.core.dual.bound import VALUE
 from bondic.core.errors import InvalidInput, did_you_mean, one_line, refuse
+from bondic.core.proof import Proof
+from bondic.core.sequential.ends import decided_by_rows
 from bondic.rows import Rows
 
 Progress = Callable[[str, float], None]
@@ -39,6 +44,7 @@ class Clock:
 
 
 Kind = TypeVar("Kind", bound=type)
+AnyProof = TypeVar("AnyProof", bound=Proof)
 
 
 def listing_options(kind: Kind) -> Kind:
@@ -81,3 +87,24 @@ def read_options(kind: type[Any], data: Any, decoder: Decoder, place: str) -> di
 def describe(name: str, method: Any, problem: Rows) -> dict[str, Any]:
     """What a replay needs besides the log, the policy's answers and alpha (`bondic.methods.replay` reads it)."""
     return {"method": name, "first": problem.rows.start, "options": options_of(method)}
+
+
+def planned_length(problem: Rows, planned_rows: int | None) -> int:
+    """A number of rows that is known before the log: the length of a log may be a stopping time."""
+    return len(problem.rows) if planned_rows is None else planned_rows
+
+
+def estimate_of(claims: Iterable[Claim]) -> tuple[float, dict[str, str]]:
+    """The mean of the doubly robust values of the ends that rows decide, and where it comes from; NaN where there is none."""
+    values = {claim.end: claim[VALUE].mid for claim in claims if decided_by_rows(claim)}
+    if not values:
+        return math.nan, {}
+    source = f"doubly robust, by the weights of the {' and '.join(values)} end"
+    return sum(values.values()) / len(values), {"estimate": source}
+
+
+def check_proof(proof: Proof, kind: type[AnyProof], name: str) -> AnyProof:
+    """The proof, if it is one of the method of this name."""
+    refuse(not isinstance(proof, kind), f"The proof is not one of the method {name}.")
+    assert isinstance(proof, kind)
+    return proof

@@ -20,7 +20,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.engines.standard import EngineName
-from bondic.methods.base import Progress, listing_options
+from bondic.methods.base import Progress, listing_options, planned_length
 from bondic.methods.candidates import Candidate
 from bondic.methods.dual import Dual, dual_needs
 from bondic.methods.groups import Groups
@@ -224,7 +224,7 @@ class Default:
 
     def _sequential(self, problem: Rows, pilot: Rows, alpha: float) -> _Choice:
         """The sequential method, if it fits into memory and its pilot predicts less than the value range."""
-        method, rows, left = self._made(Sequential), self._rows(problem), room(problem)
+        method, rows, left = self._made(Sequential), planned_length(problem, self.planned_rows), room(problem)
         rank = landmarks_that_fit(pilot, rows, left)
         if rank == 0:
             why = f"{rows} rows are too many for the sequential method to hold in {left / 1e9:.3g} GB"
@@ -233,7 +233,7 @@ class Default:
                 return self._dual(problem, why)
             return self._value_range(problem, f"{why}, and fewer than the {needed:.3g} that the dual one needs")
         method = replace(method, advanced=Advanced(rank=rank))
-        chosen = method.choose(pilot, problem, alpha, method.shape(rows))
+        chosen = method.choose(pilot, problem, alpha, method.shape(problem))
         if chosen.length >= range_at_all_times(pilot.terms).width:
             why = f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
             return self._value_range(problem, why)
@@ -280,12 +280,11 @@ class Default:
 
     def _begun_after(self, method: _OnCells, problem: Rows) -> _OnCells:
         """The same method with a pilot of at least as many rows as the choice has looked at: those are not certified."""
-        looked_at, own = self._pilot_rows(problem), rows_set_aside(method.pilot, self._rows(problem))
+        looked_at, own = (
+            self._pilot_rows(problem),
+            rows_set_aside(method.pilot, planned_length(problem, self.planned_rows)),
+        )
         return method if own >= looked_at else replace(method, pilot=looked_at)
-
-    def _rows(self, problem: Rows) -> int:
-        """A number that is known before the log: the length of a log may be a stopping time."""
-        return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def _made(self, kind: type[_Own]) -> _Own:
         """The method with everything that was stated and that it has a use for."""

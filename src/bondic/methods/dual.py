@@ -21,7 +21,7 @@ from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, discounted_steps, range_at_all_times
 from bondic.engines.standard import EngineName
-from bondic.methods.base import Clock, Progress, describe, listing_options
+from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options, planned_length
 from bondic.methods.setting import make_setting
 from bondic.result import Result
 from bondic.robustness import robustness
@@ -118,7 +118,7 @@ class Dual:
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
         """(v_hi - v_lo) sqrt(n* / n), at most the range: the noise of weights that balance constants, and no other cost."""
-        rows = len(problem.rows) if self.planned_rows is None else self.planned_rows
+        rows = planned_length(problem, self.planned_rows)
         return range_at_all_times(problem.terms).width * min(math.sqrt(dual_needs(problem.terms, alpha) / rows), 1.0)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
@@ -129,8 +129,7 @@ class Dual:
 
         ω may have seen every row. It lives in the space of the stored W, which is compared number by number, not exchanged.
         """
-        refuse(not isinstance(proof, DualProof), "The proof is not one of the method dual.")
-        assert isinstance(proof, DualProof)
+        proof = check_proof(proof, DualProof, NAME)
         problem, first = prefixes.problem, proof.asked.rows[0]
         known = prefixes.announced(first) if first > problem.rows.start else problem  # else nothing was tuned
         setting, budget, _ = make_setting(replace(self, engine=sums), problem, proof.budget.alpha, known)

@@ -21,14 +21,14 @@ from bondic.core.cells.proof import SINGLE, TEST, CellPlan, CellsProof
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput, refuse
+from bondic.core.errors import InvalidInput
 from bondic.core.proof import Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
 from bondic.curve import METHOD as NAME
 from bondic.curve import AllowanceCurve
-from bondic.methods.base import Clock, Progress, describe, listing_options
+from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options, planned_length
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of, split_pilot
 from bondic.methods.on_cells import (
     SIGNS,
@@ -235,7 +235,7 @@ class Groups:
         return replace(result, curve=curve, seconds=clock.seconds)
 
     def pilot_of(self, problem: Rows) -> Rows:
-        return pilot_of(problem, self.pilot, self._planned(problem))
+        return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
     def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
         """Model and groups from the pilot."""
@@ -254,7 +254,7 @@ class Groups:
     def _predictor(
         self, problem: Rows, pilot: Rows, alpha: float, allowance: Allowance
     ) -> Callable[[FittedGroups, Rows], float]:
-        budget, ahead = self.budget(problem, alpha), self._planned(problem) - len(pilot.rows)
+        budget, ahead = self.budget(problem, alpha), planned_length(problem, self.planned_rows) - len(pilot.rows)
         starts = expected_starts(problem, pilot, ahead)
 
         def length(fitted: FittedGroups, held_out: Rows) -> float:
@@ -272,13 +272,10 @@ class Groups:
     ) -> CellsProof:
         """The proof without an allowance: nothing beyond the value range is claimed by it."""
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
-        planned = self._planned(problem)
+        planned = planned_length(problem, self.planned_rows)
         events = propose_groups_plan(problem, pilot, cells, budget, self.side, planned, before)
         asked = asked_of(problem.select(pilot.rows.stop))
         return CellsProof(asked, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
-
-    def _planned(self, problem: Rows) -> int:
-        return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def _planner(self, problem: Rows) -> dict[str, Any] | None:
         """None where a function of the user has a part in the plan."""
@@ -306,8 +303,7 @@ class GroupPlanner:
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Model and groups from the pilot, every block from the rows before it."""
         del sums
-        refuse(not isinstance(proof, CellsProof), f"The proof is not one of the method {NAME}.")
-        assert isinstance(proof, CellsProof)
+        proof = check_proof(proof, CellsProof, NAME)
         method = Groups(
             groups=self.column, count=self.count, side=self.side, pilot=self.pilot, planned_rows=self.planned_rows
         )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bondic.core.balls import Provenance
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.errors import InvalidInput, refuse
 from bondic.core.proof import Proof
 from bondic.core.propensities.betting import Strategy, moderate
 from bondic.core.propensities.bound import one_start, refuse_other_starts
@@ -23,7 +23,7 @@ from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
-from bondic.methods.base import Clock, Progress, describe, listing_options
+from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options
 from bondic.methods.propensity_pilot import logged, predicted
 from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares
 from bondic.rendering import three
@@ -170,8 +170,7 @@ class Propensities:
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Borders from the numbers of rows; predictions of a block, and rates, from the rows before it."""
         del sums
-        if not isinstance(proof, PropensityProof):
-            raise VerificationError("The proof is not one of the method propensities.")
+        proof = check_proof(proof, PropensityProof, NAME)
         problem = prefixes.problem
         columns = proof.columns(problem)
         borders, control, known = self._borders(columns), None, columns

@@ -24,6 +24,7 @@ from bondic.core.terms import Terms, range_at_all_times, range_of
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import EngineSums
 from bondic.extensions import GaugeQuestion, added_gauges
+from bondic.methods.base import planned_length
 from bondic.rows import Rows
 from bondic.search.table import table_kernel
 from bondic.tuning.defaults import (
@@ -60,7 +61,7 @@ _STAND_IN_STARTS = 200
 
 def pilot_rows(method: Dual, problem: Rows) -> int:
     """Rows set aside for tuning: a share of the planned rows (the log's, when their number was fixed), or a number."""
-    total = len(problem.rows) if method.planned_rows is None else method.planned_rows
+    total = planned_length(problem, method.planned_rows)
     if isinstance(method.pilot, float):
         if not 0 <= method.pilot < 1:
             raise InvalidInput(f"pilot={method.pilot}: a share of rows in [0, 1), or a whole number of rows.")
@@ -211,7 +212,7 @@ def _rows_ahead(method: Dual, problem: Rows, wanted: int) -> int:
     """How many rows W is picked for: never the number that a stopping time happened to give."""
     if method.planned_rows is None and _any_time(method.gauge):
         return max(_NOMINAL * wanted, 1)
-    return max((len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted, 1)
+    return max(planned_length(problem, method.planned_rows) - wanted, 1)
 
 
 def _choose_class(
@@ -251,7 +252,7 @@ def _choose_noise_bound(
     name, planned = method.gauge, method.planned_rows
     if name == "half" and (planned is not None or problem.terms.horizon is not None):
         name = FIXED_LAMBDA
-    rows = len(problem.rows) if planned is None else planned
+    rows = planned_length(problem, planned)
     if name == FIXED_LAMBDA:
         size = mean_square_width(problem.terms)
         sup_diag = instruments.kernel.sup_diag

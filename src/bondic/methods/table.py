@@ -20,13 +20,11 @@ from bondic.core.cells.localize import CellTails
 from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import TableCells
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.dual.bound import VALUE
-from bondic.core.errors import InvalidInput, refuse
+from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
-from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums
-from bondic.methods.base import Clock, Progress, describe, listing_options
+from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
 from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
 from bondic.result import Result
@@ -111,7 +109,7 @@ class Table:
             return math.inf
         try:
             pilot = self._pilot(problem) if rows is None else problem
-            ahead = self._planned(problem) - len(pilot.rows) if rows is None else rows
+            ahead = planned_length(problem, self.planned_rows) - len(pilot.rows) if rows is None else rows
             found, _ = self._predicted(pilot, alpha, ahead, problem)
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
@@ -138,10 +136,17 @@ class Table:
                 f"There are more than {most} states, too many for equations on all of them. If they are numbers, not names, use "
                 "method=Groups() (--method groups)."
             )
-        ahead = self._planned(problem) - len(pilot.rows)
+        ahead = planned_length(problem, self.planned_rows) - len(pilot.rows)
         cells, (_, budget) = TableCells(states), self._predicted(pilot, alpha, ahead, problem)
         events = propose_table(
-            problem, pilot, cells, budget, self.side, self._planned(problem), before, self.fewest_rows
+            problem,
+            pilot,
+            cells,
+            budget,
+            self.side,
+            planned_length(problem, self.planned_rows),
+            before,
+            self.fewest_rows,
         )
         return PlannedTable(pilot, cells, budget, events)
 
@@ -170,19 +175,18 @@ class Table:
         certified = problem.select(made.pilot.rows.stop)
         proof = self._proof(asked_of(certified), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
-        carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
+        estimate, source = estimate_of(found.claims)
         clock.done("evaluate")
         notes = {
             "pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified",
             "states": f"{made.cells.states.shape[0]} states are a table",
+            **source,
         }
-        if carrying:
-            notes["estimate"] = f"doubly robust, by the weights of the {' and '.join(carrying)} end"
         return Result.of(
             proof,
             certified,
             method=NAME,
-            estimate=sum(carrying.values()) / len(carrying) if carrying else math.nan,
+            estimate=estimate,
             claims=claims_of(found, made.budget),
             choices=notes,
             effective=found.effective,
@@ -196,8 +200,7 @@ class Table:
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Every block from the rows before it."""
         del sums
-        refuse(not isinstance(proof, CellsProof), f"The proof is not one of the method {NAME}.")
-        assert isinstance(proof, CellsProof)
+        proof = check_proof(proof, CellsProof, NAME)
         pilot = replayed_pilot(prefixes, proof, self._pilot)
         made = self._plan(prefixes.problem, pilot, proof.budget.alpha, prefixes.before)
         again = self._proof(proof.asked, made)
@@ -227,11 +230,8 @@ class Table:
         own = {VECTOR: shares[0], SINGLE: shares[1], INITIAL: _STARTS}
         return cell_budget(problem, alpha, own, self.side)
 
-    def _planned(self, problem: Rows) -> int:
-        return len(problem.rows) if self.planned_rows is None else self.planned_rows
-
     def _pilot(self, problem: Rows) -> Rows:
-        return pilot_of(problem, self.pilot, self._planned(problem))
+        return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
 
 def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:
