@@ -44,7 +44,7 @@ def test_outcomes_are_foreseen_where_the_next_state_is_no_chance(world):
     pilot, found = fitted(problem, count=4)
     rows = problem.select(pilot.rows.stop)
     cells = found.cells(rows)
-    assert squares(cells, rows) < 0.5 * squares(replace(cells, forecast=np.zeros(len(rows))), rows)
+    assert squares(cells, rows) < 0.5 * squares(replace(cells, foreseen=np.zeros(len(rows))), rows)
 
 
 def test_next_states_are_foreseen_and_chance_is_left_alone():
