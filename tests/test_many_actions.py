@@ -10,11 +10,12 @@ from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.kernels.series import GaussianSeries
+from bondic.methods.effort import effort_words
 from bondic.policies import answers
 from bondic.search.actions import Cap, action_groups, grouped
 from bondic.search.basis import capped_basis, make_basis
 from bondic.search.search import evaluate_all, kernel_search
-from bondic.tuning.defaults import affordable
+from bondic.tuning.defaults import Choices, affordable
 from builders import setting_of
 
 
@@ -176,3 +177,11 @@ def test_a_thousand_actions_are_a_matter_of_seconds():
     result = bondic.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",))
     assert result.low <= truth <= result.high
     assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes
+
+
+def test_the_time_of_an_answer_is_said_where_it_is_long(monkeypatch):
+    """30 columns: no sum over them is linear in the rows, but for the series that a stated radius takes."""
+    monkeypatch.setattr("bondic.methods.effort.cores", lambda: 1)
+    problem = question(300, 34, 30)
+    assert effort_words(problem, Choices(), 1.0) == ""
+    assert "minutes" in effort_words(problem, Choices(), 1.0, planned=400_000)

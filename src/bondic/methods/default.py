@@ -298,9 +298,14 @@ def room(problem: Rows) -> float:
     return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
 
 
+def landmarks_at_most(rows: int, room: float) -> int:
+    """As many as there is room for."""
+    return min(int(room / (_BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+
+
 def landmarks_that_fit(pilot: Rows, rows: int, room: float) -> int:
     """As many as there is room for; 0 where these are too few to follow the value function."""
-    most = min(int(room / (_BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+    most = landmarks_at_most(rows, room)
     if most >= _FEWEST_LANDMARKS:
         return most
     batch = pilot.whole()
