@@ -30,7 +30,7 @@ from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 from bondic.methods.setting import make_setting
 from bondic.search.search import kernel_search
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 
 RULES = """
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -57,7 +57,7 @@ class Pass:
         start = bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs)
         log = bondic.stream_log(folder / "log")
         question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
-        method = bondic.Dual(radius="paper", choices=Choices(pairs=pairs), rank=100)
+        method = bondic.Dual(radius="paper", advanced=Advanced(pairs=pairs, rank=100))
         self.setting = make_setting(method, question, 0.1)[0]
         search, kappa = kernel_search(self.setting, 100), self.setting.epsilon().upper
         found = [search.propose(sign=sign, radius=self.setting.ball.radius, kappa=kappa).omega for sign in (1.0, -1.0)]

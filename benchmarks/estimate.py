@@ -18,7 +18,7 @@ import numpy as np
 from machine import describe
 
 import bondic
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 LENGTH = 100
@@ -38,7 +38,7 @@ def run(rows: int, engine: str) -> dict[str, float | str]:
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
     )
-    method = bondic.Dual(radius="paper", engine=engine, choices=Choices(pairs=128))
+    method = bondic.Dual(radius="paper", engine=engine, advanced=Advanced(pairs=128))
     result = bondic.estimate_interval(problem, method=method)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2

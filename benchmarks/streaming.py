@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from machine import describe
 
 import bondic
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 LENGTH = 100
@@ -65,7 +65,7 @@ def evaluate(folder: Path, memory: str) -> dict[str, float | str]:
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
     )
-    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", choices=Choices(pairs=128)))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", advanced=Advanced(pairs=128)))
     stages = {f"{name} s": round(value, 1) for name, value in result.seconds.items()}
     return {
         "rows": len(stream),

@@ -39,7 +39,7 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.verify import Verification
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SECONDS = 10
@@ -99,11 +99,11 @@ def good_certificates() -> list[Good]:
     value = bondic.Gaussian(0.5) * Dirac() + Constant(1.0)
     center = KernelFunction(Constant(1.0), question.layout, question.whole().logged[:1], np.array([[0.2, 0.0]]))
     fixed = Instruments(bondic.Gaussian(1.0) * Dirac() + Constant(0.5))
-    features = Choices(pairs=8)
+    features = Advanced(pairs=8)
     made = [
-        (question, log, policy, bondic.Dual(radius="paper", gauge=PlugIn(0.01), choices=features)),
+        (question, log, policy, bondic.Dual(radius="paper", gauge=PlugIn(0.01), advanced=features)),
         (question, log, policy, bondic.Dual(instruments=fixed, ball=bondic.Ball(value, 9.0, center), gauge=PlugIn(0.01))),
-        (timed, log, policy, bondic.Dual(radius="paper", gauge="half", choices=features)),
+        (timed, log, policy, bondic.Dual(radius="paper", gauge="half", advanced=features)),
         (*_continuous(), bondic.Dual(radius="paper", side="lower", gauge=PlugIn(0.02))),
     ]  # fmt: skip
     found = []

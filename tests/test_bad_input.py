@@ -19,7 +19,7 @@ from bondic.methods.dual import Dual
 from bondic.policies.protocol import RowProbabilities
 from bondic.policies.standard import UniformPolicy
 from bondic.rows.problem import make_problem
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 from bondic.verification import verify
 from builders import columns
 
@@ -29,7 +29,7 @@ METHOD = Dual(
     instruments=Instruments(0.5 * Constant() + 0.5 * Gaussian(1.0) * Dirac()),
     ball=Ball(Gaussian(1.0) * Dirac() + Constant(), 30.0),
 )
-QUICK = Choices(pairs=8, weight_bandwidth=1.0, constant_share=0.5)
+QUICK = {"choices": Choices(weight_bandwidth=1.0), "advanced": Advanced(pairs=8, constant_share=0.5)}
 
 
 def evaluate(policy=POLICY, *, method=METHOD, alpha=0.1, **changes):
@@ -106,7 +106,7 @@ def test_what_cannot_be_answered_is_refused(needles, changes):
 def test_a_handful_of_rows_is_legal_and_says_nothing_with_the_defaults(n, terminal):
     """A ball fitted to so few rows would be an assumption that nothing supports."""
     log = Transitions(**columns(n, seed=1, terminations=np.full(n, terminal)))
-    result = check_certified(log, method=Dual(radius="paper", choices=QUICK))
+    result = check_certified(log, method=Dual(radius="paper", **QUICK))
     assert result.rows == (0, n)
     assert result.status is Status.TRIVIAL
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)

@@ -27,8 +27,7 @@ from bondic.core.sums.measure import Measure, Stream
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_at_all_times
 from bondic.engines.sums import STANDARD
-from bondic.search.table import TableSearch, table_kernel, table_search, table_share
-from bondic.search.table_model import TableModel
+from bondic.search.table import TableModel, TableSearch, table_kernel, table_search, table_share
 from bondic.tuning.defaults import Choices
 from builders import COLUMNS, setting_of, tabular, world_problem
 

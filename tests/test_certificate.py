@@ -18,7 +18,7 @@ from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunc
 from bondic.core.kernels.features import ExplicitFeatures, RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.printed import last_digit
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic
 
@@ -218,7 +218,9 @@ def test_every_kind_of_weight_function_verifies():
     weights = np.zeros((len(problem), 2))
     weights[np.arange(len(problem)), problem.whole().slots] = 1.0 / len(problem)
     candidate = KernelFunction(kernel, problem.layout, problem.whole().logged, weights)
-    method = bondic.Dual(instruments=Instruments(kernel), ball=ball, gauge=FixedLambda(0.5), candidates=(candidate,))
+    method = bondic.Dual(
+        instruments=Instruments(kernel), ball=ball, gauge=FixedLambda(0.5), advanced=Advanced(candidates=(candidate,))
+    )
     result = bondic.estimate_interval(problem, method=method)
     same(bondic.verify(result.certificate, log), result)
 
@@ -248,7 +250,7 @@ def test_numpy_numbers_go_into_a_certificate(tmp_path):
     problem = bondic.make_problem(
         log, policy, initial, gamma=np.float32(0.5), reward_range=np.array(mdp.reward_range), seed=np.int64(3)
     )
-    method = bondic.Dual(radius=np.float32(9.0), pilot=np.int64(20), choices=Choices(pairs=8))
+    method = bondic.Dual(radius=np.float32(9.0), pilot=np.int64(20), advanced=Advanced(pairs=8))
     result = bondic.estimate_interval(problem, alpha=np.float32(0.1), method=method)
     bondic.save_certificate(result.certificate, tmp_path / "c")
     same(bondic.verify(bondic.load_certificate(tmp_path / "c"), log, policy), result)

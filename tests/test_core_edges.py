@@ -22,6 +22,7 @@ from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeature
 from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.engines import moments
+from bondic.tuning.defaults import Advanced
 from bondic_lab.bounds.primal import sum_of_values
 from bondic_lab.identity.formulas import WholeValues, initial_value
 from bondic_lab.noise.plug_in import PlugIn
@@ -59,7 +60,9 @@ def test_omega_of_another_space_is_refused(rng):
     with pytest.raises(InvalidInput, match="space of"):
         bondic.estimate_interval(
             problem,
-            method=bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 2.0), candidates=(foreign,)),
+            method=bondic.Dual(
+                instruments=Instruments(kernel), ball=bondic.Ball(kernel, 2.0), advanced=Advanced(candidates=(foreign,))
+            ),
         )
 
 
@@ -70,7 +73,7 @@ def test_a_certificate_with_a_foreign_omega_does_not_verify(rng):
     method = bondic.Dual(
         instruments=Instruments(kernel),
         ball=bondic.Ball(kernel, 9.0),
-        candidates=(own,),
+        advanced=Advanced(candidates=(own,)),
         gauge=PlugIn(1e-4),
     )
     result = bondic.estimate_interval(problem, method=method)

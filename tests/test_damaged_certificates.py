@@ -29,7 +29,7 @@ from bondic.core.functions import FeatureFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.series import GaussianSeries
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from builders import synthetic
 
 
@@ -37,7 +37,7 @@ from builders import synthetic
 def certified():
     mdp, log, policy, initial = synthetic(200, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    method = bondic.Dual(radius="paper", gauge=PlugIn(0.05), choices=Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.05), advanced=Advanced(pairs=8))
     return bondic.estimate_interval(problem, method=method).certificate, log
 
 

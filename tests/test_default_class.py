@@ -16,13 +16,12 @@ from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.methods.setting import make_setting
 from bondic.robustness import robustness
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices, kind_of_states
 from bondic.tuning.radius import weakness
-from bondic.tuning.sequential_class import kind_of_states
 from bondic.tuning.states import SeenStates, kind_of_pilot, state_kind
 from builders import synthetic, tabular, world_problem
 
-QUICK = Choices(pairs=16)
+QUICK = Advanced(pairs=16)
 
 
 # --------------------------------------------------------------------------------------------- names or numbers
@@ -166,7 +165,9 @@ def test_a_column_of_names_has_no_neighbors():
     inner = b.CallablePolicy(lambda s: mdp.target_probs(s[:, :-1]))
     column = log.observations.shape[1]
     problem = b.make_problem(wide, inner, start, gamma=0.8, reward_range=mdp.reward_range)
-    setting, _, notes = make_setting(b.Dual(radius=3.0, choices=replace(QUICK, categorical=(column,))), problem, 0.1)
+    setting, _, notes = make_setting(
+        b.Dual(radius=3.0, choices=Choices(categorical=(column,)), advanced=QUICK), problem, 0.1
+    )
     gaussian = setting.ball.kernel.parts[0].parts[0]
     assert gaussian.bandwidth[column] == 0.05
     assert np.all(gaussian.bandwidth[:column] > 0.1)
@@ -178,7 +179,7 @@ def test_a_column_of_names_has_no_neighbors():
 
 def test_the_radius_holds_every_value_of_the_range_and_ten_times_the_fit():
     _, problem = world_problem()
-    setting, _, notes = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(radius="paper", advanced=QUICK), problem, 0.1)
     limits = setting.range()
     half = limits.width / 2
     middle = constant_value(setting.ball.center)
@@ -200,14 +201,14 @@ def one_step(rows=200, actions=3, seed=0, reward=None, taken=None, dimension=4):
 def test_one_step_logs_are_measured_on_their_rows():
     """Scales, bandwidth and radius come from logged states: nothing is thrown away, and no floor is called tuned."""
     problem = one_step()
-    setting, _, notes = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(radius="paper", advanced=QUICK), problem, 0.1)
     assert setting.instruments.provenance.rows == (0, 40)
     bandwidth = setting.ball.kernel.parts[0].parts[0].bandwidth
     assert np.all((bandwidth > 30.0) & (bandwidth < 200.0))  # spreads of 30, median distance about 2.6 of them
     assert setting.problem.rows.stop == 200
     assert "times the norm" in notes["Q"]
     sampled = replace_starts(problem)
-    assert make_setting(b.Dual(radius="paper", choices=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
+    assert make_setting(b.Dual(radius="paper", advanced=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
 
 
 def replace_starts(problem):
@@ -228,21 +229,21 @@ def replace_starts(problem):
 )
 def test_rows_that_cannot_tell_get_a_wide_class(made, why):
     problem = one_step(**made)
-    setting, _, notes = make_setting(b.Dual(radius="paper", choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(radius="paper", advanced=QUICK), problem, 0.1)
     if "say too little" in notes["Q"]:
         assert why in notes["Q"]
         assert setting.ball.radius >= 10 * 0.5
     else:  # 40 rows: no pilot, all rows are looked at and suffice
         assert len(problem) == 40
         assert weakness(problem.select(0, 10)).startswith("only 10 rows")
-    result = b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK))
+    result = b.estimate_interval(problem, method=b.Dual(radius="paper", advanced=QUICK))
     assert result.status is not Status.INTERVAL or result.high - result.low > 0.5
 
 
 def test_numbers_without_a_statement_are_refused_with_the_way_out():
     """No method chooses a class; a table needs none."""
     _, problem = world_problem()
-    for method in (b.Dual(choices=QUICK), b.Sequential(choices=QUICK)):
+    for method in (b.Dual(advanced=QUICK), b.Sequential(advanced=QUICK)):
         with pytest.raises(
             InvalidInput, match=r"states are numbers: .* radius= \(--with radius\) or ball=, or radius='paper'"
         ):
@@ -264,7 +265,7 @@ def test_every_class_is_stated_and_the_rule_of_the_paper_by_its_name():
     }
     given = {"radius": {"radius": 30.0}, "paper": {"radius": "paper"}, "ball": {"ball": ball}}
     for name, options in given.items():
-        for method in (b.Dual(choices=QUICK, **options), b.Sequential(choices=QUICK, **options)):
+        for method in (b.Dual(advanced=QUICK, **options), b.Sequential(advanced=QUICK, **options)):
             result = b.estimate_interval(problem, method=method)
             (values,) = (item for item in result.assumptions if item.name == "values")
             assert values.state == "stated"
@@ -291,7 +292,7 @@ def test_an_end_without_weights_is_no_interval():
 
 def test_robustness_is_what_the_ends_do_at_larger_radii():
     _, problem = world_problem(rows=20_000, gamma=0.3)
-    method = b.Dual(radius="paper", choices=QUICK)
+    method = b.Dual(radius="paper", advanced=QUICK)
     result = b.estimate_interval(problem, method=method)
     assert result.status is Status.INTERVAL
     found = result.robustness

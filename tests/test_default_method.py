@@ -107,10 +107,10 @@ def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
         (9_000_000, 60, "60 landmarks"),
         (1_000_000, None, "GB"),
     ):
-        monkeypatch.setattr("bondic.methods.forecast.MOST_BYTES", most)
+        monkeypatch.setattr("bondic.methods.default.MOST_BYTES", most)
         chosen, why = STATED.choose(problem)
-        assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
         assert isinstance(chosen, b.Sequential) == (rank is not None)
+        assert chosen.advanced.rank == rank
         assert words in why
 
 
@@ -131,7 +131,7 @@ UNSTATED = "states are numbers: without a statement on how values vary nothing c
 def test_numbers_without_a_statement_are_answered_with_the_value_range(monkeypatch):
     """No class is fitted, one sentence says why; where a pilot can be set aside, the curve of groups stands beside it."""
     for name in ("paper_ball", "default_value_kernel"):
-        monkeypatch.setattr(f"bondic.tuning.sequential_class.{name}", lambda *_: pytest.fail("nothing is fitted"))
+        monkeypatch.setattr(f"bondic.tuning.defaults.{name}", lambda *_: pytest.fail("nothing is fitted"))
         monkeypatch.setattr(f"bondic.methods.setting.{name}", lambda *_: pytest.fail("nothing is fitted"))
     problem = numbers(1500)
     for rows, method in ((1500, b.Default()), (150, b.Default()), (3, b.Default()), (1500, b.Default(gauge="half")),
@@ -199,7 +199,7 @@ def test_no_method_is_recommended_that_promises_nothing():
 
 def test_rows_that_fit_nowhere_are_not_searched_in_vain(monkeypatch):
     """More rows than memory, fewer than the dual method needs for its discount."""
-    monkeypatch.setattr("bondic.methods.forecast.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 1_000_000)
     assert isinstance(STATED.choose(numbers(1500))[0], b.Dual)
     method, why = STATED.choose(numbers(1500, gamma=0.99))
     assert method.predicted_length(numbers(1500, gamma=0.99), 0.1) == pytest.approx(100.0)  # the value range

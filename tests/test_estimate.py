@@ -13,11 +13,11 @@ from bondic.core.dual.noise import FixedLambda
 from bondic.core.functions import FeatureFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 from bondic_lab.identity.formulas import function_values
 from bondic_lab.worlds.tabular import TabularMDP
 
-QUICK = Choices(pairs=16, weight_bandwidth=1.0, constant_share=0.5)
+QUICK = {"choices": Choices(weight_bandwidth=1.0), "advanced": Advanced(pairs=16, constant_share=0.5)}
 
 
 def checked(problem, log, method=None, *, alpha=0.1, policy=None):
@@ -86,7 +86,7 @@ def test_the_interval_holds_the_value_and_says_something(table, plain):
 @pytest.mark.parametrize(("initial", "default"), [(sampled_starts, False), (None, True)])
 def test_smaller_alpha_contains_larger(initial, default):
     world = Table(1, initial=initial, rows=400)
-    method = b.Dual(radius="paper", choices=QUICK) if default else world.method()
+    method = b.Dual(radius="paper", **QUICK) if default else world.method()
     levels = (0.5, 0.1, 0.01) if default else (0.5, 0.2, 0.1, 0.01, 1e-12)
     results = [checked(world.problem, world.log, method, alpha=alpha) for alpha in levels]
     for inner, outer in pairwise(results):

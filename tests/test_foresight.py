@@ -10,9 +10,9 @@ import pytest
 import bondic
 from bondic.core.cells.tally import CellShape, tally
 from bondic.methods.group_cells import training_rows
+from bondic.methods.group_labels import TransitionModel
+from bondic.methods.groups import predicted_groups
 from bondic.methods.on_cells import expected_starts
-from bondic.methods.on_groups import predicted_groups
-from bondic.plan.foresight import Foresight
 from bondic.plan.groups import mostly_new
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
@@ -51,7 +51,7 @@ def test_next_states_are_foreseen_and_chance_is_left_alone():
     falls = pole("falls", FALLING, 0.5, 0.15, 0.9)
     train, test = (training_rows(falls.problem(2000, seed, accept=None)) for seed in (0, 1))
     went = np.unique(test.next_pairs.rows)
-    ahead = Foresight.of(train).ahead(test.states, test.actions)
+    ahead = TransitionModel.of(train).ahead(test.states, test.actions)
     moved = test.next_states[went] - test.states[went]
     assert np.all(np.std(ahead.states[went] - test.next_states[went], axis=0) < 0.02 * moved.std(axis=0))
     assert ahead.answers.shape == (2000, 2)
@@ -65,7 +65,7 @@ def test_actions_that_are_numbers():
     world = steering(0.9)
     problem = world.problem(1500, 0, accept=None)
     rows = training_rows(problem)
-    ahead = Foresight.of(rows).ahead(rows.states, rows.actions)
+    ahead = TransitionModel.of(rows).ahead(rows.states, rows.actions)
     assert ahead.states.shape == rows.states.shape
     assert ahead.answers.shape == rows.actions.shape
     result = bondic.estimate_interval(problem, method=bondic.Groups(count=3))
@@ -81,7 +81,7 @@ def test_logs_in_which_nothing_follows(gamma):
         log, world.policy, world.initial, gamma=gamma, reward_range=(0, 1), value_range=(0, 1), accept=None
     )
     _, found = fitted(problem, count=2)
-    assert found.labels.foresight is None
+    assert found.labels.transitions is None
     assert not found.cells(problem).foreseen.any()
 
 

@@ -28,7 +28,7 @@ from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.question import Question
 from bondic.engines.sums import STANDARD
-from bondic.methods.on_groups import CUTS
+from bondic.methods.groups import CUTS
 from bondic.plan import boosting
 from builders import part
 

@@ -18,7 +18,7 @@ from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeature
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.kernels.series import GaussianSeries
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from conformance_kernels import EMBEDDING, FREQUENCIES, dot_twin, linear_twin, series_twin, waves
 
@@ -376,7 +376,7 @@ def test_a_ball_of_the_series_gives_an_interval_like_that_of_the_gaussian():
     found = []
     for leaf in (kernel, series):
         ball = bondic.Ball(leaf * Dirac() + Constant(1.0), 5.0)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball, choices=Choices(pairs=16)))
+        result = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball, advanced=Advanced(pairs=16)))
         bondic.verify(result.certificate, log)
         found.append(result)
     assert found[0].low == pytest.approx(found[1].low, abs=1e-4)

@@ -10,10 +10,10 @@ from bondic.core.certificate import certify
 from bondic.core.errors import VerificationError
 from bondic.engines.sums import STANDARD
 from bondic.rows.asked import rebuild
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from builders import synthetic, tabular
 
-FEW = Choices(pairs=24)
+FEW = Advanced(pairs=24)
 
 
 def ask(kind, method, **options):
@@ -60,10 +60,10 @@ def test_what_was_planned_cannot_be_changed_beside_the_assumption():
 
 def test_the_dual_bound_states_it_where_its_noise_bound_needs_it():
     """Fixed lambda and the self-normalized bound hold at stopping times, and say so themselves."""
-    _, half = ask("numbers", bondic.Dual, radius="paper", choices=FEW)
+    _, half = ask("numbers", bondic.Dual, radius="paper", advanced=FEW)
     assert "600, was fixed beforehand" in length_of(half.assumptions)
     for options in ({"planned_rows": 600}, {"planned_rows": 600, "gauge": "self-normalized"}):
-        _, other = ask("numbers", bondic.Dual, radius="paper", choices=FEW, **options)
+        _, other = ask("numbers", bondic.Dual, radius="paper", advanced=FEW, **options)
         assert length_of(other.assumptions) == ""
         assert "stopping time" in next(item.text for item in other.assumptions if item.name == "noise")
 

@@ -8,10 +8,10 @@ from bondic.core.balls import Ball
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
-from bondic.methods.forecast import forecast
+from bondic.methods.effort import effort_words
 from bondic.policies import answers
-from bondic.search.best_so_far import evaluate_all
-from bondic.search.search import kernel_search
+from bondic.search.search import evaluate_all, kernel_search
+from bondic.tuning.defaults import Choices
 from builders import setting_of
 
 
@@ -113,13 +113,9 @@ def test_a_thousand_actions_are_a_matter_of_seconds():
     assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes
 
 
-def test_a_forecast_grows_with_rows_and_actions_as_sums_over_pairs_do():
-    """30 columns: no sum over them is linear in the rows, unless the series stands in."""
-    few, many = question(300, 34, 30), question(300, 200, 30)
-    ball = Ball(Gaussian(7.7, on="state") * Dirac(on="action") + Constant(1.0), 1.0)
-    assert forecast(few, ball).seconds == 0.0
-    at = [forecast(few, ball, planned=rows).sums for rows in (100_000, 1_000_000)]
-    assert at[1] == pytest.approx(100 * at[0], rel=0.01)
-    assert forecast(many, ball, planned=100_000).sums > 4 * at[0]
-    assert forecast(few, planned=1_000_000, radius=1.0).sums < 0.01 * at[1]  # a stated radius takes the series
-    assert forecast(few, planned=1_000_000).sums == 0.0  # nothing is stated, nothing is summed
+def test_the_time_of_an_answer_is_said_where_it_is_long(monkeypatch):
+    """30 columns: no sum over them is linear in the rows, but for the series that a stated radius takes."""
+    monkeypatch.setattr("bondic.methods.effort.cores", lambda: 1)
+    problem = question(300, 34, 30)
+    assert effort_words(problem, Choices(), 1.0) == ""
+    assert "minutes" in effort_words(problem, Choices(), 1.0, planned=400_000)

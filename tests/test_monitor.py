@@ -18,7 +18,7 @@ from bondic.core.errors import InvalidInput, NoInterval, PolicyError
 from bondic.methods import monitor_files
 from bondic.methods.sequential import Sequential
 from bondic.policies.protocol import RowProbabilities
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 from builders import COLUMNS, continuous, part, synthetic, tabular
 
 
@@ -107,7 +107,7 @@ def test_a_rejection_is_for_good():
     assert (monitor.running.low, monitor.running.high) == pytest.approx((0.0, 1.0))
     with pytest.raises(NoInterval):
         _ = monitor.interval
-    last = monitor.updates[-1].told()
+    last = monitor.updates[-1].as_row()
     assert (last["running_low"], last["running_high"], last["running_status"]) == (None, None, "REJECTED")
     *_, line = csv.DictReader(monitor_files.history_text(monitor.updates).splitlines())
     assert (line["running_low"], line["running_high"]) == ("", "")
@@ -144,7 +144,11 @@ def starts_of_the_log():
 def drawn():
     log, policy, initial = continuous(700)
     more = {"reward_range": (-1, 1), "draws": 2, "initial_draws": 20}
-    return log, {"policy": policy, "initial": initial, **more}, Sequential(radius=9.0, pilot=100, rank=40)
+    return (
+        log,
+        {"policy": policy, "initial": initial, **more},
+        Sequential(radius=9.0, pilot=100, advanced=Advanced(rank=40)),
+    )
 
 
 CASES = (a_table, starts_of_the_log, drawn)

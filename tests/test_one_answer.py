@@ -23,12 +23,12 @@ from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import LONGEST_BLOCK, block_length
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.self_normalized import SelfNormalized
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
 BATCHES = (50, 128, 333, 5000)
-QUICK = {"rank": 40, "choices": Choices(pairs=12)}
+QUICK = {"advanced": Advanced(rank=40, pairs=12)}
 EASY = {"gamma": 0.6, "reward_range": (-1.0, 1.0), "accept": None}
 
 

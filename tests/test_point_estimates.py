@@ -12,7 +12,7 @@ from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part
 from bondic.core.dual.bound import BIAS, NOISE, VALUE
 from bondic.core.sequential.ends import RARE, decided_by_rows
-from bondic.report.comparison import line_ends
+from bondic.report.compare import line_ends
 from bondic.report.page import report_page
 from bondic.summary import summarize
 

@@ -25,6 +25,7 @@ from bondic.core.errors import ExecutorError
 from bondic.core.kernels.leaves import Constant
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
+from bondic.tuning.defaults import Advanced
 from test_tool import run
 
 ROWS, LENGTH, ACTIONS, BLOCKS = 9_000, 50, 100, 3
@@ -87,7 +88,7 @@ def question(place):
 
 def answer(place, executor=None, progress=None):
     method = b.Dual(
-        instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), rank=40,
+        instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), advanced=Advanced(rank=40),
         engine=EngineSums(named_engines("series"), executor),
     )  # fmt: skip
     found = b.estimate_interval(question(place), method=method, progress=progress)

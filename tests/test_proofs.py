@@ -23,7 +23,7 @@ from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.proof import Asked, Claims, Proof
 from bondic.core.registry import register
 from bondic.rows.asked import asked_of
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
 from conformance_proofs import ProofCase
@@ -116,7 +116,7 @@ class TestDualProof(ProofCase):
 
     @classmethod
     def ask(cls):
-        return asked(*world(300), bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=8)))
+        return asked(*world(300), bondic.Dual(radius="paper", gauge=PlugIn(0.02), advanced=Advanced(pairs=8)))
 
     def test_what_only_the_dual_can_check_is_found(self, answer):
         checked = bondic.verify(answer.certificate, answer.log)

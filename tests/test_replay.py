@@ -18,11 +18,11 @@ from bondic.core.kernels.leaves import Constant
 from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.engines.sums import STANDARD
-from bondic.methods.described import describe
+from bondic.methods.base import describe
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
-from bondic.search.sequential.past import History
-from bondic.tuning.defaults import Choices
+from bondic.search.sequential.history import History
+from bondic.tuning.defaults import Advanced, Choices
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
 
@@ -128,7 +128,9 @@ def later_clips(case):
 
 def later_cuts(case):
     """Blocks whose ends were picked because the lower end is higher with them."""
-    other = bondic.estimate_interval(case.problem, method=replace(case.method, cuts=(0.5, 1.0)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("bondic.search.sequential.blocks.CUTS", (0.5, 1.0))
+        other = bondic.estimate_interval(case.problem, method=case.method)
     assert other.low > case.result.low + 0.05
     return other.proof
 
@@ -158,7 +160,7 @@ def test_one_later_block_is_found(ball):
 def test_w_of_the_dual_bound_is_replayed():
     """W that was tuned on the certified rows, with words that say otherwise."""
     mdp, log, policy, initial = synthetic(400, gamma=0.3)
-    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=8))
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), advanced=Advanced(pairs=8))
     case = Case(log, policy, initial, method, "dual", gamma=0.3, reward_range=mdp.reward_range)
     tuned = bondic.estimate_interval(case.problem.select(200), method=method).proof.instruments
     own = replace(method, instruments=Instruments(tuned.kernel))
@@ -224,12 +226,12 @@ def test_a_planner_that_looks_ahead_is_found_out(ball, monkeypatch):
 
 def test_options_that_are_not_the_defaults_are_named(ball):
     """A replay shows that the plan is the one of these options; when they were chosen, nobody knows."""
-    method = replace(ball.method, cuts=(0.5, 1.0), pilot=100)
+    method = replace(ball.method, choices=Choices(value_bandwidth=2.0), pilot=100)
     result = bondic.estimate_interval(ball.problem, method=method)
     checked = bondic.verify(result.certificate, ball.log, ball.policy, replay=True)
     (head,) = checked.headline
     assert "options" in head
-    assert "cuts=(0.5, 1.0)" in head
+    assert "choices" in head
     assert "pilot=100" in head
     assert bondic.verify(ball.result.certificate, ball.log, ball.policy, replay=True).headline == ()
 
@@ -241,11 +243,10 @@ def test_options_that_are_not_the_defaults_are_named(ball):
         (("planner", "method"), "magic", "damaged"),
         (("planner", "first"), 10**6, "begun at row"),
         (("planner", "first"), 1, r"proof\."),
-        (("planner", "options", "rank"), 10**9, "landmarks"),
-        (("planner", "options", "rank"), "many", "whole number"),
+        (("planner", "options", "advanced", "rank"), 10**9, "landmarks"),
+        (("planner", "options", "advanced", "rank"), "many", "whole number"),
         (("planner", "options", "side"), "upper", "side"),
         (("planner", "options", "pilot"), 0.5, "pilot"),
-        (("planner", "options", "vector_share"), 0.4, r"proof\.budget"),
         (("planner", "options", "radius"), 4.0, r"proof\.ball\.radius"),
     ],
 )

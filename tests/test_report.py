@@ -24,20 +24,19 @@ from bondic.core.errors import InvalidInput
 from bondic.core.printed import interval_text
 from bondic.rendering import three
 from bondic.report import exports
-from bondic.report.health import examine
+from bondic.report.health import examine, logged_value
 from bondic.report.html import script_json
-from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
 from bondic.report.pens import result_table
 from bondic.robustness import Robustness
 from bondic.rows.recorded import recorded_returns
 from bondic.summary import summarize
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic, tabular
 from propensity_cases import BEHAVIOR, REWARD, decisions, question
 
-FEW = Choices(pairs=24)
+FEW = Advanced(pairs=24)
 
 
 def ask(kind="synthetic", rows=600, gamma=0.5, starts=None, terms=None, **options):

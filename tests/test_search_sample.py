@@ -1,4 +1,4 @@
-"""Searches that look at some rows of a long log: which rows, how many, and what that costs. Layers are made small here."""
+"""Searches that look at some rows of a long log: which rows, how many, and what that costs. Numbers are made small here."""
 
 import math
 
@@ -8,7 +8,8 @@ import pytest
 import bondic as b
 from bondic.core.balls import Instruments
 from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.search import sample
+from bondic.search import search
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import as_log
 
@@ -20,9 +21,8 @@ KERNEL = b.Gaussian(1.0, on="state") * Dirac() + Constant(1.0)
 def short(monkeypatch):
     """A log of eight thousand rows is long."""
     monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 512)
-    monkeypatch.setattr(sample, "FEWEST", 500)
-    monkeypatch.setattr(sample, "MOST", 4000)
-    monkeypatch.setattr(sample, "_READ", 6000)
+    monkeypatch.setattr(search, "MOST_ROWS", 2000)
+    monkeypatch.setattr(search, "_READ", 6000)
 
 
 class Counting:
@@ -48,26 +48,7 @@ def question(log, policy=None):
 
 
 def method(**more):
-    return b.Dual(instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 3.0), rank=40, **more)
-
-
-@pytest.mark.parametrize("depth", [1, 3, 6])
-def test_layers_halve_distances(depth):
-    stretch = 2**depth
-    layer = sample._layer_of(stretch * 50, depth).reshape(50, stretch)
-    for k in range(depth + 1):
-        assert np.all((layer == k).sum(axis=1) == max(1, 2 ** (k - 1)))
-        for row in layer:  # evenly spaced, around the end of a stretch as well
-            places = np.flatnonzero(row <= k)
-            assert np.ptp(np.diff([*places, places[0] + stretch])) == 0
-
-
-def test_the_first_layer_has_no_rhythm():
-    """Every phase of a log with a period is seen, also of the period of the layer itself."""
-    rows = np.flatnonzero(sample._layer_of(64 * 1000, 6) == 0)
-    for period in (2, 7, 64, 100):
-        counts = np.bincount(rows % period, minlength=period)
-        assert counts.min() > 0.3 * rows.size / period
+    return b.Dual(instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 3.0), advanced=Advanced(rank=40), **more)
 
 
 def test_a_short_log_is_searched_as_a_whole(data):
@@ -81,22 +62,12 @@ def test_a_long_log_costs_little_length(data, gauge, request):
     whole = b.estimate_interval(question(data), method=method(gauge=gauge))
     request.getfixturevalue("short")
     some = b.estimate_interval(question(data), method=method(gauge=gauge))
-    assert "of 8000 rows (predicted loss" in some.choices["search upper"]
+    assert "of 8000 rows" in some.choices["search upper"]
     assert some.rows == whole.rows  # certified on every row
     assert some.high - some.low <= 1.05 * (whole.high - whole.low)
     assert some.gap == (math.inf, math.inf)  # what no ω can beat on some rows says nothing about all of them
     checked = b.verify(some.certificate, data)
     assert (checked.low, checked.high) == (some.low, some.high)
-
-
-@pytest.mark.usefixtures("short")
-def test_a_stricter_aim_takes_more_rows(data, monkeypatch):
-    seen = []
-    for aim in (1.0, 0.0):
-        monkeypatch.setattr(sample, "ENOUGH", aim)
-        note = b.estimate_interval(question(data), method=method()).choices["search upper"]
-        seen.append(int(note.split("looked at ")[1].split()[0]))
-    assert seen[0] < 1500 < 2500 < seen[1] <= 4100
 
 
 @pytest.mark.usefixtures("short")
@@ -107,9 +78,8 @@ def test_the_same_rows_are_taken_however_the_log_is_read(data):
 
 
 @pytest.mark.usefixtures("short")
-def test_the_rows_that_are_read_do_not_grow_with_the_log(monkeypatch):
+def test_the_rows_that_are_read_do_not_grow_with_the_log():
     read = []
-    monkeypatch.setattr(sample, "build_model", None)
     for episodes in (80, 320):
         log = as_log(MDP.rollout(episodes, 100, np.random.default_rng(0)))
         policy = Counting()
@@ -117,15 +87,15 @@ def test_the_rows_that_are_read_do_not_grow_with_the_log(monkeypatch):
             b.stream_log({k: v for k, v in log.columns().items() if v is not None}, batch_rows=2000), policy
         )
         policy.asked = 0
-        layers = sample._Layers(asked)
+        taken = search.sampled_rows(asked)
         read.append(policy.asked)
-        assert sum(len(batch) for batch in layers.up_to(layers.last)) <= sample.MOST * 1.1
+        assert 0.4 * search.MOST_ROWS <= sum(len(batch) for batch in taken) <= search.MOST_ROWS
     assert read[0] == read[1] <= 6000
 
 
 @pytest.mark.usefixtures("short")
 def test_rows_that_seem_to_contradict_q_are_not_believed(data, monkeypatch):
     """A sample is noisier than the log: then all rows are asked."""
-    monkeypatch.setattr(sample, "_proposals", lambda *_: None)
+    monkeypatch.setattr(search.KernelSearch, "floor", lambda *_: math.inf)
     result = b.estimate_interval(question(data), method=method())
     assert "looked at" not in result.choices["search upper"]

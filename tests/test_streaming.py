@@ -21,7 +21,7 @@ from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import EngineSums
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import twice
 from forms import quadratic_forms
@@ -222,7 +222,7 @@ def pair():
     return held, read
 
 
-METHOD = bondic.Dual(radius="paper", choices=Choices(pairs=24), rank=150)
+METHOD = bondic.Dual(radius="paper", advanced=Advanced(pairs=24, rank=150))
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +265,7 @@ import resource, sys
 import numpy as np, bondic
 from bondic.rows import rows as blocks
 from bondic.engines import sums as forms
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 blocks.LONGEST_BLOCK, forms.MOST_HELD = 1024, 2**12  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)
@@ -276,7 +276,7 @@ for rows in (4_000, 40_000):
     stream = bondic.stream_log(log, batch_rows=1000)
     policy, terms = bondic.CallablePolicy(mdp.target_probs), {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
     problem = bondic.make_problem(stream, policy, start, **terms)
-    bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', choices=Choices(pairs=16), rank=60))
+    bondic.estimate_interval(problem, method=bondic.Dual(radius='paper', advanced=Advanced(pairs=16, rank=60)))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

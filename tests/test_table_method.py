@@ -19,7 +19,7 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.question import Question
 from bondic.engines.sums import STANDARD
 from bondic.methods import on_tables
-from bondic.methods.described import describe
+from bondic.methods.base import describe
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, part
 

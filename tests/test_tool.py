@@ -118,7 +118,7 @@ def test_the_same_log_in_every_format_gives_the_identical_interval(capsys):
     [(OSError(28, "No space left"), 2, "No space left"), (KeyboardInterrupt(), 130, "interrupted")],
 )
 def test_what_fails_or_is_interrupted_leaves_nothing_behind(fault, expected, words, place, capsys, monkeypatch):
-    monkeypatch.setattr("bondic.report.saving.report_page", lambda *_, **__: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr("bondic.report.exports.report_page", lambda *_, **__: (_ for _ in ()).throw(fault))
     before = sorted(item.name for item in place.iterdir())
     code, _, err = evaluate(capsys, "--out", "res")
     assert (code, words in err) == (expected, True), err

@@ -16,14 +16,14 @@ from bondic.core.terms import value_range
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.tuning import instruments
-from bondic.tuning.defaults import Choices, paper_ball
+from bondic.tuning.defaults import Advanced, Choices, paper_ball
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
 from bondic.tuning.scales import measure_scales, pilot_points
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import part, tabular, world_problem
 
 MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
-QUICK = Choices(pairs=8)
+QUICK = Advanced(pairs=8)
 """Few features: the tests look at who saw what, not at tightness."""
 
 
@@ -75,7 +75,7 @@ def chosen(result):
 def test_certified_rows_tune_nothing(statements):
     """Any change of the certified rows leaves W, its scales and its features as they were."""
     columns = rollout(0)
-    method = b.Dual(radius="paper", choices=QUICK, pilot=100)
+    method = b.Dual(radius="paper", advanced=QUICK, pilot=100)
     one = b.estimate_interval(problem_of(columns, **statements), method=method)
     other = b.estimate_interval(problem_of(with_other_rows(columns, 100, 300), **statements), method=method)
     assert one.hashes["log"] != other.hashes["log"]
@@ -103,7 +103,7 @@ def test_without_a_pilot_w_does_not_know_whether_states_are_whole_numbers():
         log = b.Transitions(changed, actions, rewards, states, np.zeros(200, dtype=bool))
         problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1))
         for categorical in (None, (0,)):
-            method = b.Dual(radius="paper", pilot=0, choices=replace(QUICK, categorical=categorical))
+            method = b.Dual(radius="paper", pilot=0, choices=Choices(categorical=categorical), advanced=QUICK)
             found[first, categorical] = chosen(b.estimate_interval(problem, method=method))
     assert found[1.0, None]["W"] == found[0.5, None]["W"]
     assert found[1.0, None]["Q"]["kernel"] != found[0.5, None]["Q"]["kernel"]
@@ -127,7 +127,7 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     for each in (columns, other):
         problem = problem_of(each, horizon=4)
         kept.append(len(problem))
-        b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK, pilot=100))
+        b.estimate_interval(problem, method=b.Dual(radius="paper", advanced=QUICK, pilot=100))
     assert kept[0] < kept[1] - 30
     assert set(seen) == {(seen[0][0], 200)}
 
@@ -187,7 +187,7 @@ def test_q_may_see_every_row():
 )
 def test_pilot_as_share_or_number(pilot, certified):
     """A float is a share, an int a number of rows; fewer than 20 rows are no pilot, and every row is certified."""
-    result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, choices=QUICK, radius=5.0))
+    result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, advanced=QUICK, radius=5.0))
     assert result.rows == (certified, 300)
     assert f"rows {certified}..299 are certified" in result.choices["pilot"]
     assert (result.proof.instruments.provenance.rows is None) == (certified == 0)
@@ -201,20 +201,20 @@ def test_impossible_pilots(pilot):
 
 def test_a_pilot_of_a_log_that_may_stop_any_time():
     """Its end is fixed beforehand: a share of the planned rows, or a number; never a share of what came."""
-    method = b.Dual(choices=QUICK, radius=5.0, planned_rows=200, pilot=0.5)
+    method = b.Dual(advanced=QUICK, radius=5.0, planned_rows=200, pilot=0.5)
     for rows in (300, 150):
         assert b.estimate_interval(problem_of(rollout(6, rows)), method=method).rows == (100, rows)
     with pytest.raises(InvalidInput, match="within its pilot of 100 rows"):
         b.estimate_interval(problem_of(rollout(6, 90)), method=method)
     with pytest.raises(InvalidInput, match="pilot= as a whole number"):
-        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1)))
-    own = b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1), pilot=50)
+        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, advanced=QUICK, gauge=FixedLambda(0.1)))
+    own = b.Dual(radius=5.0, advanced=QUICK, gauge=FixedLambda(0.1), pilot=50)
     assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
 
 
 def test_no_pilot_when_w_is_given():
     """Nothing is left to tune on earlier rows: Q may look at every row, so every row is certified."""
-    method = b.Dual(radius="paper", instruments=Instruments(Constant(1.0)), choices=QUICK)
+    method = b.Dual(radius="paper", instruments=Instruments(Constant(1.0)), advanced=QUICK)
     assert b.estimate_interval(problem_of(rollout(6)), method=method).rows == (0, 300)
 
 
@@ -247,7 +247,7 @@ def test_a_constant_column_is_harmless(level, rng):
     bandwidth = scales.bandwidth(1.0)
     assert np.all(bandwidth > 0)
     assert np.all(np.isfinite(bandwidth))
-    result = b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK))
+    result = b.estimate_interval(problem, method=b.Dual(radius="paper", advanced=QUICK))
     assert math.isfinite(result.low)
     b.verify(result.certificate, log)
 

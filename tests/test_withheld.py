@@ -47,7 +47,9 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
     start = bondic.InitialStates.exact(np.zeros((1, 1)))
     problem = bondic.make_problem(log, bondic.UniformPolicy(1), start, gamma=0.2, reward_range=(0.0, 1.0))
     instruments = Instruments(Dirac(on="state") + 0.2 * Constant(1.0))
-    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", instruments=instruments, choices=FEW))
+    result = bondic.estimate_interval(
+        problem, method=bondic.Dual(radius="paper", instruments=instruments, advanced=FEW)
+    )
     assert any(9.0 in array for array in result.certificate.arrays.values() if array.ndim == 2)
     if visits < 5:
         with pytest.raises(InvalidInput, match="1 of them are states of fewer than 5 rows"):
@@ -69,7 +71,7 @@ def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
         stream = bondic.stream_log(log.columns(), batch_rows=150)
         terms = {"gamma": 0.5, "reward_range": problem.terms.reward_range}
         problem = bondic.make_problem(stream, policy, bondic.InitialStates.from_log(log), **terms)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", choices=FEW, **options))
+        result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", advanced=FEW, **options))
     bare = result.without_rows(problem)
     assert bare.hashes["certificate"] != result.hashes["certificate"]
     bondic.save_certificate(bare.certificate, tmp_path / "c")
@@ -81,11 +83,18 @@ def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
     raw = {row.tobytes() for row in log.observations} if case != "table" else set()
     for name, array in certificate.arrays.items():
         # an exact list of initial states is part of the question
-        if array.ndim == 2 and array.shape[1] == log.observations.shape[1] and name != "asked.policies.0.start.observations":
+        if (
+            array.ndim == 2
+            and array.shape[1] == log.observations.shape[1]
+            and name != "asked.policies.0.start.observations"
+        ):
             assert not {row.tobytes() for row in array} & raw
     assert not any(name.startswith("asked.policies.0.answers.next") for name in certificate.arrays)
     if case == "streamed":
-        assert not any(name.startswith(("asked.policies.0.answers", "asked.policies.0.start.observations")) for name in certificate.arrays)
+        assert not any(
+            name.startswith(("asked.policies.0.answers", "asked.policies.0.start.observations"))
+            for name in certificate.arrays
+        )
         given_states = bondic.InitialStates.from_log(log)
         assert bondic.verify(certificate, log, policy, initial=given_states).low == checked.low
         wrong = bondic.InitialStates.sample(given_states.observations + 0.5)
@@ -107,7 +116,7 @@ def test_pilot_rows_are_rows_too():
     alone = [x for x in log.observations[:100] if counts[values == x[0]] == 1][:3]
     kernel = bondic.Gaussian(0.5, on="state") * Dirac(on="action")
     center = KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
-    options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "choices": FEW}
+    options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "advanced": FEW}
     result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=PlugIn(0.02), **options))
     assert result.rows[0] > 100
     with pytest.raises(InvalidInput, match="3 of them are states of fewer than 5 rows"):

@@ -16,8 +16,8 @@ from bondic.core.claims import check_alpha, unusual_alpha
 from bondic.core.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
 from bondic.data.initial import InitialStates
 from bondic.extensions import added_methods
+from bondic.methods.base import Progress
 from bondic.methods.candidates import CANDIDATES, Method
-from bondic.methods.clock import Progress
 from bondic.methods.default import Default
 from bondic.result import Result
 from bondic.rows import Rows

@@ -406,7 +406,7 @@ class Result:
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:
         """Write the report, one page that opens anywhere."""
-        written: Path = _view("report.saving.write_report")(self, path, title=title)
+        written: Path = _view("report.exports.write_report")(self, path, title=title)
         return written
 
     def save(
@@ -421,7 +421,7 @@ class Result:
 
         `overwrite` replaces an earlier result as a whole, `no_rows` keeps every single row out of report and certificate.
         """
-        written: Path = _view("report.saving.save_result")(
+        written: Path = _view("report.exports.save_result")(
             self, folder, title=title, overwrite=overwrite, no_rows=no_rows
         )
         return written

@@ -17,7 +17,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text, ends_text, interval_text, number
 from bondic.core.terms import ValueRange, in_full
 from bondic.curve import METHOD as GROUPS
-from bondic.curve_words import CurveView, alike, break_words, curve_view
+from bondic.curve import CurveView, alike, break_words, curve_view
 from bondic.rendering import STATE_WORDS, Grid, sentence, three
 from bondic.result import NextStep, Result
 

@@ -14,6 +14,7 @@ from scipy import integrate, stats
 import bondic
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant
+from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.bumps import Bumps
 from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
 from bondic_lab.worlds.occupancy import (
@@ -393,7 +394,7 @@ def test_the_world_is_a_question_for_the_library(rng):
     )
     kernel = bondic.Gaussian(mdp.bandwidth, on="state") * bondic.Gaussian(mdp.bandwidth, on="action")
     ball = bondic.Ball(kernel + mdp.offset * Constant(1.0), mdp.q_norm)
-    found = bondic.estimate_interval(problem, alpha=0.1, method=bondic.Dual(ball=ball, rank=40))
+    found = bondic.estimate_interval(problem, alpha=0.1, method=bondic.Dual(ball=ball, advanced=Advanced(rank=40)))
     assert found.low <= mdp.value <= found.high
     ratios = mdp.target.action_density(log.observations, log.actions) / log.behavior_action_probs
     assert within_four_standard_errors(ratios, 1.0)

@@ -66,7 +66,7 @@ def test_the_interval_is_nested_in_the_radius_and_in_alpha(world):
 
 def test_another_alpha_gives_the_interval_that_would_have_been_estimated(world):
     problem, _, frontier = world
-    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW)
+    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), advanced=FEW)
     other = bondic.estimate_interval(problem, alpha=0.01, method=method)
     low, high = frontier.interval(frontier.radius, 0.01)
     assert low == pytest.approx(other.low, abs=0.01 * other.length)

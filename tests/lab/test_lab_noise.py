@@ -20,7 +20,7 @@ from bondic.core.kernels.leaves import ActionEmbedding, Constant
 from bondic.core.terms import Terms, row_widths
 from bondic.extensions import added_gauges
 from bondic.methods.setting import make_setting
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.charges import feature_charges
 from bondic_lab.noise.finite_class import FiniteClass
 from bondic_lab.noise.gauges import mean_square_width
@@ -216,7 +216,7 @@ def test_a_fresh_process_finds_them_by_name(tmp_path):
     """`bondic verify` imports the module that registers the noise bound of a certificate, and no other."""
     mdp, log, policy, initial = synthetic(120, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    method = bondic.Dual(radius=5.0, planned_rows=120, choices=Choices(pairs=4))
+    method = bondic.Dual(radius=5.0, planned_rows=120, advanced=Advanced(pairs=4))
     result = bondic.estimate_interval(problem, method=method)
     assert isinstance(result.proof.noise, FixedLambda)
     text, _ = bondic.save_certificate(result.certificate, tmp_path / "c")

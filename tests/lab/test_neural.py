@@ -18,6 +18,7 @@ from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.engines.sums import STANDARD
 from bondic.search import spectral
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.search import neural, row_batches
 from bondic_lab.search.neural import NeuralSearch, best_multiple
@@ -337,9 +338,9 @@ def test_a_certificate_that_uses_it_verifies():
     mdp, problem = synthetic()
     rollout = mdp.rollout(12, 10, np.random.default_rng(4))
     setting = synthetic_setting()
-    plain = b.Dual(instruments=setting.instruments, ball=setting.ball, gauge=setting.gauge, rank=3)
+    plain = b.Dual(instruments=setting.instruments, ball=setting.ball, gauge=setting.gauge, advanced=Advanced(rank=3))
     method = b.Dual(
-        instruments=setting.instruments, ball=setting.ball, gauge=setting.gauge, rank=3,
+        instruments=setting.instruments, ball=setting.ball, gauge=setting.gauge, advanced=Advanced(rank=3),
         solver=NeuralSearch(steps=200, learning_rate=0.02, refit=False),
     )  # fmt: skip
     without, result = (b.estimate_interval(problem, method=m) for m in (plain, method))

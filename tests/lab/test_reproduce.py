@@ -18,6 +18,7 @@ from bondic.cli import main as cli
 from bondic.core.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.v_statistic import VStatistic
 from bondic_lab.reproduction import ablations, fig1, fig2, pendulum_ablations, prior, tightness, trials, worlds
 from bondic_lab.reproduction.intervals import GAUGES, dual_intervals
@@ -93,7 +94,7 @@ def test_shared_decomposition_gives_the_intervals_of_dual(gauge):
     for ball, line in zip((setup.ball, wider), found, strict=True):
         for item in line:
             chosen = VStatistic("paper") if gauge == "feng2020" else gauge
-            method = bondic.Dual(instruments=setup.instruments, ball=ball, gauge=chosen, rank=50)
+            method = bondic.Dual(instruments=setup.instruments, ball=ball, gauge=chosen, advanced=Advanced(rank=50))
             twin = bondic.estimate_interval(setup.problem, alpha=item.alpha, method=method)
             assert (item.low, item.high) == (twin.low, twin.high)
             assert item.status == twin.status.name

@@ -26,10 +26,9 @@ from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import row_widths
 from bondic.engines.sums import STANDARD
-from bondic.search.search import KernelSearch
-from bondic.search.searches import make_search
+from bondic.search.search import KernelSearch, make_search
 from bondic.search.table import TableSearch
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise import charges, coordinates, information
 from bondic_lab.noise.information import Information
 from bondic_lab.noise.self_normalized import SelfNormalized
@@ -399,7 +398,7 @@ def test_squares_are_those_of_the_function_with_widths():
 
 def test_rho_follows_from_the_plan_alone():
     """Not from how many rows came, nor from what stands in them."""
-    method = b.Dual(gauge="self-normalized", planned_rows=1000, pilot=200, radius=5.0, choices=Choices(pairs=8))
+    method = b.Dual(gauge="self-normalized", planned_rows=1000, pilot=200, radius=5.0, advanced=Advanced(pairs=8))
     found = [b.estimate_interval(question(rows)[3], method=method) for rows in (900, 1500)]
     (rho,) = {result.proof.noise.ridge for result in found}
     assert rho == pytest.approx(0.05 * 1000 * found[0].proof.instruments.kernel.sup_diag)

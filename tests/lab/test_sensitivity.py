@@ -12,7 +12,7 @@ import bondic
 import bondic_lab
 from bondic.core.errors import InvalidInput
 from bondic.methods.dual import Dual
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import tabular, world_problem
 
@@ -20,7 +20,7 @@ from builders import tabular, world_problem
 @pytest.fixture(scope="module")
 def world():
     mdp, problem = world_problem(rows=600, gamma=0.5)
-    method = Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=24))
+    method = Dual(radius="paper", gauge=PlugIn(0.02), advanced=Advanced(pairs=24))
     return mdp, problem, method, bondic_lab.radius_sensitivity(problem, method=method)
 
 

@@ -29,7 +29,7 @@ from bondic.core.claims import Side, check_alpha
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_of
 from bondic.methods.propensities import Propensities
-from bondic.methods.propensity_pilot import expected_spread, predicted_lengths
+from bondic.methods.propensity_pilot import expected_spread
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.rows import Rows
@@ -72,8 +72,8 @@ def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float |
 
     def share(rows: float) -> float:
         try:
-            return min(1.0, Table(side).predicted_after(first, max(math.ceil(rows), 1), alpha) / width)
-        except (InvalidInput, NumericalError):  # rows that no plan can be made from promise nothing
+            return min(1.0, Table(side).predicted_length(first, alpha, max(math.ceil(rows), 1)) / width)
+        except NumericalError:  # rows that no plan can be made from promise nothing
             return 1.0
 
     return LengthGuess(len(first.rows), share)
@@ -81,13 +81,11 @@ def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float |
 
 def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
     """The interval from propensities; None where starts were stated that are not the log's, or it has too little to tell."""
-    if Propensities().applies(problem) is not None or not own_starts(problem):
+    method, rows, width = Propensities(), len(problem.rows), range_of(problem.terms).width
+    known = method.applies(problem) is None and own_starts(problem)
+    if not known or math.isinf(method.predicted_length(problem, alpha)):
         return None
-    length = predicted_lengths(Propensities().stated, problem, alpha)
-    if length is None:
-        return None
-    rows, width = len(problem.rows), range_of(problem.terms).width
-    return LengthGuess(rows, lambda wanted: length(wanted / rows) / width)
+    return LengthGuess(rows, lambda wanted: method.predicted_length(problem, alpha, wanted) / width)
 
 
 DesignKind = Literal["one-step", "episodes", "table"]

@@ -17,8 +17,7 @@ from bondic.core.claims import unusual_alpha
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
 from bondic.estimate import OWN, estimate_interval
 from bondic.extensions import added_methods
-from bondic.report.compare import Comparison, joint_title, line_alpha, tried
-from bondic.report.comparison import Line, print_comparison
+from bondic.report.compare import Comparison, Line, joint_title, line_alpha, print_comparison, tried
 from bondic.report.exports import result_dict
 from bondic.report.plots import save_plot
 from bondic.report.progress import progress_bar

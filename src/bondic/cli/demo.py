@@ -13,9 +13,9 @@ from bondic.core.verify import Verification
 from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder
+from bondic.report.exports import write_result
 from bondic.report.pens import result_table
 from bondic.report.progress import progress_bar
-from bondic.report.saving import write_result
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem

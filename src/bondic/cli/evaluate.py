@@ -21,12 +21,11 @@ from bondic.cli.work import not_elsewhere, sums_of
 from bondic.core.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
-from bondic.methods.forecast import forecast
-from bondic.report.exports import result_csv
+from bondic.methods.effort import effort_words
+from bondic.report.exports import result_csv, write_result
 from bondic.report.pens import result_markdown, result_table
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
-from bondic.report.saving import write_result
 from bondic.result import Result
 from bondic.rows import Rows
 
@@ -40,9 +39,7 @@ def command(**options: Any) -> int:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question = make_question(inputs, options["policy"], options)
         method = make_method(options["method"], options, inputs, sums)
-        if options["method"] == "auto" and (
-            words := forecast(question, choices=method.choices, radius=method.radius).words()
-        ):
+        if options["method"] == "auto" and (words := effort_words(question, method.choices, method.radius)):
             talk.print(words, highlight=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer

@@ -29,15 +29,15 @@ from bondic.core.printed import interval_text
 from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.methods.monitor import SequentialMonitor
+from bondic.methods.monitor_checks import REPEATED
 from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, read_document
-from bondic.methods.monitor_repeats import REPEATED
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.report.progress import progress_bar
 from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
 from bondic.rows.written import WrittenProbabilities
 from bondic.tuning.defaults import Choices
-from bondic.tuning.pilot import PILOT
+from bondic.tuning.states import PILOT
 
 _NOT_STATED = ("folder", "log", "as_json", "quiet")
 
@@ -177,7 +177,7 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
     last, number = monitor.updates[-1], len(monitor.updates)
     if options["as_json"]:
         planned = {"planned_rows": monitor.method.planned_rows, "method": monitor.used_method}
-        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.told(), **planned}))
+        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.as_row(), **planned}))
         return
     level = f"{100 * (1 - monitor.alpha):g}%"
     if monitor.status is Status.REJECTED:

@@ -22,8 +22,8 @@ from bondic.core.propensities.betting import moderate
 from bondic.decisions.difference import difference_interval, incumbent_words, other_rows, paired_units, sided
 from bondic.decisions.ranking import refuse_other_questions
 from bondic.estimate import as_method
+from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
-from bondic.methods.clock import Progress
 from bondic.methods.default import Default
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import expected_spread

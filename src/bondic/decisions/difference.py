@@ -16,8 +16,8 @@ from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
 from bondic.estimate import as_method, estimate_interval
+from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
-from bondic.methods.clock import Progress
 from bondic.methods.default import Default
 from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget

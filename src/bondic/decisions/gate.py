@@ -16,8 +16,8 @@ from bondic.core.printed import bound_text
 from bondic.core.terms import in_full
 from bondic.decisions.difference import difference_interval
 from bondic.estimate import as_method
+from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
-from bondic.methods.clock import Progress
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.summary import other_policy

@@ -15,8 +15,8 @@ from bondic.core.claims import ErrorBudget, Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
 from bondic.decisions.difference import difference_interval, incumbent_words
+from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
-from bondic.methods.clock import Progress
 from bondic.result import Result
 from bondic.rows import Rows
 

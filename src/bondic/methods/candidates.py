@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from bondic.methods.clock import Progress
+from bondic.methods.base import Progress
 from bondic.methods.dual import Dual
 from bondic.methods.groups import Groups
 from bondic.methods.propensities import Propensities
@@ -40,7 +40,10 @@ class Candidate(Method, Protocol):
         """None, or why it does not."""
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
-        """About how long its interval will be, in units of value; inf where nothing can be told."""
+        """About how long its interval will be, in units of value; inf where nothing can be told.
+
+        The default, advice and plans of more rows all ask this one function.
+        """
 
 
 CANDIDATES: dict[str, type[Candidate]] = {kind.name: kind for kind in (Table, Groups, Sequential, Dual, Propensities)}

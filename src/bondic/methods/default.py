@@ -18,14 +18,12 @@ from bondic.core.claims import Side
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import range_at_all_times, range_of
+from bondic.core.terms import range_at_all_times
 from bondic.engines.standard import EngineName
+from bondic.methods.base import Progress, listing_options, planned_length
 from bondic.methods.candidates import Candidate
-from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual, dual_needs
-from bondic.methods.forecast import landmarks_that_fit, room
 from bondic.methods.groups import Groups
-from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import Sequential
@@ -35,19 +33,21 @@ from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.decisions import single_rows
 from bondic.rows.episodes import own_starts, split_episodes
+from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
-from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import rows_set_aside
-from bondic.tuning.sequential_class import kind_of_states
-from bondic.tuning.states import WAY_OUT, unstated
+from bondic.tuning.defaults import Advanced, Choices, Radius, kind_of_states
+from bondic.tuning.states import WAY_OUT, rows_set_aside, unstated
 from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
 
 _Own = TypeVar("_Own", Table, Groups, Sequential, Dual)
 _OnCells = TypeVar("_OnCells", Table, Groups)
-_PROMISING = 0.5
-"""Share of the value range below which a predicted length is worth leaving q* out for."""
+MOST_BYTES = 8_000_000_000
+"""Memory that a method may take, unless the user says how much."""
+_BYTES_PER_NUMBER = 100
+"""Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
+_FEWEST_LANDMARKS = 50
+"""With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
 _BOTH_TOO = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _DUAL_TOO = "dual (--method) applies too, with the worst noise that the ranges allow"
 _SEQUENTIAL_TOO = "sequential (--method) may apply too"
@@ -173,24 +173,15 @@ class Default:
             )
         if not (own_starts(problem) and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
             return None
-        why = "propensities, as the log holds propensities and"
         if problem.gamma == 0.0:
-            alone = f"{why} every decision stands alone: nothing is assumed about q*"
+            alone = "propensities, as the log holds propensities and every decision stands alone: nothing is assumed about q*"
             return chosen(problem, alone) if method.applies(problem) is None else None
         parts = split_episodes(problem, 0 if self._too_short(problem) else self._pilot_rows(problem))
         if parts is None:
             return None
         looked, rest = parts
-        if single_rows(looked):
-            return chosen(rest, f"{why} the first {len(looked.rows)} rows are episodes of one step")
-        share = method.predicted_after(looked, len(rest.rows), alpha) / range_of(problem.terms).width
-        if share >= _PROMISING:
-            return None
-        return chosen(
-            rest,
-            f"propensities, as the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a "
-            f"length of about {100 * share:.2g} % of the value range without assuming anything about q*",
-        )
+        advantage = method.advantage(looked, len(rest.rows), alpha)
+        return chosen(rest, f"propensities, as {advantage}") if advantage else None
 
     def _without_propensities(self, problem: Rows, alpha: float) -> Choice:
         if known := degenerate_range(problem):
@@ -234,7 +225,7 @@ class Default:
 
     def _sequential(self, problem: Rows, pilot: Rows, alpha: float) -> Choice:
         """The sequential method, if it fits into memory and its pilot predicts less than the value range."""
-        method, rows, left = self._made(Sequential), self._rows(problem), room(problem)
+        method, rows, left = self._made(Sequential), planned_length(problem, self.planned_rows), room(problem)
         rank = landmarks_that_fit(pilot, rows, left)
         if rank == 0:
             why = f"{rows} rows are too many for the sequential method to hold in {left / 1e9:.3g} GB"
@@ -242,8 +233,8 @@ class Default:
             if rows > needed:
                 return self._dual(problem, why)
             return self._value_range(problem, f"{why}, and fewer than the {needed:.3g} that the dual one needs")
-        method = replace(method, rank=rank)
-        chosen = method.choose(pilot, problem, alpha, method.shape(rows))
+        method = replace(method, advanced=Advanced(rank=rank))
+        chosen = method.choose(pilot, problem, alpha, method.shape(problem))
         if chosen.length >= range_at_all_times(pilot.terms).width:
             why = f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
             return self._value_range(problem, why)
@@ -273,8 +264,8 @@ class Default:
             return "a noise bound was named (gauge), which only the dual method has"
         if self.misspecification or (self.ball is not None and self.ball.misspecification):
             return "an allowance for misspecification was stated, which only the dual method has"
-        if self.choices.weight_bandwidth is not None or self.choices.constant_share is not None:
-            return "W was described (weight_bandwidth or constant_share), which only the dual method has"
+        if self.choices.weight_bandwidth is not None:
+            return "W was described (weight_bandwidth), which only the dual method has"
         if self.ball is not None and self.ball.kernel is None:
             return "Q is a box, and the sequential method is that of balls"
         if self._class_stated and self.no_rows:
@@ -290,14 +281,34 @@ class Default:
 
     def _begun_after(self, method: _OnCells, problem: Rows) -> _OnCells:
         """The same method with a pilot of at least as many rows as the choice has looked at: those are not certified."""
-        looked_at, own = self._pilot_rows(problem), rows_set_aside(method.pilot, self._rows(problem))
+        looked_at, own = (
+            self._pilot_rows(problem),
+            rows_set_aside(method.pilot, planned_length(problem, self.planned_rows)),
+        )
         return method if own >= looked_at else replace(method, pilot=looked_at)
-
-    def _rows(self, problem: Rows) -> int:
-        """A number that is known before the log: the length of a log may be a stopping time."""
-        return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def _made(self, kind: type[_Own]) -> _Own:
         """The method with everything that was stated and that it has a use for."""
         stated = {option.name: getattr(self, option.name) for option in fields(kind) if hasattr(self, option.name)}
         return kind(**{name: value for name, value in stated.items() if value is not None})
+
+
+def room(problem: Rows) -> float:
+    """Bytes that may be held: what the user allows for a log that is read in batches, less what reading it takes."""
+    plan = problem.log.plan
+    return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
+
+
+def landmarks_at_most(rows: int, room: float) -> int:
+    """As many as there is room for."""
+    return min(int(room / (_BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+
+
+def landmarks_that_fit(pilot: Rows, rows: int, room: float) -> int:
+    """As many as there is room for; 0 where these are too few to follow the value function."""
+    most = landmarks_at_most(rows, room)
+    if most >= _FEWEST_LANDMARKS:
+        return most
+    batch = pilot.whole()
+    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
+    return most if most >= 2 * pairs else 0

@@ -20,9 +20,7 @@ from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, discounted_steps, range_at_all_times
 from bondic.engines.standard import EngineName
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
-from bondic.methods.listed import listing_options
+from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options, planned_length
 from bondic.methods.setting import make_setting
 from bondic.methods.user_classes import check_noise_bound, check_stated
 from bondic.result import Result
@@ -31,12 +29,10 @@ from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.rows.rows import rows_of
-from bondic.search.best_so_far import Ends, best_bounds
-from bondic.search.model import SearchModel
-from bondic.search.search import KernelSearch, Search, gap_of
-from bondic.search.searches import make_search
-from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import PILOT_SHARE
+from bondic.search.model import Search, SearchModel
+from bondic.search.search import Ends, KernelSearch, best_bounds, gap_of, make_search
+from bondic.tuning.defaults import Advanced, Choices, Radius
+from bondic.tuning.states import PILOT_SHARE
 
 NAME = "dual"
 _FIT = "least-squares fit of the Bellman equation to the certified rows"
@@ -77,15 +73,13 @@ class Dual:
         Turns on the form that holds when the log may stop at any time: the number of rows that was planned.
     choices : Choices
         What W, and the kernel of a Q that is stated by its radius, are made of.
-    rank : int, default 600
-        Most coordinates per kernel in the search: more may find a shorter interval, and take longer.
-    candidates : tuple of Function, default ()
-        More ω to try, found elsewhere (conic, neural, ...).
     solver : callable, default None
         Another search, such as `ConicSearch()` or `NeuralSearch()` of `bondic_lab`; its ω are tried as well.
     engine : str or Sums, default "auto"
         How sums are computed: a name, or sums with engines and an executor of your own. The interval stays valid with
         any.
+    advanced : Advanced
+        Options of the search.
     """
 
     instruments: Instruments | None = None
@@ -97,18 +91,22 @@ class Dual:
     pilot: float | int = PILOT_SHARE
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
-    rank: int = 600
-    candidates: tuple[Function, ...] = ()
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
     engine: EngineName | Sums = "auto"
+    advanced: Advanced = field(default_factory=Advanced)
     name: ClassVar[str] = NAME
 
     def __post_init__(self) -> None:
         if isinstance(self.gauge, NoiseBound):
             check_noise_bound(self.gauge)
-        for given in (self.instruments, self.ball, *self.candidates):
+        for given in (self.instruments, self.ball, *self.advanced.candidates):
             if given is not None:
                 check_stated(given)
+
+    @property
+    def rank(self) -> int:
+        """Most coordinates of a kernel in the search."""
+        return 600 if self.advanced.rank is None else self.advanced.rank
 
     @property
     def assumes(self) -> Literal["nothing", "stated"]:
@@ -121,7 +119,7 @@ class Dual:
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
         """(v_hi - v_lo) sqrt(n* / n), at most the range: the noise of weights that balance constants, and no other cost."""
-        rows = len(problem.rows) if self.planned_rows is None else self.planned_rows
+        rows = planned_length(problem, self.planned_rows)
         return range_at_all_times(problem.terms).width * min(math.sqrt(dual_needs(problem.terms, alpha) / rows), 1.0)
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
@@ -132,8 +130,7 @@ class Dual:
 
         ω may have seen every row. It lives in the space of the stored W, which is compared number by number, not exchanged.
         """
-        refuse(not isinstance(proof, DualProof), "The proof is not one of the method dual.")
-        assert isinstance(proof, DualProof)
+        proof = check_proof(proof, DualProof, NAME)
         problem, first = prefixes.problem, proof.asked.rows[0]
         known = prefixes.announced(first) if first > problem.rows.start else problem  # else nothing was tuned
         setting, budget, _ = make_setting(replace(self, engine=sums), problem, proof.budget.alpha, known)
@@ -194,7 +191,7 @@ def _end_points(
 ) -> tuple[Ends, Iterator[Weighing], tuple[float, float], dict[str, str]]:
     """Search each end, certify the proposals and weigh what else there is, keep the best; the gap compares with a feasible q."""
     epsilon = setting.epsilon().upper
-    extra = list(method.candidates)
+    extra = list(method.advanced.candidates)
     if method.solver is not None:
         if not isinstance(search, KernelSearch):
             raise InvalidInput("`solver` is for a Q that is a ball of a kernel space; this one is a box (a table).")

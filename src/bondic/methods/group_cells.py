@@ -22,12 +22,11 @@ from bondic.core.columns import Batch
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_at_all_times
 from bondic.curve import Mark
-from bondic.methods.group_labels import Foresights, Labels, labels_of
+from bondic.methods.group_labels import CrossFits, Labels, labels_of
 from bondic.plan.cells import CellModel
 from bondic.plan.fitted import candidates, choose_model, half_models, held_out_from
 from bondic.plan.groups import TreeGroups, UserGroups, mostly_new, propose_groups, user_groups
-from bondic.plan.model import Model, UserModel
-from bondic.plan.rows import TrainingRows
+from bondic.plan.rows import Model, TrainingRows, UserModel
 from bondic.plan.tree import RegressionTree, grow
 from bondic.rendering import three
 from bondic.rows import Rows
@@ -90,7 +89,7 @@ class FittedGroups:
     def cells(self, problem: Rows) -> GroupCells:
         """Everything as numbers, block by block."""
         parts = [self._batch(batch) for batch in problem.batches()]
-        group, following, value, next_value, half, label, foreseen = (
+        group, following, value, next_value, half, label, forecast = (
             np.concatenate(column) for column in zip(*parts, strict=True)
         )
         count = self.groups.n_cells
@@ -107,7 +106,7 @@ class FittedGroups:
             np.clip(start, *self.limits),
             half,
             label,
-            foreseen,
+            forecast,
             plain if self.labels is None else self.labels.forecasts,
         )
 
@@ -117,11 +116,11 @@ class FittedGroups:
         means = self.means(cloud.points, cloud.weights) if cloud.rows.size else np.zeros(0)
         next_value = np.asarray(np.bincount(cloud.rows, means, minlength=len(batch)), dtype=np.float64)
         cell = group * max(batch.layout.slots, 1) + batch.slots
-        label, foreseen = cell, np.zeros(cell.size)
+        label, forecast = cell, np.zeros(cell.size)
         if self.labels is not None:
-            label, foreseen = self.labels.of(self, batch.logged, batch.slots, cell)
+            label, forecast = self.labels.of(self, batch.logged, batch.slots, cell)
         half = self.half(batch.logged, group)
-        return group, following, self.values(batch.logged, batch.slots), next_value, half, label, foreseen
+        return group, following, self.values(batch.logged, batch.slots), next_value, half, label, forecast
 
 
 def training_rows(pilot: Rows) -> TrainingRows:
@@ -191,20 +190,20 @@ def fit_groups(
         )
     report("groups")
 
-    def made(mine: Model, rows: Rows, arrays: TrainingRows, size: int, foresights: Foresights | None) -> FittedGroups:
+    def made(mine: Model, rows: Rows, arrays: TrainingRows, size: int, cross_fits: CrossFits | None) -> FittedGroups:
         found = given or propose_groups(arrays, _Clipped(mine, limits), count=size, column=column)
         bare = FittedGroups(mine, found, (), None, limits, columns, name, second)
-        return replace(bare, labels=labels_of(bare, bare.cells(rows), rows, foresights))
+        return replace(bare, labels=labels_of(bare, bare.cells(rows), rows, cross_fits))
 
     most = max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
     size = count or most
     if count is None and given is None:
         first, held_out = split_pilot(pilot)
         arrays, mine = training_rows(first), choice.early if model is None else own
-        foresights, sizes = Foresights.of(arrays), sorted({min(2**k, most) for k in range(1, 6)})
-        found = [made(mine, first, arrays, each, foresights) for each in sizes]
+        cross_fits, sizes = CrossFits.of(arrays), sorted({min(2**k, most) for k in range(1, 6)})
+        found = [made(mine, first, arrays, each, cross_fits) for each in sizes]
         size = sizes[int(np.argmin([length(one, held_out) + 2 * _bias(one, held_out) for one in found]))]
-    chosen = made(own, pilot, training, size, Foresights.of(training))
+    chosen = made(own, pilot, training, size, CrossFits.of(training))
     return replace(chosen, halves=_halves(chosen, pilot))
 
 

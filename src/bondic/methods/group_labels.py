@@ -1,15 +1,21 @@
 """Labels inside cells, by what is forecast to follow a row, and a forecast of each row's own outcome. Never trusted.
 
-Outcomes o_i = r_i + γ V̂(s'_i) - q̂(x_i) are foreseen as m_i = a ( r̂_i + γ V̂(ŝ'_i) - q̂(x_i) ) - a' γ (chance of an end) V̂(ŝ'_i),
-with shares a, a' in [0, 1] that fit rows whose regressions did not see them: 0 where the next state is chance. What is left,
-and which cells follow, is told apart by a tree on the state, the action and ŝ'; its leaves inside cells are the labels.
+Regressions on the pilot predict the next state, whether there is one, the policy there and the reward. Where the next state is
+nearly a function of state and action, r̂ + γ V̂(ŝ') forecasts r + γ V̂(s') far better than any regression of it on (s, a): V̂ has
+cliffs, and ŝ' is smooth. The policy is not asked at ŝ' (a replay has its recorded answers alone): a tree on its answers is its
+surrogate. Outcomes o_i = r_i + γ V̂(s'_i) - q̂(x_i) are predicted as
+
+    m_i = a ( r̂_i + γ V̂(ŝ'_i) - q̂(x_i) ) - a' γ (chance of an end) V̂(ŝ'_i),
+
+with shares a, a' in [0, 1] that fit rows whose regressions did not see them: 0 where the next state is chance. A tree on the
+state, the action and ŝ' separates remainders and next cells; its leaves inside cells are the labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +23,120 @@ import numpy.typing as npt
 from bondic.core.cells.forecasts import Forecasts
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellRows
-from bondic.plan.foresight import Foresight
-from bondic.plan.rows import TrainingRows
-from bondic.plan.tree import RegressionTree, grow
+from bondic.plan.rows import Actions, Floats, TrainingRows, joined
+from bondic.plan.tree import RegressionTree, grow, leaf_means
 from bondic.rows import Rows
+
+_REGRESSION_ROWS = 20_000
+"""Rows that regressions use, at most: a bound on time."""
+_FEATURES = 100
+"""Most columns of a quadratic regression; a linear one where there would be more."""
+_RIDGE = 1e-6
+_REGRESSION_LEAVES, _LEAF_ROWS = 64, 5
+Regression = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedNext:
+    """What is forecast to follow rows."""
+
+    states: Floats  # (m, d) ŝ'
+    answers: Floats  # (m, A) the policy's probabilities there, or (m, k) its mean action
+    rewards: Floats  # (m,) r̂
+    goes_on: Floats  # (m,) the chance that there is a next state
+
+
+@dataclass(frozen=True, eq=False)
+class TransitionModel:
+    """Regressions that were made of some rows."""
+
+    moves: Callable[[Floats, Actions], Floats]  # (m, d): s' - s
+    rewards: Callable[[Floats, Actions], Floats]  # (m, 1)
+    goes_on: Regression  # (m, 1), of s and ŝ'
+    answers: Regression
+
+    @staticmethod
+    def of(rows: TrainingRows) -> TransitionModel:
+        """From rows, some of which have a next state."""
+        rows = rows.thinned(_REGRESSION_ROWS)
+        went = np.zeros(len(rows), dtype=bool)
+        went[rows.next_pairs.rows] = True
+        following = rows.next_states[went]
+        moves = _by_action(rows.states[went], rows.actions[went], following - rows.states[went])
+        both = np.hstack([rows.states, rows.states + moves(rows.states, rows.actions)])
+        return TransitionModel(
+            moves,
+            _by_action(rows.states, rows.actions, rows.rewards[:, None]),
+            leaf_means(both, went[:, None].astype(np.float64), leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS),
+            _scored(following, _means_of(rows)[went]),
+        )
+
+    def ahead(self, states: Floats, actions: Actions) -> PredictedNext:
+        following = states + self.moves(states, actions)
+        goes_on = self.goes_on(np.hstack([states, following]))[:, 0]
+        return PredictedNext(following, self.answers(following), self.rewards(states, actions)[:, 0], goes_on)
+
+
+def _means_of(rows: TrainingRows) -> Floats:
+    """(n, A) the policy's probabilities after a row, or (n, k) its mean action."""
+    if rows.next_probabilities is not None:
+        return rows.next_probabilities
+    assert rows.next_actions is not None
+    assert rows.next_weights is not None
+    return np.asarray(np.einsum("ijk,ij->ik", rows.next_actions, rows.next_weights))
+
+
+def _scored(inputs: Floats, targets: Floats) -> Regression:
+    """Means over the leaves of a tree that may also split along what a regression says."""
+    score = _ridge(inputs, targets)
+    means = leaf_means(np.hstack([inputs, score(inputs)]), targets, leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS)
+    return lambda inputs: means(np.hstack([inputs, score(inputs)]))
+
+
+def _by_action(states: Floats, actions: Actions, targets: Floats) -> Callable[[Floats, Actions], Floats]:
+    """A regression for every action code that has enough rows, one for all the others; with numbers one for all."""
+    if actions.ndim == 2:
+        fit = _ridge(joined(states, actions), targets)
+        return lambda states, actions: fit(joined(states, actions))
+    everything, least = _ridge(states, targets), 2 * _columns(states[:1]).shape[1]
+    codes, counts = np.unique(actions, return_counts=True)
+    fits = {a: _ridge(states[actions == a], targets[actions == a]) for a in codes[counts >= least].tolist()}
+
+    def predict(states: Floats, actions: Actions) -> Floats:
+        found = everything(states)
+        for code in np.unique(actions).tolist():
+            if code in fits:
+                found[actions == code] = fits[code](states[actions == code])
+        return found
+
+    return predict
+
+
+def _ridge(inputs: Floats, targets: Floats) -> Regression:
+    """Least squares on standardized columns, their squares and products."""
+    center, scale = inputs.mean(axis=0), inputs.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+
+    def columns(inputs: Floats) -> Floats:
+        return _columns((inputs - center) / scale)
+
+    own = columns(inputs)
+    gram = own.T @ own / len(own)
+    gram += _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+    slope = np.linalg.solve(gram, own.T @ targets / len(own))
+    return lambda inputs: np.asarray(columns(inputs) @ slope)
+
+
+def _columns(z: Floats) -> Floats:
+    width = z.shape[1]
+    if (width + 1) * (width + 2) // 2 > _FEATURES:
+        return np.hstack([np.ones((len(z), 1)), z])
+    first, second = np.triu_indices(width)
+    return np.hstack([np.ones((len(z), 1)), z, z[:, first] * z[:, second]])
+
+
+if TYPE_CHECKING:
+    from bondic.methods.group_cells import FittedGroups
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -35,20 +151,8 @@ _PRIOR = 2.0
 """Rows of its cell that a label's means are mixed with."""
 
 
-class Seer(Protocol):
-    """A model and groups that can be asked anywhere."""
-
-    def split(self, points: FloatArray) -> tuple[FloatArray, FloatArray | None]: ...
-
-    def group(self, points: FloatArray) -> IntArray: ...
-
-    def values(self, points: FloatArray, slots: IntArray) -> FloatArray: ...
-
-    def means(self, points: FloatArray, weights: FloatArray) -> FloatArray: ...
-
-
 @dataclass(frozen=True, eq=False)
-class Foreseen:
+class RowForecasts:
     """What regressions say of rows."""
 
     inputs: FloatArray  # what the tree splits
@@ -58,18 +162,20 @@ class Foreseen:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Cells, then (cell, next cell that is foreseen), then leaves of a tree inside these: the finest that the pilot has seen."""
+    """Cells, then (cell, next cell that is forecast), then leaves of a tree inside these: the finest that the pilot has seen."""
 
     tree: RegressionTree
     keys: tuple[IntArray, IntArray]  # of the finer labels, ascending
     forecasts: Forecasts
-    foresight: Foresight | None
+    transitions: TransitionModel | None
     shares: FloatArray  # (2,) a
     gamma: float
 
-    def of(self, seer: Seer, points: FloatArray, slots: IntArray, cell: IntArray) -> tuple[IntArray, FloatArray]:
+    def of(
+        self, model: FittedGroups, points: FloatArray, slots: IntArray, cell: IntArray
+    ) -> tuple[IntArray, FloatArray]:
         """The label of every row, and a m̂_i."""
-        found = _foresee(seer, self.foresight, self.gamma, points, slots)
+        found = _forecast(model, self.transitions, self.gamma, points, slots)
         keys = _keys(cell, found, self.tree)
         label, first = cell, self.forecasts.cell.size - sum(own.size for own in self.keys)
         for known, key in zip(self.keys, keys, strict=True):
@@ -79,66 +185,70 @@ class Labels:
         return np.asarray(label), found.outcome @ self.shares
 
 
-def _foresee(seer: Seer, foresight: Foresight | None, gamma: float, points: FloatArray, slots: IntArray) -> Foreseen:
+def _forecast(
+    model: FittedGroups, transitions: TransitionModel | None, gamma: float, points: FloatArray, slots: IntArray
+) -> RowForecasts:
     none = np.zeros(len(points), dtype=np.int64)
-    if foresight is None:
-        return Foreseen(np.column_stack([points, slots]), np.zeros((len(points), 2)), none)
-    states, actions = seer.split(points)
-    ahead = foresight.ahead(states, slots if actions is None else actions)
+    if transitions is None:
+        return RowForecasts(np.column_stack([points, slots]), np.zeros((len(points), 2)), none)
+    states, actions = model.split(points)
+    ahead = transitions.ahead(states, slots if actions is None else actions)
     if actions is None:
-        after, value = ahead.states, seer.means(ahead.states, ahead.answers)
-        cell = seer.group(after) * ahead.answers.shape[1] + ahead.answers.argmax(axis=1)
+        after, value = ahead.states, model.means(ahead.states, ahead.answers)
+        cell = model.group(after) * ahead.answers.shape[1] + ahead.answers.argmax(axis=1)
     else:
         after = np.hstack([ahead.states, ahead.answers])
-        cell, value = seer.group(after), seer.values(after, none)
+        cell, value = model.group(after), model.values(after, none)
     lost = gamma * (1 - ahead.goes_on) * value
-    outcome = np.column_stack([ahead.rewards + gamma * value - seer.values(points, slots), -lost])
-    return Foreseen(np.column_stack([points, slots, after, outcome]), outcome, cell)
+    outcome = np.column_stack([ahead.rewards + gamma * value - model.values(points, slots), -lost])
+    return RowForecasts(np.column_stack([points, slots, after, outcome]), outcome, cell)
 
 
-def _keys(cell: IntArray, foreseen: Foreseen, tree: RegressionTree) -> tuple[IntArray, IntArray]:
+def _keys(cell: IntArray, forecast: RowForecasts, tree: RegressionTree) -> tuple[IntArray, IntArray]:
     """Of (cell, next cell) and of (cell, next cell, leaf)."""
-    pair = cell * _MOST_CELLS + foreseen.following
-    return pair, pair * tree.leaves + tree.codes(foreseen.inputs)
+    pair = cell * _MOST_CELLS + forecast.following
+    return pair, pair * tree.leaves + tree.codes(forecast.inputs)
 
 
 @dataclass(frozen=True, eq=False)
-class Foresights:
+class CrossFits:
     """Regressions on each half of some rows, and on all of them: no group is needed for them."""
 
-    halves: tuple[Foresight, Foresight]
-    whole: Foresight
+    halves: tuple[TransitionModel, TransitionModel]
+    whole: TransitionModel
 
     @staticmethod
-    def of(training: TrainingRows) -> Foresights | None:
+    def of(training: TrainingRows) -> CrossFits | None:
         """None where nothing follows, or one half has no next state."""
         went, cut = training.next_pairs.rows, (len(training) + 1) // 2
         if training.gamma == 0 or not (np.any(went < cut) and np.any(went >= cut)):
             return None
         parts = (training.take(slice(0, cut)), training.take(slice(cut, None)))
-        return Foresights((Foresight.of(parts[0]), Foresight.of(parts[1])), Foresight.of(training))
+        return CrossFits((TransitionModel.of(parts[0]), TransitionModel.of(parts[1])), TransitionModel.of(training))
 
 
-def labels_of(seer: Seer, cells: GroupCells, pilot: Rows, known: Foresights | None) -> Labels:
+def labels_of(model: FittedGroups, cells: GroupCells, pilot: Rows, known: CrossFits | None) -> Labels:
     """From the pilot; `cells` speaks of its rows, `known` was made of them."""
     count, batch = cells.size(pilot.layout.slots), pilot.whole()
     part = _joined(cells.parts(pilot, (pilot.rows.stop,)))
     some = np.linspace(0, len(batch) - 1, min(len(batch), _MOST_ROWS)).astype(np.int64)
     cell, outcome, following = part.cell[some], part.outcome[some], _masses(part, count)[some]
-    foreseen = _unseen(seer, known, pilot.gamma, batch.logged[some], batch.slots[some], 2 * some < len(batch) + 1)
-    shares = _shares(outcome, foreseen.outcome, following.sum(axis=1) > 0)
+    forecast = _cross_fitted(
+        model, known, pilot.gamma, batch.logged[some], batch.slots[some], 2 * some < len(batch) + 1
+    )
+    shares = _shares(outcome, forecast.outcome, following.sum(axis=1) > 0)
     if known is not None and not shares.any():
-        return labels_of(seer, cells, pilot, None)
-    left = outcome - foreseen.outcome @ shares
+        return labels_of(model, cells, pilot, None)
+    left = outcome - forecast.outcome @ shares
     sketch = np.random.default_rng(0).standard_normal((count, _SKETCH))
     targets = np.column_stack([following @ sketch, left / (float(left.std()) or 1.0)])
     rows = cell.size
-    tree = grow(foreseen.inputs, targets, leaves=min(_LEAVES, max(rows // _ROWS, 1)), min_rows=_ROWS // 2)
+    tree = grow(forecast.inputs, targets, leaves=min(_LEAVES, max(rows // _ROWS, 1)), min_rows=_ROWS // 2)
     columns = np.column_stack([left, following])
     overall = columns.mean(axis=0)
     place, above = cell, _means(cell, columns, np.tile(overall, (count, 1)))
     keys, own, means = [], [np.arange(count)], [above]
-    for key in _keys(cell, foreseen, tree):  # every label is mixed with the one that it is a part of
+    for key in _keys(cell, forecast, tree):  # every label is mixed with the one that it is a part of
         seen, first, finer, sizes = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         place, above = finer, _means(finer, columns, above[place[first]])
         kept = sizes * _MOST_LABELS >= rows
@@ -157,10 +267,10 @@ def _means(place: IntArray, columns: FloatArray, prior: FloatArray) -> FloatArra
     return np.asarray((sums + _PRIOR * prior) / (np.bincount(place, minlength=len(prior)) + _PRIOR)[:, None])
 
 
-def _shares(outcome: FloatArray, foreseen: FloatArray, went: npt.NDArray[np.bool_]) -> FloatArray:
+def _shares(outcome: FloatArray, forecast: FloatArray, went: npt.NDArray[np.bool_]) -> FloatArray:
     """Of the first column on rows that something follows, then of the second on all rows; least squares, cut to [0, 1]."""
-    first = _slope(outcome[went], foreseen[went, 0])
-    return np.array([first, _slope(outcome - first * foreseen[:, 0], foreseen[:, 1])])
+    first = _slope(outcome[went], forecast[went, 0])
+    return np.array([first, _slope(outcome - first * forecast[:, 0], forecast[:, 1])])
 
 
 def _slope(targets: FloatArray, column: FloatArray) -> float:
@@ -168,26 +278,26 @@ def _slope(targets: FloatArray, column: FloatArray) -> float:
     return float(np.clip(targets @ column / square, 0.0, 1.0)) if square > 0 else 0.0
 
 
-def _unseen(
-    seer: Seer,
-    known: Foresights | None,
+def _cross_fitted(
+    model: FittedGroups,
+    known: CrossFits | None,
     gamma: float,
     points: FloatArray,
     slots: IntArray,
     early: npt.NDArray[np.bool_],
-) -> Foreseen:
-    """Rows in their order, those of each half foreseen by regressions on the other."""
+) -> RowForecasts:
+    """Rows in their order, those of each half forecast by regressions on the other."""
     if known is None:
-        return _foresee(seer, None, gamma, points, slots)
+        return _forecast(model, None, gamma, points, slots)
     parts = (early, ~early)
     found = [
-        _foresee(seer, other, gamma, points[own], slots[own])
+        _forecast(model, other, gamma, points[own], slots[own])
         for own, other in zip(parts, known.halves[::-1], strict=True)
     ]
     inputs, outcome, following = (
         np.concatenate([getattr(one, name) for one in found]) for name in ("inputs", "outcome", "following")
     )
-    return Foreseen(inputs, outcome, following)
+    return RowForecasts(inputs, outcome, following)
 
 
 def _joined(parts: Iterable[CellRows]) -> CellRows:

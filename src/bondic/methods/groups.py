@@ -1,4 +1,9 @@
-"""States that are numbers: a model, groups and a stated allowance; without a statement the value range, and a curve beside it."""
+"""States that are numbers: a model, groups and a stated allowance; without a statement the value range, and a curve beside it.
+
+How long the interval will be is predicted from held-out rows: they are tallied and taken as often as rows will come; then the
+bound itself says how long it would be. Weights are balanced on the held-out rows, so what later rows leave unbalanced is added:
+rows of the last block vary by the root of their number. Sampled starts cost what bets on them would.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,138 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from bondic.core.cells.allowance import Allowance
-from bondic.core.cells.proof import SINGLE, TEST, CellsProof
+import numpy as np
+
+from bondic.core.balls import Provenance
+from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance
+from bondic.core.cells.ends import CellBound, EndWeights
+from bondic.core.cells.localize import Events
+from bondic.core.cells.proof import SINGLE, TEST, CellPlan, CellsProof
+from bondic.core.cells.rows import GroupCells
+from bondic.core.cells.tally import CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput, refuse
+from bondic.core.errors import InvalidInput
 from bondic.core.proof import Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
 from bondic.curve import METHOD as NAME
 from bondic.curve import AllowanceCurve
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
+from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options, planned_length
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of, split_pilot
-from bondic.methods.listed import listing_options
-from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
-from bondic.methods.on_groups import predicted_groups, propose_groups_plan
+from bondic.methods.on_cells import (
+    SIGNS,
+    cell_budget,
+    costs_of,
+    expected_starts,
+    known_mean,
+    pilot_of,
+    planned_stops,
+    predicted_interval,
+    reference,
+    replayed_pilot,
+    start_bets,
+    start_cost,
+)
+from bondic.plan.cells import (
+    FULL_BET,
+    CellModel,
+    mean_squares,
+    propose_cell_events,
+    propose_event,
+    propose_rate,
+    propose_tails,
+    repeated,
+)
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
+from bondic.search.sequential.starts import known_starts
+
+CUTS = (0.6, 0.9, 1.0)
+"""Ends of blocks, as shares of the planned rows: an allowance is about averages over them, so they are long."""
+
+
+def propose_groups_plan(
+    problem: Rows,
+    pilot: Rows,
+    cells: GroupCells,
+    budget: ErrorBudget,
+    side: Side,
+    planned: int,
+    before: Callable[[int], Rows] | None = None,
+) -> CellPlan:
+    """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
+    expected = planned_stops(problem, pilot, planned, CUTS)
+    stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
+    shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
+
+    def count(rows: Rows) -> Tally:
+        return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
+
+    whole, block = count(problem) if before is None else count(before(stops[-2])), np.arange(len(stops))
+
+    def history(first: int) -> Tally:
+        return whole.of_blocks(block < first) if before is None else count(before(stops[first - 1]))
+
+    limits, ends = cells.limits(problem), ends_of(side)
+    costs, early = costs_of(budget, ends, limits.width), cells.first(pilot)
+    lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
+    own = tally(early.parts(pilot, stops), shape, problem.gamma, reference(history(1), limits))
+    counts, variance = mean_squares(own, early.labels(own, pilot, stops, None, ()))
+    sizes = lengths * (float(counts.sum()) / max(lengths[0], 1.0))
+    starts, ahead = known_starts(problem, pilot), float(sizes[1:].sum())
+    means = [known_mean(cells, starts, first) for first in (pilot.rows.stop, *stops[:-1])]
+    tails = propose_tails(history, means, sizes, variance, costs, [SIGNS[end] for end in ends])
+    return CellPlan(
+        stops[1:],
+        propose_event(variance, counts, ahead, costs),
+        propose_cell_events(variance, counts, ahead, costs),
+        {end: EndWeights(tails[SIGNS[end]].weights[1:], tails[SIGNS[end]].rate) for end in ends},
+        reference(whole.of_blocks(block > 0), limits),
+        Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
+        start_bets(problem, pilot, cells, starts, budget, ends, planned, own.reference),
+    )
+
+
+def predicted_groups(
+    held_out: Rows,
+    cells: GroupCells,
+    budget: ErrorBudget,
+    side: Side,
+    rows: int,
+    starts: float,
+    allowance: Allowance = NOTHING_ALLOWED,
+) -> float:
+    """The length at an allowance, if `rows` like the held-out ones come, and `starts` sampled starts (0: the list is exact)."""
+    stops, ends = (held_out.rows.stop,), ends_of(side)
+    shape, limits, everything = CellShape(1, cells.atoms(held_out)), cells.limits(held_out), range_of(held_out.terms)
+    past = tally(cells.parts(held_out, stops), shape, held_out.gamma, np.zeros(shape.cells))
+    own = tally(cells.parts(held_out, stops), shape, held_out.gamma, reference(past, limits))
+    labels = cells.labels(own, held_out, stops, None, ())
+    counts, variance = mean_squares(own, labels)
+    costs, model, start = costs_of(budget, ends, limits.width), CellModel.of(past), cells.starts(held_out)
+    visits, ahead = model.visits(start.cells[None])[0], float(rows)
+    events = Events(
+        propose_event(variance, counts, ahead, costs), budget[VECTOR],
+        propose_cell_events(variance, counts, ahead, costs), budget[SINGLE],
+    )  # fmt: skip
+    times = ahead / max(float(counts.sum()), 1.0)
+    longer, labels = repeated(own, times), replace(labels, rows=repeated(labels.rows, times))
+    rate, _ = propose_rate(visits, model, variance, ahead, costs)
+    cap = FULL_BET / costs.width
+    weights = np.clip(rate * visits / (ahead * model.shares), -cap, cap)[None]
+    tails = {SIGNS[end]: EndWeights(SIGNS[end] * weights, rate) for end in ends}
+    bound = CellBound(longer, labels, events, tails, {SIGNS[end]: budget[end] for end in ends}, start, limits)
+    located = bound.locate(allowance)
+    last = (1.0 - CUTS[-2]) * ahead * model.shares + 1  # rows of the last block
+    extra = located.support(np.abs(visits) * np.sqrt(last) / (ahead * model.shares))
+    extra += start_cost(held_out, cells, own.reference, located.supports, budget, starts, len(ends), everything.width)
+    found = bound.ends(located)
+    at = {end: found[SIGNS[end]].value.mid + SIGNS[end] * (found[SIGNS[end]].spread + extra) for end in ends}
+    return predicted_interval(everything, at)
+
 
 PILOT = 0.2
 """Share of the rows for the model, the groups and the first weights."""
@@ -118,7 +235,7 @@ class Groups:
         return replace(result, curve=curve, seconds=clock.seconds)
 
     def pilot_of(self, problem: Rows) -> Rows:
-        return pilot_of(problem, self.pilot, self._planned(problem))
+        return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
     def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
         """Model and groups from the pilot."""
@@ -137,7 +254,7 @@ class Groups:
     def _predictor(
         self, problem: Rows, pilot: Rows, alpha: float, allowance: Allowance
     ) -> Callable[[FittedGroups, Rows], float]:
-        budget, ahead = self.budget(problem, alpha), self._planned(problem) - len(pilot.rows)
+        budget, ahead = self.budget(problem, alpha), planned_length(problem, self.planned_rows) - len(pilot.rows)
         starts = expected_starts(problem, pilot, ahead)
 
         def length(fitted: FittedGroups, held_out: Rows) -> float:
@@ -155,13 +272,10 @@ class Groups:
     ) -> CellsProof:
         """The proof without an allowance: nothing beyond the value range is claimed by it."""
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
-        planned = self._planned(problem)
+        planned = planned_length(problem, self.planned_rows)
         events = propose_groups_plan(problem, pilot, cells, budget, self.side, planned, before)
         asked = asked_of(problem.select(pilot.rows.stop))
         return CellsProof(asked, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
-
-    def _planned(self, problem: Rows) -> int:
-        return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def _planner(self, problem: Rows) -> dict[str, Any] | None:
         """None where a function of the user has a part in the plan."""
@@ -184,12 +298,12 @@ class GroupPlanner:
     side: Side = "both"
     pilot: float | int = PILOT
     planned_rows: int | None = None
+    name: ClassVar[str] = NAME
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Model and groups from the pilot, every block from the rows before it."""
         del sums
-        refuse(not isinstance(proof, CellsProof), f"The proof is not one of the method {NAME}.")
-        assert isinstance(proof, CellsProof)
+        proof = check_proof(proof, CellsProof, NAME)
         method = Groups(
             groups=self.column, count=self.count, side=self.side, pilot=self.pilot, planned_rows=self.planned_rows
         )

@@ -10,37 +10,49 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate
-from bondic.core.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
+from bondic.core.claims import Conclusion, Status, check_alpha, unusual_alpha
 from bondic.core.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.core.proof import Proof
 from bondic.core.propensities.proof import PropensityProof
-from bondic.core.sequential.basis import LandmarkBasis
-from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import make_terms, range_of
 from bondic.core.verify import UserFunctions, read_proof
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.engines.sums import EngineSums
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.monitor_checks import planned_method, refuse_other_values, refuse_row_answers
-from bondic.methods.monitor_files import Saved, read_folder, write_folder
-from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
+from bondic.methods.base import Clock, Progress
+from bondic.methods.monitor_checks import (
+    REPEATED,
+    check_accepted,
+    find_repeated,
+    planned_method,
+    refuse_known_keys,
+    refuse_other_values,
+    refuse_row_answers,
+)
+from bondic.methods.monitor_files import (
+    Saved,
+    UpdateRecord,
+    held_back,
+    next_record,
+    read_folder,
+    read_method,
+    read_statements,
+    waiting_result,
+    write_folder,
+    write_statements,
+)
 from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so_far, not_used
 from bondic.methods.monitor_propensities import evaluate as bets_result
-from bondic.methods.monitor_repeats import REPEATED, check_accepted, find_repeated, refuse_known_keys
-from bondic.methods.monitor_statements import read_method, read_statements, write_statements
-from bondic.methods.monitor_tables import follow_table
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import NAME as SEQUENTIAL
-from bondic.methods.sequential import NOTES, Sequential
+from bondic.methods.sequential import Sequential
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
@@ -48,40 +60,10 @@ from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
 from bondic.rows.written import WrittenProbabilities, in_columns
-from bondic.search.sequential.plan import Planner, Shape
-from bondic.tuning.pilot import SMALLEST_PILOT
-from bondic.tuning.sequential_class import ChosenClass, kind_of_states
-from bondic.tuning.states import refuse_unstated
+from bondic.tuning.defaults import kind_of_states
+from bondic.tuning.states import SMALLEST_PILOT, refuse_unstated
 
 _NO_START = "no episode has begun after the pilot yet"
-
-
-@dataclass(frozen=True, eq=False)
-class _Fixed:
-    """What the pilot has decided, for good."""
-
-    pilot: Rows
-    chosen: ChosenClass
-    budget: ErrorBudget
-    basis: LandmarkBasis | None = None  # None: made by the planner
-
-    def stamped(self, old: str, new: str) -> _Fixed:
-        """The log has another hash when it has grown: what was chosen with its first rows says so of the grown log."""
-        ball = self.chosen.ball
-        if ball.provenance.log_hash != old:
-            return self
-        ball = replace(ball, provenance=replace(ball.provenance, log_hash=new))
-        return replace(self, chosen=replace(self.chosen, ball=ball))
-
-
-@dataclass(frozen=True, eq=False)
-class _Plans:
-    """Of a stated ball, of a table, or from propensities."""
-
-    plan: Plan | None = None
-    table: CellsProof | None = None
-    bets: BetPlan | None = None
-    proof: PropensityProof | None = None  # of the bets so far
 
 
 class SequentialMonitor:
@@ -168,9 +150,8 @@ class SequentialMonitor:
                 "and some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
             )
         self._rows: GrowingRows | None = None
-        self._fixed: _Fixed | None = None
-        self._plans = _Plans()
-        self._planner: Planner | None = None
+        self._proof: Proof | None = None  # of the last update: what it has fixed is continued
+        self._choices: Mapping[str, str] = {}  # of that update, in words
         self._updates: tuple[UpdateRecord, ...] = ()
         self._certificate: Certificate | None = None  # of the last update before it was loaded
         self.result: Result | None = None
@@ -192,7 +173,7 @@ class SequentialMonitor:
     @property
     def used_method(self) -> str:
         """The method of the intervals; "undecided" where the log has propensities, and the pilot is not complete."""
-        if self._plans.bets is not None:
+        if isinstance(self._proof, PropensityProof):
             return PROPENSITIES
         if self._rows is not None and self._rows.whole_episodes:
             return "undecided"
@@ -252,20 +233,18 @@ class SequentialMonitor:
         else:
             grown = self._rows.grown(rows, probabilities)
         grown = self._without_bets(replace(grown, repeated=grown.repeated or accepted))
-        try:
-            result, fixed, plans = self._evaluated(grown, Clock(progress))
-        except BaseException:
-            self._planner = None  # it may have seen rows that are not taken in: made again from those that were
-            raise
+        result = self._evaluated(grown, Clock(progress))
         doubts = [text for text in (unusual_alpha(self.alpha), doubt) if text and text not in result.warnings]
         result = replace(result, warnings=(*doubts, *result.warnings))
-        self._rows, self._fixed, self._plans, self.result = grown, fixed, plans, result
+        self._rows, self.result = grown, result
+        if result.proof is not None:
+            self._proof, self._choices = result.proof, result.choices
         self._updates = (*self._updates, next_record(self.running, result, grown))
         return result
 
     def _without_bets(self, grown: GrowingRows) -> GrowingRows:
         """All rows, once it is known that propensities are not used."""
-        if grown.whole_episodes and self._plans.bets is None and isinstance(self._decision(grown), str):
+        if grown.whole_episodes and not self._betting and isinstance(self._decision(grown), str):
             return grown.in_single_rows()
         return grown
 
@@ -277,71 +256,53 @@ class SequentialMonitor:
         refuse_known_keys(log, rows, ends)
         return "" if accepted else find_repeated(log, rows, ends, self.alpha)
 
-    def _evaluated(self, grown: GrowingRows, clock: Clock) -> tuple[Result, _Fixed | None, _Plans]:
+    def _evaluated(self, grown: GrowingRows, clock: Clock) -> Result:
         if grown.used == 0:
             what = "episode" if grown.whole_episodes else "group of rows"
-            return self._waiting(grown, f"no {what} is complete yet"), None, _Plans()
-        problem, fixed = grown.problem(), self._fixed
+            return self._waiting(grown, f"no {what} is complete yet")
         if self._rows is not None and grown.used == self._rows.used and self.result is not None:
-            return replace(self.result, choices={**self.result.choices, **held_back(grown)}), fixed, self._plans
+            return replace(self.result, choices={**self.result.choices, **held_back(grown)})
+        problem, before = grown.problem(), self._proof
         if grown.whole_episodes:
-            return self._bet(grown, problem, clock)
-        if problem.rows.stop <= self._pilot:
-            return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, _Plans()
-        if why := degenerate_range(problem):
+            result = self._bet(grown, problem, clock)
+        elif problem.rows.stop <= self._pilot:
+            return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet")
+        elif why := degenerate_range(problem):
             certified = problem.select(self._pilot)
             result = WholeRange(why, self.method.side).run(certified, self.alpha, clock.progress, clock.seconds)
-            return self._with_notes(result, problem, grown), fixed, self._plans
-        if not self._stated_class:
-            return self._on_table(problem, grown, clock)
-        clock.stage("pilot")
-        if fixed is None:
-            pilot = self.method.pilot_of(problem, self._pilot)
-            chosen = self.method.choose(pilot, problem, self.alpha, self._shape)
-            fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha))
-        elif self._rows is not None:
-            fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)
-        clock.done("pilot")
-        clock.stage("plan")
-        planner = self._planner = self._planner or self._replayed(problem, fixed)
-        planner.extend(problem)
-        plan = planner.plan(problem, self._plans.plan)  # what was planned before stays as it is
-        clock.done("plan")
-        if problem.initial_states.from_rows and plan.start is None:
-            return self._waiting(grown, _NO_START), fixed, _Plans()
-        certified = problem.select(fixed.pilot.rows.stop)
-        result = self.method.evaluate(certified, fixed.chosen, plan, fixed.budget, clock)
-        return self._with_notes(result, problem, grown), fixed, _Plans(plan)
+        elif self._stated_class:
+            last = before if isinstance(before, SequentialProof) else None
+            result = self.method.follow(problem, self.alpha, self._pilot, last, self._choices, clock) or _NO_START
+        else:
+            result = self._on_table(problem, clock) or _NO_START
+        return self._waiting(grown, result) if isinstance(result, str) else self._with_notes(result, problem, grown)
 
     @property
     def _stated_class(self) -> bool:
         return self.method.ball is not None or self.method.radius is not None
 
-    def _on_table(self, problem: Rows, grown: GrowingRows, clock: Clock) -> tuple[Result, None, _Plans]:
+    @property
+    def _betting(self) -> bool:
+        return isinstance(self._proof, PropensityProof)
+
+    def _on_table(self, problem: Rows, clock: Clock) -> Result | None:
         """States that are names, as the pilot tells."""
-        method, before = self.method, self._plans.table
+        method, before = self.method, self._proof
         kind = kind_of_states(None, method.choices, method.pilot_of(problem, self._pilot))
         if not kind.table:
             refuse_unstated(problem.layout)
         table = Table(method.side, self._pilot, method.planned_rows)
-        result = follow_table(table, problem, self.alpha, before, clock)
-        if result is None:
-            return self._waiting(grown, _NO_START), None, _Plans()
-        proof = result.proof
-        assert isinstance(proof, CellsProof)
-        return self._with_notes(result.with_choice("states", kind.said), problem, grown), None, _Plans(table=proof)
+        result = table.follow(problem, self.alpha, before if isinstance(before, CellsProof) else None, clock)
+        return None if result is None else result.with_choice("states", kind.said)
 
-    def _bet(self, grown: GrowingRows, problem: Rows, clock: Clock) -> tuple[Result, None, _Plans]:
+    def _bet(self, grown: GrowingRows, problem: Rows, clock: Clock) -> Result | str:
         """From propensities; or why not yet."""
-        bets = self._plans.bets or self._decision(grown)
+        before = self._proof if isinstance(self._proof, PropensityProof) else None
+        bets = self._decision(grown) if before is None else BetPlan.of(before, self._choices["method"])
         assert not isinstance(bets, str)
         if bets is None or grown.used <= bets.first or in_decisions_so_far(problem, bets):
-            why = f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
-            return self._waiting(grown, why), None, _Plans()
-        before = self._plans.proof
-        result = bets_result(problem, bets, self._stated, self.alpha, before, clock)
-        assert isinstance(result.proof, PropensityProof)
-        return self._with_notes(result, problem, grown), None, _Plans(bets=bets, proof=result.proof)
+            return f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
+        return bets_result(problem, bets, self._stated, self.alpha, before, clock)
 
     def _decision(self, grown: GrowingRows) -> BetPlan | str | None:
         """The plan of bets, or why there is none, or None before that can be known."""
@@ -361,26 +322,6 @@ class SequentialMonitor:
             why = why if isinstance(why, str) else "they were not when this monitor was begun"
             more["propensities"] = f"those of the log are not used: {why}"
         return replace(result.with_question(problem), choices={**result.choices, **more})
-
-    @property
-    def _shape(self) -> Shape:
-        assert self.method.planned_rows is not None
-        return self.method.shape(self.method.planned_rows)
-
-    def _replayed(self, problem: Rows, fixed: _Fixed) -> Planner:
-        """A planner that has seen the rows of all earlier updates, in the same portions."""
-        ends, sums, first = ends_of(self.method.side), EngineSums.named(self.method.engine), fixed.pilot.rows.stop
-        planner = Planner.begin(
-            problem, fixed.pilot, fixed.chosen.ball, fixed.budget, ends, self._shape, sums, fixed.basis
-        )
-        done = 0
-        for record in self._updates:
-            if record.used > max(first, done):
-                assert self._rows is not None
-                own = problem.initial_states.from_rows
-                planner.extend(self._rows.earlier(record.used) if own else problem[: record.used])
-                done = record.used
-        return planner
 
     def _waiting(self, grown: GrowingRows, why: str) -> Result:
         return waiting_result(grown, self.alpha, self.method.side, why)
@@ -422,29 +363,11 @@ class SequentialMonitor:
         method, stated, alpha = read_method(saved, rows, functions)
         monitor = SequentialMonitor.__new__(SequentialMonitor)
         monitor._begin(statements, method, stated, alpha)
-        monitor._rows, monitor._updates, monitor._certificate = rows, saved.updates, saved.certificate
+        monitor._updates, monitor._certificate = saved.updates, saved.certificate
         monitor.reading = saved.reading
         if saved.certificate is not None:
-            told = saved.certificate.body["information"]["choices"]
-            monitor._go_on(read_proof(saved.certificate, rows.layout, functions), told)
-        monitor._rows = monitor._without_bets(monitor._rows)
+            monitor._choices = saved.certificate.body["information"]["choices"]
+            monitor._proof = read_proof(saved.certificate, rows.layout, functions)
+            rows = rows if monitor._betting else replace(rows, whole_episodes=False)
+        monitor._rows = monitor._without_bets(rows)
         return monitor
-
-    def _go_on(self, proof: Proof, told: Mapping[str, str]) -> None:
-        """With the Q and the plan of a certificate, and what was told about them."""
-        assert self._rows is not None
-        if isinstance(proof, PropensityProof):
-            why = str(told["method"]).removeprefix("propensities, as ")
-            self._plans = _Plans(bets=BetPlan(proof.asked.rows[0], proof.planned, why), proof=proof)
-            return
-        self._rows = replace(self._rows, whole_episodes=False)
-        if isinstance(proof, CellsProof):
-            self._plans = _Plans(table=proof)
-        if not isinstance(proof, SequentialProof):  # a table, or the value range, for which nothing was planned
-            return
-        plan, seen = proof.plan, slice(proof.plan.seen)
-        basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
-        pilot = self.method.pilot_of(self._rows.earlier(self._rows.used), self._pilot)
-        notes = {name: str(text) for name, text in told.items() if name in NOTES}
-        self._plans, chosen = _Plans(plan), ChosenClass(proof.ball, notes)
-        self._fixed = _Fixed(pilot, chosen, proof.budget, basis)

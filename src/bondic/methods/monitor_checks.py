@@ -1,13 +1,18 @@
-"""What cannot be followed while a log grows, refused before the first row."""
+"""What a monitor refuses: statements that cannot be followed while a log grows, and rows that it has already."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bondic.core.errors import InvalidInput
+from bondic.data.hygiene.findings import ACCEPTABLE
+from bondic.data.hygiene.repeats import SharedRun, known_keys, repeated_run
+from bondic.data.transitions import Transitions
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.table import Table
@@ -50,3 +55,78 @@ def planned_method(method: Sequential | Table, planned_rows: int) -> Sequential:
             f"planned_rows={planned_rows}, and method.planned_rows is {method.planned_rows}: pass one of them."
         )
     return replace(method, planned_rows=int(planned_rows))
+
+
+REPEATED = "repeated-batch"
+"""The name under which an update that repeats an earlier one is accepted."""
+_TWICE = "A row that is logged twice is not new data: the interval would be too short."
+
+
+def check_accepted(accept: Iterable[str]) -> None:
+    """What can be accepted of a single update."""
+    assert REPEATED in ACCEPTABLE
+    for kind in accept:
+        if kind != REPEATED:
+            raise InvalidInput(
+                f"accept={kind!r} cannot be said of one update, but of all of them when the monitor is made; of one update "
+                f"{REPEATED!r} can."
+            )
+
+
+def refuse_known_keys(log: Transitions, rows: Transitions, ends: Sequence[int]) -> None:
+    """InvalidInput where rows have the (episode, timestep) of earlier ones; `ends` are where updates ended."""
+    new, earlier = known_keys(log, rows)
+    if not new.size:
+        return
+    same = bool((rows.row_matrix()[new] == log.row_matrix()[earlier]).all())
+    cure = (
+        f"{_TWICE} Pass the rows that are new alone, or the whole log as it is now."
+        if same
+        else "Their values differ: episodes are probably numbered anew in every file. Give every episode its own number."
+    )
+    raise InvalidInput(
+        f"{new.size} of these {len(rows)} rows have the same (episode, timestep) key as earlier ones: row {new[0]} is row "
+        f"{earlier[0]} of the log, from update {_update(ends, int(earlier[0]))}. {cure}"
+    )
+
+
+def find_repeated(log: Transitions, rows: Transitions, ends: Sequence[int], level: float) -> str:
+    """A doubt where rows equal earlier ones and chance may have made them, else nothing; refused where it has not."""
+    run = repeated_run(log, rows, ends, level)
+    if run is None:
+        return ""
+    text = _words(run, rows, ends)
+    if not run.certain:
+        return f"{text} The log repeats itself, so these may be new events; if the rows came twice, the interval is not valid."
+    raise InvalidInput(
+        f"{text} Chance does not repeat that many: in the log so far the longest run of rows that occurs twice has {run.usual}. "
+        f"{_TWICE} {_way_out(run, log, rows)} If these are new events, state so: accept=[{REPEATED!r}] (--accept {REPEATED})."
+    )
+
+
+def _words(run: SharedRun, rows: Transitions, ends: Sequence[int]) -> str:
+    first, last = (_update(ends, row) for row in (run.earlier, run.earlier + run.length - 1))
+    which = f"update {first}" if first == last else f"updates {first} to {last}"
+    what = "All" if run.length == len(rows) else f"{run.length} of the"
+    return (
+        f"{what} {len(rows)} new rows came before: rows {run.first} to {run.first + run.length - 1} of them equal rows "
+        f"{run.earlier} to {run.earlier + run.length - 1} of the log, from {which}."
+    )
+
+
+def _way_out(run: SharedRun, log: Transitions, rows: Transitions) -> str:
+    if run.length == len(rows):
+        return "Leave them out."
+    if run.first == 0 and run.earlier + run.length == len(log):
+        return f"Pass the rows from row {run.length} on."
+    if run.first == 0 and run.earlier == 0:
+        return (
+            f"A file that holds the log as a whole has to begin with all {len(log)} rows that are known, and differs from them "
+            f"at row {run.length}: pass the rows that are new alone."
+        )
+    return "Pass the rows that are new alone."
+
+
+def _update(ends: Sequence[int], row: int) -> int:
+    """The number of the update, from 1 on, that brought a row."""
+    return bisect_right(np.asarray(ends).tolist(), row) + 1

@@ -1,10 +1,12 @@
-"""A monitor on disk: a folder whose monitor.json is written last, so that a killed update leaves the state before it.
+"""A monitor as data and on disk: a line for every update, and a folder whose monitor.json is written last.
 
-monitor.json                 what was stated, and a line for every update
-statements.npz               the initial states and Q, where they were given
-updates/000001.npz           the rows of an update, with the policy's answers
-certificates/000001.json     what an update shows, with 000001.npz; the plan of the last one is used again
-history.csv                  the lines of monitor.json as a table
+    monitor.json                 what was stated, and a line for every update
+    statements.npz               the initial states and Q, where they were given
+    updates/000001.npz           the rows of an update, with the policy's answers
+    certificates/000001.json     what an update shows, with 000001.npz; the plan of the last one is used again
+    history.csv                  the lines of monitor.json as a table
+
+A killed update leaves the state before it.
 """
 
 from __future__ import annotations
@@ -12,26 +14,132 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.assumptions import range_assumption
 from bondic.core.certificate import Certificate, compute_digest
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
+from bondic.core.codec import Decoder, Encoder
+from bondic.core.errors import InvalidInput, VerificationError, one_line
+from bondic.core.terms import in_full, make_terms, range_of
+from bondic.core.verify import KNOWN, UserFunctions
+from bondic.data.initial import InitialStates
 from bondic.data.io.npz import load_arrays
 from bondic.folders import working_folder
 from bondic.loading import load_certificate
-from bondic.methods.monitor_history import UpdateRecord
+from bondic.methods.base import options_of, read_options
+from bondic.methods.propensities import Propensities
+from bondic.methods.sequential import Sequential
+from bondic.policies.answers import StartAnswers
+from bondic.result import Result, versions
+from bondic.rows.growing import INITIAL, GrowingRows, Statements
 from bondic.saving import save_certificate, write_atomically
+
+
+@dataclass(frozen=True)
+class UpdateRecord:
+    """One update: its interval, and what all intervals up to it have in common."""
+
+    rows: int  # of the log by then
+    used: int  # those that were evaluated
+    low: float
+    high: float
+    status: str
+    running_low: float
+    running_high: float
+    running_status: str
+    guarantee: Guarantee  # of what they have in common
+    certificate: str  # digest; empty where nothing could be certified yet
+    time: str  # UTC
+    repeated: bool = False  # rows of it, or of an update before, were stated to be new events though they came before
+
+    def as_row(self) -> dict[str, Any]:
+        """All of it by name; a rejection has no ends, though the record keeps the value range in their place."""
+        out = asdict(self)
+        for begin, status in (("", self.status), ("running_", self.running_status)):
+            if status == Status.REJECTED.name:
+                out |= {f"{begin}low": None, f"{begin}high": None}
+        return out
+
+
+def next_record(before: Conclusion, result: Result, grown: GrowingRows) -> UpdateRecord:
+    """The line of an update, with what all intervals up to it have in common.
+
+    On the event that makes one of them right all are. So nothing in common is a contradiction, and a rejection stays one.
+    """
+    limits = result.value_range
+    low, high = max(before.low, result.low), min(before.high, result.high)
+    status = Status.INTERVAL if low > limits.low or high < limits.high else Status.TRIVIAL
+    if Status.REJECTED in (before.status, result.status) or low > high:
+        low, high, status = limits.low, limits.high, Status.REJECTED
+    return UpdateRecord(
+        rows=len(grown.log),
+        used=grown.used,
+        low=result.low,
+        high=result.high,
+        status=result.status.name,
+        running_low=low,
+        running_high=high,
+        running_status=status.name,
+        guarantee="finite-sample",
+        certificate=result.hashes.get("certificate", ""),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        repeated=grown.repeated,
+    )
+
+
+def held_back(grown: GrowingRows) -> dict[str, str]:
+    """A note on rows that wait for others."""
+    waiting, total = len(grown.log) - grown.used, len(grown.log)
+    why = "actions are drawn for groups of rows, and the last is not complete"
+    if grown.whole_episodes:
+        why = f"the episode of row {grown.used} has neither ended nor been cut, and those after it wait for it"
+    text = f"{waiting} of {total}: {why}"
+    return {"waiting rows": text} if waiting else {}
+
+
+def waiting_result(grown: GrowingRows, alpha: float, side: Side, why: str) -> Result:
+    """The value range: nothing is said about the rows yet."""
+    terms = grown.statements.terms
+    limits, (low, high) = range_of(terms), map(in_full, terms.reward_range)
+    rewards = Assumption("rewards", f"Every possible reward lies in [{low}, {high}].", "stated")
+    return Result(
+        low=limits.low,
+        high=limits.high,
+        estimate=math.nan,
+        alpha=alpha,
+        side=side,
+        method="sequential",
+        guarantee="finite-sample",
+        status=Status.TRIVIAL,
+        value_range=limits,
+        claims=(),
+        rejection=None,
+        gap=(math.nan, math.nan),
+        rows=(0, grown.used),
+        budget=ErrorBudget(alpha, {}),
+        assumptions=(rewards, *range_assumption(terms)),
+        choices={"waiting": f"{why}: the interval is the value range", **held_back(grown)},
+        seeds={"policy draws": grown.statements.seed},
+        versions=versions(),
+        hashes={"log": grown.log.content_hash},
+        effective_sample_size=0.0,
+        seconds={},
+    )
+
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-FORMAT = "bondic monitor 2"
+FORMAT = "bondic monitor 3"
 STATE, HISTORY = "monitor.json", "history.csv"
 _STATEMENTS = "statements.npz"
 
@@ -131,7 +239,7 @@ def history_text(updates: tuple[UpdateRecord, ...]) -> str:
     buffer = io.StringIO()
     table = csv.DictWriter(buffer, [field.name for field in fields(UpdateRecord)], lineterminator="\n")
     table.writeheader()
-    table.writerows(update.told() for update in updates)
+    table.writerows(update.as_row() for update in updates)
     return buffer.getvalue()
 
 
@@ -176,3 +284,90 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
 
     arrays = load_arrays(place / _STATEMENTS)
     return Saved(statements, arrays, log_hash, updates, part, certificate, document.get("reading"))
+
+
+_STATES, _WEIGHTS = "initial_states", "initial_weights"
+_DAMAGED = (KeyError, TypeError, ValueError, VerificationError)
+
+
+def write_statements(
+    said: Statements, method: Sequential, alpha: float, rows: GrowingRows, bets: Propensities | None
+) -> tuple[dict[str, Any], Arrays]:
+    """JSON values, and the arrays that belong to them; fixed with the first rows."""
+    if not isinstance(method.engine, str):
+        raise InvalidInput(
+            "An engine of your own cannot be saved: name one (engine='auto'), or keep the monitor in memory."
+        )
+    encoder = Encoder()
+    options = encoder.encode(options_of(method), "method")
+    arrays = dict(encoder.arrays)
+    initial, start = said.initial, rows.start
+    if initial is not None:
+        arrays |= {_STATES: initial.observations, _WEIGHTS: initial.weights, INITIAL: start.initial}
+    statements = {
+        "terms": asdict(said.terms),
+        "draws": said.draws,
+        "initial_draws": said.initial_draws,
+        "seed": int(said.seed),
+        "accept": said.accept,
+        "initial": None if initial is None else {"kind": initial.kind, "count_fixed": initial.count_fixed},
+        "discrete_observations": rows.log.discrete_observations,
+        "policy": {"discrete": start.discrete, "exact": start.exact, "draws": start.draws},
+        "alpha": alpha,
+        "method": options,
+        "engine": method.engine,
+    }
+    if rows.log.unrecorded:
+        statements["unrecorded"] = rows.log.unrecorded
+    if bets is not None:
+        if not (bets.model is None or isinstance(bets.model, str)):
+            raise InvalidInput(
+                "A regressor cannot be saved: Propensities(model='linear'), or keep the monitor in memory."
+            )
+        statements["propensities"] = options_of(bets)
+    return _plain(statements), arrays
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back, so that what is written can be compared with what is read."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]:
+    """What was asked, and all rows with the answers to it."""
+    try:
+        data, arrays = saved.statements, saved.arrays
+        terms, kind = make_terms(**data["terms"]), data["initial"]
+        initial = None if kind is None else InitialStates(arrays[_STATES], arrays[_WEIGHTS], **kind)
+        asked = {name: data[name] for name in ("draws", "initial_draws", "seed")}
+        statements = Statements(policy, initial, terms, **asked, accept=tuple(data["accept"]))
+        portions = [saved.part(number) for number in range(len(saved.updates))]
+        start = StartAnswers(arrays.get(INITIAL, np.zeros(0)), **data["policy"])
+        codes = data["discrete_observations"]
+        rows = GrowingRows.restored(
+            statements, portions, saved.updates[-1].used, start, codes, data.get("unrecorded", ())
+        )
+        rows = replace(rows, repeated=saved.updates[-1].repeated)
+    except _DAMAGED as problem:
+        raise InvalidInput(f"The saved monitor is damaged ({one_line(problem, 200)}).") from problem
+    if rows.log.content_hash != saved.log_hash:
+        raise InvalidInput("The saved rows are not those that were seen (content hashes differ): a file was changed.")
+    return statements, rows
+
+
+def read_method(
+    saved: Saved, rows: GrowingRows, functions: UserFunctions | None
+) -> tuple[Sequential, Propensities | None, float]:
+    """The method with its options, what was stated about propensities, and alpha."""
+    assert KNOWN  # what the library itself writes can be read
+    data, decoder = saved.statements, Decoder(saved.arrays, {"layout": rows.layout, "functions": functions or {}})
+    try:
+        method = Sequential(engine=data["engine"], **read_options(Sequential, data["method"], decoder, "method"))
+        bets = Propensities(**data["propensities"]) if "propensities" in data else None
+        return method, bets, float(data["alpha"])
+    except _DAMAGED as problem:
+        raise InvalidInput(f"The saved monitor is damaged ({one_line(problem, 200)}).") from problem

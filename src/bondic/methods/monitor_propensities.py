@@ -14,8 +14,7 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.propensities.proof import PropensityProof
-from bondic.core.terms import range_of
-from bondic.methods.clock import Clock, Progress
+from bondic.methods.base import Clock, Progress
 from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
@@ -23,8 +22,6 @@ from bondic.rows import Rows
 from bondic.rows.decisions import single_rows
 from bondic.rows.growing import GrowingRows, complete_rows, has_propensities
 
-_PROMISING = 0.5
-"""Share of the value range below which a predicted length decides for propensities, as in the default."""
 _SAME_POLICY = 1e-9
 
 
@@ -35,6 +32,11 @@ class BetPlan:
     first: int  # rows before it were looked at
     planned: int  # decisions or episodes
     why: str
+
+    @staticmethod
+    def of(proof: PropensityProof, method: str) -> BetPlan:
+        """That of an earlier update; `method` is what it said about its method."""
+        return BetPlan(proof.asked.rows[0], proof.planned, method.removeprefix("propensities, as "))
 
 
 def not_used(grown: GrowingRows) -> str:
@@ -65,7 +67,8 @@ def decide(
     looked, after = int(ends[ends <= pilot].max(initial=0)), ends[ends >= pilot]
     why = "the policy is known by its probabilities of the logged actions alone"
     if not isinstance(policy, LoggedTarget):
-        why = _promise(grown.earlier(looked), method, planned_rows, alpha) if looked else ""
+        ahead = max(planned_rows - looked, 1e-9 * looked)
+        why = method.advantage(grown.earlier(looked), ahead, alpha) if looked else ""
         if not why:
             return f"the whole episodes in the first {pilot} rows promise too little without a class of value functions"
     if not after.size:
@@ -74,20 +77,6 @@ def decide(
     rows = grown.earlier(first)
     units = first if single_rows(rows) else len(rows.initial_states)
     return BetPlan(first, max(round((planned_rows - first) * units / first), 1), why)
-
-
-def _promise(looked: Rows, method: Propensities, planned_rows: int, alpha: float) -> str:
-    """What speaks for propensities in the rows of the pilot; empty where nothing does."""
-    if single_rows(looked):
-        return f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
-    ahead = max(planned_rows - len(looked.rows), 1e-9 * len(looked.rows))
-    share = method.predicted_after(looked, ahead, alpha) / range_of(looked.terms).width
-    if share >= _PROMISING:
-        return ""
-    return (
-        f"the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a length of about "
-        f"{100 * share:.2g} % of the value range without assuming anything about q*"
-    )
 
 
 def in_decisions_so_far(problem: Rows, plan: BetPlan) -> bool:

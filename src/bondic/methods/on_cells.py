@@ -23,7 +23,7 @@ from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
-from bondic.tuning.pilot import SMALLEST_PILOT, rows_set_aside
+from bondic.tuning.states import SMALLEST_PILOT, rows_set_aside
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def reference(tally: Tally, limits: ValueLimits) -> FloatArray:
 
 def known_mean(cells: Cells, starts: KnownStarts, row: int) -> FloatArray:
     """(p,) ψ_0, as the starts that are known before a row show it; the first of the log is known once there is a row."""
-    known = starts.told_by < max(row, int(starts.told_by[0]) + 1)
+    known = starts.known_from < max(row, int(starts.known_from[0]) + 1)
     weights = np.where(known, np.maximum(starts.weights, 0.0), 0.0)
     weights = weights if weights.sum() > 0 else known.astype(np.float64)
     return cells.start_mean(starts.cloud, weights / weights.sum())

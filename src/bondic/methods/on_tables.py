@@ -16,7 +16,7 @@ from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import EarlierRows, tally_by_era
 from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, locate
 from bondic.core.cells.proof import SINGLE, CellPlan
-from bondic.core.cells.rows import TableCells, within_quotas
+from bondic.core.cells.rows import StateIndex, TableCells, within_quotas
 from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
@@ -39,6 +39,29 @@ from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
 
 FloatArray = npt.NDArray[np.float64]
+
+
+def states_of(problem: Rows, most: int, first: FloatArray | None = None) -> FloatArray | None:
+    """(S, D): `first`, given starts, then logged and next states as they first appear; None where they are more than `most`."""
+    known = np.zeros((0, problem.layout.dimension)) if first is None else first
+    known = np.concatenate([known, _fresh(known, problem.initial.points)])
+    for batch in problem.batches():
+        rows = np.concatenate([np.arange(len(batch)) * 2, batch.next.rows * 2 + 1])
+        points = np.concatenate([batch.logged, batch.next.points])[np.argsort(rows, kind="stable")]
+        known = np.concatenate([known, _fresh(known, points)])
+        if known.shape[0] > most:
+            return None
+    return known
+
+
+def _fresh(known: FloatArray, points: FloatArray) -> FloatArray:
+    """Those that are not known yet, once each, in their order."""
+    if known.shape[0]:
+        points = points[StateIndex(known).positions(points) < 0]
+    _, first = np.unique(points + 0.0, axis=0, return_index=True)
+    return points[np.sort(first)] + 0.0
+
+
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -56,7 +79,7 @@ _CAREFUL = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class _Outlook:
+class _PlannedEvents:
     """What the pilot says of the rows to come."""
 
     events: Events
@@ -64,12 +87,12 @@ class _Outlook:
     limits: ValueLimits
 
     @staticmethod
-    def of(known: Tally, limits: ValueLimits, budget: ErrorBudget, side: Side, rows: float) -> _Outlook:
+    def of(known: Tally, limits: ValueLimits, budget: ErrorBudget, side: Side, rows: float) -> _PlannedEvents:
         """Events for so many rows that are like those that are known."""
         costs, (counts, variance) = costs_of(budget, ends_of(side), limits.width), mean_squares(known)
         vector = propose_event(variance, counts, rows, costs)
         single = propose_cell_events(variance, counts, rows, costs)
-        return _Outlook(Events(vector, budget[VECTOR], single, budget[SINGLE]), costs, limits)
+        return _PlannedEvents(Events(vector, budget[VECTOR], single, budget[SINGLE]), costs, limits)
 
     def prices(self, known: Tally, rows: float) -> Prices:
         """What the events would leave of the values, and of the rows, if these repeat what is known."""
@@ -125,12 +148,12 @@ def propose_table(
     lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
     sizes = lengths * (float(known.count.sum()) / max(lengths[0], 1.0))
     ahead = float(sizes[1:].sum())
-    outlook = _Outlook.of(known, limits, budget, side, ahead)
-    maker = TableWeights(atoms, problem.gamma, limits.width, outlook.costs.tails, fewest=fewest)
+    planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
+    maker = TableWeights(atoms, problem.gamma, limits.width, planned_events.costs.tails, fewest=fewest)
     weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
     marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
     eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
-    prices = outlook.prices(known, ahead)
+    prices = planned_events.prices(known, ahead)
     for block in range(len(stops) - 1):
         begin, stop = (
             min(one, problem.rows.stop) for one in stops[block : block + 2]
@@ -139,7 +162,7 @@ def propose_table(
         rows = problem if before is None else before(stop if block < len(stops) - 2 else begin)
         if block in marks[1:]:
             earlier = rows.restricted(RowRange(problem.rows.start, begin))
-            prices = outlook.prices(_solved(earlier, cells, shape), ahead)
+            prices = planned_events.prices(_solved(earlier, cells, shape), ahead)
         weights[block], quotas[block] = maker.propose(past, prices, start, left)
         if block < len(stops) - 2:
             part = rows.restricted(RowRange(begin, stop))
@@ -153,8 +176,8 @@ def propose_table(
     certified = known if before is not None else _count(problem.select(pilot.rows.stop), cells, shape)
     return CellPlan(
         stops[1:],
-        outlook.events.vector,
-        CellTails(np.where(first.count >= fewest, outlook.events.cells.rates, 0.0)),
+        planned_events.events.vector,
+        CellTails(np.where(first.count >= fewest, planned_events.events.cells.rates, 0.0)),
         {end: EndWeights(weights if end == "upper" else -weights, rate) for end in ends},
         reference_of(certified, certified.count.sum(axis=0) >= fewest, limits.low, limits.high),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
@@ -188,9 +211,9 @@ def predicted_table(
     shape, limits, ends = CellShape(2, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
     known, everything = _solved(pilot, cells, shape), range_of(pilot.terms)
     start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows)
-    outlook = _Outlook.of(known, limits, budget, side, ahead)
-    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, outlook.costs.tails)
-    prices = outlook.prices(known, ahead)
+    planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
+    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, planned_events.costs.tails)
+    prices = planned_events.prices(known, ahead)
     capacity = CellCapacity(EarlierRows.of(known), maker.atoms, maker.gamma, prices, ahead, maker.width)
     half = maker.best(capacity, start).half(maker.log_term)
     values, unknown = known.reference, prices.unknown

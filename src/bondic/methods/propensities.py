@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bondic.core.balls import Provenance
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput, VerificationError, refuse
+from bondic.core.errors import InvalidInput, refuse
 from bondic.core.proof import Proof
 from bondic.core.propensities.betting import Strategy, moderate
 from bondic.core.propensities.bound import Units, one_start, refuse_other_starts
@@ -22,11 +22,9 @@ from bondic.core.propensities.proof import PerEnd, PropensityProof, Value
 from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import ValueRange
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
-from bondic.methods.listed import listing_options
-from bondic.methods.propensity_pilot import logged, predicted_lengths
+from bondic.core.terms import ValueRange, range_of
+from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options
+from bondic.methods.propensity_pilot import logged, predicted
 from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares, with_expected
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.rendering import three
@@ -43,6 +41,8 @@ NAME = "propensities"
 PILOT = 0.05
 """Share of the rows before the first block of a control variate, and before the contexts whose value is estimated."""
 _ENOUGH = 200
+_SHORT = 0.5
+"""Share of the value range below which a predicted length decides for this method."""
 _BOTH: tuple[End, ...] = ("lower", "upper")
 _MOST_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
@@ -121,14 +121,21 @@ class Propensities:
         units = problem.log.has_episode_ids or single_rows(problem)
         return None if units else "nothing says which rows are one episode"
 
-    def predicted_length(self, problem: Rows, alpha: float) -> float:
-        """The length of the interval of as many rows as these, in units of value; inf where they cannot tell."""
-        return self.predicted_after(problem, len(problem.rows), alpha)
+    def predicted_length(self, problem: Rows, alpha: float, rows: float | None = None) -> float:
+        """The length of the interval of so many rows like these, in units of value; inf where they cannot tell."""
+        return predicted(self.stated, problem, alpha, len(problem.rows) if rows is None else rows)
 
-    def predicted_after(self, pilot: Rows, rows: float, alpha: float) -> float:
-        """The length of the interval if so many rows like those of the pilot follow it."""
-        length = predicted_lengths(self.stated, pilot, alpha)
-        return math.inf if length is None else length(rows / len(pilot.rows))
+    def advantage(self, pilot: Rows, rows: float, alpha: float) -> str:
+        """What the whole episodes of a pilot say for this method, if so many rows follow; empty where nothing does."""
+        if single_rows(pilot):
+            return f"the log holds propensities and the first {len(pilot.rows)} rows are episodes of one step"
+        share = self.predicted_length(pilot, alpha, rows) / range_of(pilot.terms).width
+        if share >= _SHORT:
+            return ""
+        return (
+            f"the log holds propensities, and the episodes in the first {len(pilot.rows)} rows promise a length of about "
+            f"{100 * share:.2g} % of the value range without assuming anything about q*"
+        )
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
         """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
@@ -172,8 +179,7 @@ class Propensities:
     ) -> tuple[Proof, tuple[str, ...]]:
         """Borders from the numbers of rows; predictions of a block, and rates, from the rows before it."""
         del sums
-        if not isinstance(proof, PropensityProof):
-            raise VerificationError("The proof is not one of the method propensities.")
+        proof = check_proof(proof, PropensityProof, NAME)
         problem, both = prefixes.problem, (prefixes,) if against is None else (prefixes, against)
         columns = proof.columns(question_of([one.problem for one in both]))
         borders, control, known = self._borders(columns), None, columns

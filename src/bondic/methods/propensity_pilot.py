@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -25,31 +24,27 @@ def logged(problem: Rows) -> bool:
     return problem.log.has("behavior_action_probs") or problem.log.has("behavior_log_probs")
 
 
-def predicted_lengths(stated: Stated, pilot: Rows, alpha: float) -> Callable[[float], float] | None:
-    """The length of the interval of so many times these rows, at most that of the range: means less what their spread costs.
+def predicted(stated: Stated, pilot: Rows, alpha: float, rows: float) -> float:
+    """The length of the interval of so many rows like these, at most that of the range: means less what their spread costs.
 
-    None: too few episodes, or some that lack steps or go on after the pilot.
+    inf: too few episodes, or some that lack steps or go on after the pilot.
     """
     try:
         columns = read_decisions(pilot, None, every_action=False)
     except InvalidInput:
-        return None
+        return math.inf
     if columns.units < _FEWEST:
-        return None
-    # seen from both ends, means of single decisions differ by chance alone; those of episodes by what was not recorded
-    weight, width = float(columns.unit == "episode"), range_of(pilot.terms).width
-    seen = [[moderate(one.values) for one in columns.seen_from(end).estimators(None, stated)] for end in _BOTH]
-    moments = [[(weight * float(v.mean()), float(v.var()), float(np.ptp(v))) for v in values] for values in seen]
-
-    def length(times: float) -> float:
-        units = columns.units * times
-        ends = (
-            max(mean - expected_spread(variance, ptp, units, alpha / 2) for mean, variance, ptp in end)
-            for end in moments
+        return math.inf
+    # from both ends, means of single decisions differ by chance alone; those of episodes by what was not recorded
+    weight, units = float(columns.unit == "episode"), columns.units * rows / len(pilot.rows)
+    length = 0.0
+    for end in _BOTH:
+        values = [moderate(one.values) for one in columns.seen_from(end).estimators(None, stated)]
+        length -= max(
+            weight * float(v.mean()) - expected_spread(float(v.var()), float(np.ptp(v)), units, alpha / 2)
+            for v in values
         )
-        return min(max(-sum(ends), 0.0), width)
-
-    return length
+    return min(max(length, 0.0), range_of(pilot.terms).width)
 
 
 def expected_spread(variance: float, width: float, units: float, probability: float) -> float:

@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 
 from bondic.core.certificate import Certificate
-from bondic.core.codec import Decoder, field_types
+from bondic.core.codec import Decoder
 from bondic.core.columns import RowRange
 from bondic.core.errors import refuse
 from bondic.core.proof import Proof
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed, UserFunctions
 from bondic.data.initial import InitialStates
+from bondic.methods.base import OUTSIDE, read_options
 from bondic.methods.candidates import CANDIDATES
-from bondic.methods.described import OUTSIDE
 from bondic.methods.groups import GroupPlanner, Groups
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 
 METHODS: dict[str, Any] = {**CANDIDATES, Groups.name: GroupPlanner}
 """Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
@@ -62,14 +62,12 @@ def _read(certificate: Certificate, rows: Rows, functions: UserFunctions | None)
     )
     known = type(data) is dict and set(data) == {"method", "first", "options"} and type(data["options"]) is dict
     refuse(not known or data["method"] not in METHODS, "The certificate's words on how its plan was made are damaged.")
-    cls, given, first = METHODS[data["method"]], data["options"], data["first"]
-    names = {field.name for field in fields(cls) if field.name not in OUTSIDE}
-    refuse(set(given) != names, f"Other options than those of the method {data['method']}: {', '.join(given)}.")
+    cls, first = METHODS[data["method"]], data["first"]
     refuse(type(first) is not int or not 0 <= first <= rows.rows.start, f"The plan was begun at row {first!r}.")
     decoder = Decoder(certificate.arrays, {"layout": rows.layout, "functions": functions or {}})
-    options = {name: decoder.decode(field_types(cls)[name], given[name], f"planner.options.{name}") for name in names}
-    choices = options.get("choices", Choices())
-    most = max(options.get("rank", 0), choices.pairs)
+    options = read_options(cls, data["options"], decoder, "planner.options")
+    advanced = options.get("advanced", Advanced())
+    most = max(advanced.rank or 0, advanced.pairs)
     refuse(most > _MOST, f"The plan would need {most} landmarks or features, more than {_MOST}.")
     return cls(**options), first
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from bondic.core.balls import Ball
-from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.dual.bound import VALUE
+from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows, refuse
 from bondic.core.proof import Proof
-from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import INITIAL, VECTOR, SequentialProof, claims_of
 from bondic.core.starts import sampled_start
@@ -20,9 +17,7 @@ from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.engines.standard import EngineName
 from bondic.engines.sums import EngineSums
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
-from bondic.methods.listed import listing_options
+from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.setting import tuning_problem
 from bondic.methods.user_classes import check_stated
 from bondic.methods.value_range import START_SHARE, WholeRange, degenerate_range
@@ -31,15 +26,19 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
-from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, predicted_length
-from bondic.search.sequential.replay import replay_plan
+from bondic.search.sequential.plan import (
+    MOST_LANDMARKS,
+    MOST_SEEN,
+    Shape,
+    costs_of,
+    make_plan,
+    predicted_length,
+    replay_plan,
+)
 from bondic.search.sequential.starts import known_starts
-from bondic.tuning.defaults import Choices, Radius
-from bondic.tuning.pilot import PILOT, pilot_length
+from bondic.tuning.defaults import Advanced, Choices, ChosenClass, Radius, check_radius, choose_class
 from bondic.tuning.scales import seen_states
-from bondic.tuning.sequential_class import ChosenClass, choose_class
-from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
+from bondic.tuning.states import PILOT, SeenStates, check_categorical, kind_of_pilot, pilot_length
 
 NAME = "sequential"
 _PREDICTED = "predicted"
@@ -78,16 +77,12 @@ class Sequential:
     planned_rows : int, default None
         The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
         beforehand.
-    vector_share : float, default 0.2
-        Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
-    cuts : tuple of float
-        Ends of blocks, as shares of the planned rows, ascending.
-    rank : int, default 200
-        Most landmarks: more follow rougher functions, and take longer.
     choices : Choices
         What the kernel of a Q that is stated by its radius is made of, and what states are.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
+    advanced : Advanced
+        Options of the search.
     """
 
     ball: Ball | None = None
@@ -95,11 +90,9 @@ class Sequential:
     side: Side = "both"
     pilot: float | int | None = None
     planned_rows: int | None = None
-    vector_share: float = VECTOR_SHARE
-    cuts: tuple[float, ...] = CUTS
-    rank: int = MOST_LANDMARKS
     choices: Choices = field(default_factory=Choices)
     engine: EngineName | Sums = "auto"
+    advanced: Advanced = field(default_factory=Advanced)
     name: ClassVar[str] = NAME
     assumes: ClassVar[Literal["stated"]] = "stated"
 
@@ -111,30 +104,24 @@ class Sequential:
             )
         if self.ball is not None:
             check_stated(self.ball)
-            if self.radius is not None:
-                raise InvalidInput(
-                    f"Both ball= (radius {self.ball.radius:g}) and radius={self.radius} are given. A ball has its radius: "
-                    "pass ball=ball.with_radius(...), or radius= alone."
-                )
+            check_radius(self.radius, self.ball)
             if self.ball.misspecification:
                 raise InvalidInput(
                     "The sequential interval has no allowance for misspecification: use method=Dual(ball=...), or a larger ball."
                 )
-        if not 0 < self.vector_share < 1:
-            raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
 
     def applies(self, problem: Rows) -> str | None:
         """None, or why there is no pilot, or too little after it."""
         if self.pilot == 0:
             return "no rows may be set aside (pilot=0), and the sequential method starts from a pilot"
-        if (rows := self._planned(problem)) < FEWEST_ROWS:
+        if (rows := planned_length(problem, self.planned_rows)) < FEWEST_ROWS:
             return f"{rows} rows are fewer than the {FEWEST_ROWS} that the sequential method needs"
         return None
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
         """The length of the interval, in units of value, from the pilot alone."""
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
-        return self.choose(pilot, problem, alpha, self.shape(self._planned(problem))).length
+        return self.choose(pilot, problem, alpha, self.shape(problem)).length
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
@@ -143,27 +130,71 @@ class Sequential:
             return WholeRange(why, self.side).run(problem, alpha, progress)
         clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
-        shape, sums = self.shape(self._planned(problem)), EngineSums.named(self.engine)
-        chosen = chosen or self.choose(pilot, problem, alpha, shape)
-        budget = self.budget(problem, alpha)
+        chosen = chosen or self.choose(pilot, problem, alpha, self.shape(problem))
         clock.done("pilot")
+        return self._interval(problem, pilot, chosen, self.budget(problem, alpha), clock, describe(NAME, self, problem))
+
+    def _interval(
+        self,
+        problem: Rows,
+        pilot: Rows,
+        chosen: ChosenClass,
+        budget: ErrorBudget,
+        clock: Clock,
+        planner: dict[str, Any] | None = None,
+        before: Plan | None = None,
+    ) -> Result:
+        """Plan and evaluate; `planner` says how it was planned, `before` is the plan of the beginning of the log."""
         clock.stage("plan")
-        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums)
+        shape = self.shape(problem)
+        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, self._sums, before)
         clock.done("plan")
-        planner = describe(NAME, self, problem)
         return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, planner)
+
+    def follow(
+        self,
+        problem: Rows,
+        alpha: float,
+        pilot_rows: int,
+        before: SequentialProof | None,
+        choices: Mapping[str, str],
+        clock: Clock,
+    ) -> Result | None:
+        """The interval of a log that grows; Q and the plan of the update before, told by its `choices`, are continued.
+
+        None while no start follows the pilot.
+        """
+        clock.stage("pilot")
+        pilot = self.pilot_of(problem, pilot_rows)
+        if before is None:
+            chosen, budget = (
+                self.choose(pilot, problem, alpha, self.shape(problem)),
+                self.budget(problem, alpha),
+            )
+        else:  # the log has another hash when it has grown: what was chosen with its first rows says so of the grown log
+            ball, budget = before.ball, before.budget
+            if ball.provenance.log_hash == before.asked.log_hash:
+                ball = replace(ball, provenance=replace(ball.provenance, log_hash=problem.log_hash))
+            chosen = ChosenClass(ball, {name: str(text) for name, text in choices.items() if name in NOTES})
+        clock.done("pilot")
+        known = None if before is None else before.plan
+        found = self._interval(problem, pilot, chosen, budget, clock, before=known)
+        return found if isinstance(found.proof, SequentialProof) else None
+
+    @property
+    def _sums(self) -> Sums:
+        return EngineSums.named(self.engine)
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Q from the pilot, every block from the rows before it; rounds of the evaluation are those of the certificate."""
-        refuse(not isinstance(proof, SequentialProof), f"The proof is not one of the method {NAME}.")
-        assert isinstance(proof, SequentialProof)
+        proof = check_proof(proof, SequentialProof, NAME)
         problem, first, method = prefixes.problem, proof.asked.rows[0], replace(self, engine=sums)
         refuse(first == problem.rows.start, "No rows were set aside for a pilot.")
         begin = problem.rows.start + method.pilot_rows(prefixes.announced(first))
         refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
         known, alpha = prefixes.before(first), proof.budget.alpha
         pilot = method.pilot_of(known, len(known.rows))
-        shape = method.shape(self._planned(problem))
+        shape = method.shape(problem)
         unseen = prefixes.with_unseen_starts(known, known_starts(known, pilot).skipped)
         chosen = method.choose(pilot, unseen, alpha, shape)
         budget = method.budget(known, alpha)
@@ -187,41 +218,35 @@ class Sequential:
             clock.done("evaluate")
             return WholeRange(why, self.side).run(certified, budget.alpha, clock.progress, clock.seconds)
         proof = SequentialProof(asked_of(certified), budget, self.side, chosen.ball, plan, self.planned_rows)
-        found = proof.evaluate(certified, EngineSums.named(self.engine))
-        carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
+        found = proof.evaluate(certified, self._sums)
+        estimate, source = estimate_of(found.claims)
+        rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
         clock.done("evaluate")
         return Result.of(
             replace(proof, plan=replace(plan, rounds=found.rounds)),
             certified,
             method=NAME,
-            estimate=sum(carrying.values()) / len(carrying) if carrying else math.nan,
+            estimate=estimate,
             claims=claims_of(found, budget),
-            choices=self._notes(certified, chosen.notes) | _source(carrying),
+            choices={"pilot": rows, **chosen.notes, **source},
             effective=found.effective,
             seconds=clock.seconds,
             planner=planner,
         )
 
-    def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
-        rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
-        return {"pilot": rows, **told}
-
-    def shape(self, planned: int) -> Shape:
-        """How a plan for so many rows is cut."""
-        return Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
+    def shape(self, problem: Rows) -> Shape:
+        """How a plan for the planned rows is cut."""
+        rank = MOST_LANDMARKS if self.advanced.rank is None else self.advanced.rank
+        return Shape(planned_length(problem, self.planned_rows), min(MOST_SEEN, rank), rank)
 
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
-        total, planned = len(problem.rows), self._planned(problem)
+        total, planned = len(problem.rows), planned_length(problem, self.planned_rows)
         chosen = self.pilot is None and self.ball is None and self.radius is None
         wanted = self._chosen_pilot(problem, planned) if chosen else self.planned_pilot(planned)
         if wanted >= total:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
         return wanted
-
-    def _planned(self, problem: Rows) -> int:
-        """A number that is known before the log: the length of a log may be a stopping time."""
-        return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def planned_pilot(self, planned: int) -> int:
         """The same where nothing but the planned number of rows is known."""
@@ -262,7 +287,7 @@ class Sequential:
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned, self.advanced)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
             raise TunedOnCertifiedRows(
@@ -270,7 +295,7 @@ class Sequential:
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
         costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
-        length = predicted_length(pilot, chosen.ball, shape.planned, costs, shape.seen, EngineSums.named(self.engine))
+        length = predicted_length(pilot, chosen.ball, shape.planned, costs, shape.seen, self._sums)
         length = min(length, range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length)
@@ -279,14 +304,9 @@ class Sequential:
         """alpha over the vector event, the ends, and a sampled start; fixed before any certified row is seen."""
         ends = ends_of(self.side)
         sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
-        events = {VECTOR: self.vector_share} | dict.fromkeys(ends, (1.0 - self.vector_share) / len(ends))
+        events = {VECTOR: VECTOR_SHARE} | dict.fromkeys(ends, (1.0 - VECTOR_SHARE) / len(ends))
         shares = {INITIAL: sampled, **{name: (1 - sampled) * part for name, part in events.items()}}
         return ErrorBudget.split(alpha, {name: part for name, part in shares.items() if part > 0})
-
-
-def _source(carrying: Collection[End]) -> dict[str, str]:
-    """Where the point estimate comes from, in words."""
-    return {"estimate": f"doubly robust, by the weights of the {' and '.join(carrying)} end"} if carrying else {}
 
 
 def _without_starts(certified: Rows, plan: Plan) -> str:

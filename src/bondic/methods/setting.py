@@ -7,39 +7,44 @@ through initial states read off them, or through a Q that was chosen with them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol, get_args
+from functools import partial
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.balls import Ball, Box, Instruments, ValueClass
-from bondic.core.claims import ErrorBudget, Side, ends_of
+from bondic.core.balls import Box, Instruments, ValueClass
+from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.columns import Batch, Cloud
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import ConstantName, FixedLambda, NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.starts import INITIAL_SHARE, sampled_start
-from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, range_at_all_times, range_of
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import EngineSums
 from bondic.extensions import GaugeQuestion, added_gauges
+from bondic.methods.base import planned_length
 from bondic.rows import Rows
 from bondic.search.table import table_kernel
 from bondic.tuning.defaults import (
-    PAPER,
-    Choices,
-    Radius,
+    ball_of_radius,
     check_radius,
     default_instruments,
     default_value_kernel,
     paper_ball,
-    stated_ball,
 )
+from bondic.tuning.defaults import kind_of_states as kind_of_class
 from bondic.tuning.instruments import pick_instruments, pick_table
-from bondic.tuning.pilot import SMALLEST_PILOT, share_of_rows
-from bondic.tuning.scales import seen_states
-from bondic.tuning.states import StateKind, check_categorical, refuse_unstated, state_kind
+from bondic.tuning.states import (
+    SMALLEST_PILOT,
+    StateKind,
+    refuse_unstated,
+    share_of_rows,
+)
+
+if TYPE_CHECKING:
+    from bondic.methods.dual import Dual
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,36 +59,9 @@ _NOMINAL = 4
 _STAND_IN_STARTS = 200
 
 
-class Options(Protocol):
-    """What has to be known about a method to make its setting."""
-
-    @property
-    def instruments(self) -> Instruments | None: ...
-    @property
-    def ball(self) -> Ball | Box | None: ...
-    @property
-    def gauge(self) -> str | NoiseBound: ...
-    @property
-    def side(self) -> Side: ...
-    @property
-    def radius(self) -> Radius | None: ...
-    @property
-    def misspecification(self) -> float: ...
-    @property
-    def pilot(self) -> float | int: ...
-    @property
-    def planned_rows(self) -> int | None: ...
-    @property
-    def choices(self) -> Choices: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def engine(self) -> str | Sums: ...
-
-
-def pilot_rows(method: Options, problem: Rows) -> int:
+def pilot_rows(method: Dual, problem: Rows) -> int:
     """Rows set aside for tuning: a share of the planned rows (the log's, when their number was fixed), or a number."""
-    total = len(problem.rows) if method.planned_rows is None else method.planned_rows
+    total = planned_length(problem, method.planned_rows)
     if isinstance(method.pilot, float):
         if not 0 <= method.pilot < 1:
             raise InvalidInput(f"pilot={method.pilot}: a share of rows in [0, 1), or a whole number of rows.")
@@ -136,20 +114,15 @@ def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def make_setting(
-    method: Options, problem: Rows, alpha: float, known: Rows | None = None
+    method: Dual, problem: Rows, alpha: float, known: Rows | None = None
 ) -> tuple[Setting, ErrorBudget, dict[str, str]]:
     """Everything a bound depends on besides ω, with a note on how each choice came about.
 
     `known`: the question without the rows that W must not see, for a replay; None: it is trusted not to look at them.
     """
-    check_radius(method.radius)
+    check_radius(method.radius, method.ball)
     known = problem if known is None else known
     sides = len(ends_of(method.side))
-    if method.ball is not None and method.radius is not None:
-        raise InvalidInput(
-            f"Both ball= (radius {method.ball.radius:g}) and radius={method.radius} are given. A ball has its radius: pass "
-            "ball=ball.with_radius(...), or radius= alone."
-        )
     notes: dict[str, str] = {}
     wanted = pilot_rows(method, known)
     pilot = tuning_problem(known, wanted)
@@ -186,27 +159,23 @@ def _shares(sampled: bool) -> dict[str, float]:
     return {"noise": 1.0 - INITIAL_SHARE, "initial": INITIAL_SHARE} if sampled else {"noise": 1.0}
 
 
-def kind_of_states(method: Options, problem: Rows) -> StateKind:
+def kind_of_states(method: Dual, problem: Rows) -> StateKind:
     """What the dual method takes the states of a log for."""
     return _choose_states(method, problem, tuning_problem(problem, pilot_rows(method, problem)), {})
 
 
-def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: dict[str, str]) -> StateKind:
+def _choose_states(method: Dual, problem: Rows, pilot: Rows | None, notes: dict[str, str]) -> StateKind:
     """Names or numbers, from the pilot alone; without a pilot from all rows, and then only a statement reaches W."""
     if method.ball is not None and method.instruments is not None:
         return StateKind(False, (), "")
-    choice = check_categorical(method.choices.categorical, problem.layout.observation_dim)
-    seen = pilot if pilot is not None else problem.first_block()
-    kind = state_kind(seen_states(seen), problem.layout, choice)
-    stated = method.ball is not None or method.radius is not None
-    if stated and kind.table and method.choices.categorical is None:
-        kind = StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
+    stated = method.radius if method.ball is None else method.ball
+    kind = kind_of_class(stated, method.choices, problem.first_block() if pilot is None else pilot)
     notes["states"] = kind.said
     return kind
 
 
 def _choose_instruments(
-    method: Options, problem: Rows, pilot: Rows | None, wanted: int, kind: StateKind, notes: dict[str, str]
+    method: Dual, problem: Rows, pilot: Rows | None, wanted: int, kind: StateKind, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
     declared, table = bool(method.choices.categorical), _table_weights(method, kind)
@@ -215,37 +184,39 @@ def _choose_instruments(
     elif table and pilot is None and declared:
         instruments = Instruments(table_kernel(0.5))
     elif pilot is None:  # columns of names that were looked up were looked up in certified rows
-        instruments = default_instruments(problem, None, method.choices, kind.columns if declared else ())
+        instruments = default_instruments(
+            problem, None, method.choices, kind.columns if declared else (), method.advanced
+        )
     else:
         instruments, notes["W picked"] = _pick(method, problem, pilot, wanted, kind)
     notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
     return instruments
 
 
-def _pick(method: Options, problem: Rows, pilot: Rows, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
+def _pick(method: Dual, problem: Rows, pilot: Rows, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
     ahead, limits = _rows_ahead(method, problem, wanted), range_at_all_times(pilot.terms)
     if _table_weights(method, kind):
-        return pick_table(pilot, ahead, _box(pilot), method.choices)
-    plain = default_instruments(problem, pilot, method.choices, kind.columns)
+        return pick_table(pilot, ahead, _box(pilot), method.advanced.constant_share)
+    plain = default_instruments(problem, pilot, method.choices, kind.columns, method.advanced)
     kernel = default_value_kernel(pilot, method.choices, kind.columns, ahead)
     ball, _ = paper_ball(pilot, kernel, plain, limits)  # only ranks candidates: whatever Q is, any W is valid
-    return pick_instruments(pilot, ahead, ball, method.choices, kind.columns)
+    return pick_instruments(pilot, ahead, ball, method.choices, kind.columns, method.advanced)
 
 
-def _table_weights(method: Options, kind: StateKind) -> bool:
+def _table_weights(method: Dual, kind: StateKind) -> bool:
     """Whether W is a table; a bandwidth speaks of features, whatever states are."""
     return kind.table and method.choices.weight_bandwidth is None
 
 
-def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
+def _rows_ahead(method: Dual, problem: Rows, wanted: int) -> int:
     """How many rows W is picked for: never the number that a stopping time happened to give."""
     if method.planned_rows is None and _any_time(method.gauge):
         return max(_NOMINAL * wanted, 1)
-    return max((len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted, 1)
+    return max(planned_length(problem, method.planned_rows) - wanted, 1)
 
 
 def _choose_class(
-    method: Options, certified: Rows, pilot: Rows | None, kind: StateKind, notes: dict[str, str]
+    method: Dual, certified: Rows, pilot: Rows | None, kind: StateKind, notes: dict[str, str]
 ) -> ValueClass:
     """Q as given; else the box where states are names, which assumes nothing."""
     if method.ball is not None:
@@ -256,17 +227,13 @@ def _choose_class(
         return _with_allowance(method, box, notes)
     assert method.radius is not None  # refused before
     kernel = default_value_kernel(certified, method.choices, kind.columns)
-    if method.radius == PAPER:
-        rows = certified.first_block() if pilot is None else pilot
-        plain = default_instruments(certified, pilot, method.choices, kind.columns)
-        ball, note = paper_ball(rows, kernel, plain, range_at_all_times(certified.terms))
-        notes["Q"] = f"{kernel!r}, {note}"
-        return _with_allowance(method, ball, notes)
-    notes["Q"] = f"{kernel!r}, radius {method.radius:g} as given"
-    return _with_allowance(method, stated_ball(kernel, method.radius), notes)
+    plain = partial(default_instruments, certified, pilot, method.choices, kind.columns, method.advanced)
+    fitted = certified.first_block() if pilot is None else pilot
+    ball, notes["Q"] = ball_of_radius(method.radius, certified, fitted, plain, kernel)
+    return _with_allowance(method, ball, notes)
 
 
-def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) -> ValueClass:
+def _with_allowance(method: Dual, ball: ValueClass, notes: dict[str, str]) -> ValueClass:
     notes.setdefault("Q", f"{ball.name()} ({ball.provenance})")
     return ball.with_misspecification(method.misspecification) if method.misspecification else ball
 
@@ -277,7 +244,7 @@ def _box(problem: Rows) -> Box:
 
 
 def _choose_noise_bound(
-    method: Options, problem: Rows, instruments: Instruments, ball: ValueClass, probability: float
+    method: Dual, problem: Rows, instruments: Instruments, ball: ValueClass, probability: float
 ) -> NoiseBound:
     """The one that was passed; else by name. "half" means fixed lambda when ranges differ by time or n is a stopping time."""
     if not isinstance(method.gauge, str):
@@ -285,7 +252,7 @@ def _choose_noise_bound(
     name, planned = method.gauge, method.planned_rows
     if name == "half" and (planned is not None or problem.terms.horizon is not None):
         name = FIXED_LAMBDA
-    rows = len(problem.rows) if planned is None else planned
+    rows = planned_length(problem, planned)
     if name == FIXED_LAMBDA:
         size = mean_square_width(problem.terms)
         sup_diag = instruments.kernel.sup_diag

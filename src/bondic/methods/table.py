@@ -1,4 +1,9 @@
-"""States that are names, one cell for every state and action: nothing is assumed, and noise costs what the log shows of it."""
+"""States that are names, one cell for every state and action: nothing is assumed, and noise costs what the log shows of it.
+
+While a log grows, the plan of every update continues that of the update before: blocks end at rows that the planned number
+decides, and everything about a block comes from the rows before it. Floats could still differ in their last digits where more
+states are known: what was used on rows stays as it was written then, with weight 0 for pairs that were not known yet.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED
+from bondic.core.cells.localize import CellTails
 from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import TableCells
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.dual.bound import VALUE
-from bondic.core.errors import InvalidInput, refuse
+from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
-from bondic.core.sequential.ends import decided_by_rows
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums
-from bondic.methods.clock import Clock, Progress
-from bondic.methods.described import describe
-from bondic.methods.listed import listing_options
+from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
-from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table
-from bondic.methods.states import states_of
+from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
@@ -99,20 +100,19 @@ class Table:
         exact = problem.answers.exact
         return None if exact else "the policy is known by drawn actions, and a table needs its probabilities"
 
-    def predicted_length(self, problem: Rows, alpha: float) -> float:
-        """The length of the interval, in units of value, from the pilot alone; inf where it has no table."""
+    def predicted_length(self, problem: Rows, alpha: float, rows: int | None = None) -> float:
+        """The length of the interval, in units of value, from the pilot alone; inf where it has no table.
+
+        `rows`: the whole problem is the pilot, and so many rows like it follow.
+        """
         if self.applies(problem):
             return math.inf
         try:
-            pilot = self._pilot(problem)
-            found, _ = self._promised(pilot, alpha, self._planned(problem) - len(pilot.rows), problem)
+            pilot = self._pilot(problem) if rows is None else problem
+            ahead = planned_length(problem, self.planned_rows) - len(pilot.rows) if rows is None else rows
+            found, _ = self._predicted(pilot, alpha, ahead, problem)
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
-        return math.inf if found is None else found.length
-
-    def predicted_after(self, pilot: Rows, rows: int, alpha: float) -> float:
-        """The length of the interval if so many rows like those of the pilot follow it."""
-        found, _ = self._promised(pilot, alpha, rows)
         return math.inf if found is None else found.length
 
     @staticmethod
@@ -136,10 +136,17 @@ class Table:
                 f"There are more than {most} states, too many for equations on all of them. If they are numbers, not names, use "
                 "method=Groups() (--method groups)."
             )
-        ahead = self._planned(problem) - len(pilot.rows)
-        cells, (_, budget) = TableCells(states), self._promised(pilot, alpha, ahead, problem)
+        ahead = planned_length(problem, self.planned_rows) - len(pilot.rows)
+        cells, (_, budget) = TableCells(states), self._predicted(pilot, alpha, ahead, problem)
         events = propose_table(
-            problem, pilot, cells, budget, self.side, self._planned(problem), before, self.fewest_rows
+            problem,
+            pilot,
+            cells,
+            budget,
+            self.side,
+            planned_length(problem, self.planned_rows),
+            before,
+            self.fewest_rows,
         )
         return PlannedTable(pilot, cells, budget, events)
 
@@ -150,6 +157,16 @@ class Table:
         clock.done("plan")
         return self.evaluate(problem, made, clock, describe(NAME, self, problem))
 
+    def follow(self, problem: Rows, alpha: float, before: CellsProof | None, clock: Clock) -> Result | None:
+        """The interval of a log that grows, from the proof of the update before; None while no start follows the pilot."""
+        clock.stage("plan")
+        known = before.cells.states if before is not None and isinstance(before.cells, TableCells) else None
+        made = self.plan(problem, alpha, known)
+        made = made if before is None else _continued(before, made)
+        clock.done("plan")
+        unknown = problem.initial_states.from_rows and made.events.start is None
+        return None if unknown else self.evaluate(problem, made, clock)
+
     def evaluate(
         self, problem: Rows, made: PlannedTable, clock: Clock, planner: dict[str, Any] | None = None
     ) -> Result:
@@ -158,19 +175,18 @@ class Table:
         certified = problem.select(made.pilot.rows.stop)
         proof = self._proof(asked_of(certified), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
-        carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
+        estimate, source = estimate_of(found.claims)
         clock.done("evaluate")
         notes = {
             "pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified",
             "states": f"{made.cells.states.shape[0]} states are a table",
+            **source,
         }
-        if carrying:
-            notes["estimate"] = f"doubly robust, by the weights of the {' and '.join(carrying)} end"
         return Result.of(
             proof,
             certified,
             method=NAME,
-            estimate=sum(carrying.values()) / len(carrying) if carrying else math.nan,
+            estimate=estimate,
             claims=claims_of(found, made.budget),
             choices=notes,
             effective=found.effective,
@@ -184,8 +200,7 @@ class Table:
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Every block from the rows before it."""
         del sums
-        refuse(not isinstance(proof, CellsProof), f"The proof is not one of the method {NAME}.")
-        assert isinstance(proof, CellsProof)
+        proof = check_proof(proof, CellsProof, NAME)
         pilot = replayed_pilot(prefixes, proof, self._pilot)
         made = self._plan(prefixes.problem, pilot, proof.budget.alpha, prefixes.before)
         again = self._proof(proof.asked, made)
@@ -194,14 +209,13 @@ class Table:
         events = replace(again.events, reference=proof.events.reference, tails=tails)
         return replace(again, events=events), ("plan",)
 
-    def _promised(
-        self, pilot: Rows, alpha: float, ahead: int, whole: Rows | None = None
+    def _predicted(
+        self, pilot: Rows, alpha: float, ahead: int, problem: Rows
     ) -> tuple[PredictedTable | None, ErrorBudget]:
-        """The shortest interval that the pilot predicts, and how alpha is divided for it; the starts are those of the `whole`.
+        """The shortest interval that the pilot predicts, and how alpha is divided for it; the starts are those of the problem.
 
         None where the pilot has no table.
         """
-        problem = pilot if whole is None else whole
         states = states_of(pilot, self._most_states(problem))
         if states is None:
             return None, self.budget(problem, alpha, _SHARES[0])
@@ -216,8 +230,47 @@ class Table:
         own = {VECTOR: shares[0], SINGLE: shares[1], INITIAL: _STARTS}
         return cell_budget(problem, alpha, own, self.side)
 
-    def _planned(self, problem: Rows) -> int:
-        return len(problem.rows) if self.planned_rows is None else self.planned_rows
-
     def _pilot(self, problem: Rows) -> Rows:
-        return pilot_of(problem, self.pilot, self._planned(problem))
+        return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
+
+
+def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:
+    """The new plan with everything that the earlier one has used on rows."""
+    old, new = before.events, made.events
+    begins = (before.asked.rows[0], *old.stops[:-1])
+    used = sum(begin < before.asked.rows[1] for begin in begins)
+    tails = {
+        end: replace(tail, weights=_kept(old.tails[end].weights, tail.weights, used)) for end, tail in new.tails.items()
+    }
+    assert old.past is not None
+    assert new.past is not None
+    assert old.quotas is not None
+    assert new.quotas is not None
+    events = replace(
+        new,
+        vector=replace(old.vector, shape=_longer(old.vector.shape, new.vector.shape)),
+        cells=CellTails(_kept(old.cells.rates, np.zeros_like(new.cells.rates), len(old.cells.rates))),
+        tails=tails,
+        start=new.start if old.start is None else old.start,
+        quotas=_kept(old.quotas, new.quotas, used),
+        past=replace(
+            old.past,
+            count=_longer(old.past.count, new.past.count),
+            outcome=_longer(old.past.outcome, new.past.outcome),
+        ),
+        eras=old.eras,
+    )
+    assert old.stops[:-1] == new.stops[: len(old.stops) - 1]  # blocks are those of the planned number of rows
+    return replace(made, budget=before.budget, events=events)
+
+
+def _kept(old: FloatArray, new: FloatArray, blocks: int) -> FloatArray:
+    """The first blocks as they were, with zeros for cells that were not known."""
+    found = new.copy()
+    found[:blocks] = 0.0
+    found[:blocks, : old.shape[1]] = old[:blocks]
+    return found
+
+
+def _longer(old: FloatArray, new: FloatArray) -> FloatArray:
+    return np.concatenate([old, new[old.size :]])

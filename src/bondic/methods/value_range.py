@@ -12,7 +12,7 @@ from bondic.core.dual.noise import Pinelis
 from bondic.core.dual.proof import DualProof
 from bondic.core.starts import sampled_start
 from bondic.core.terms import range_at_all_times
-from bondic.methods.clock import Progress
+from bondic.methods.base import Progress
 from bondic.methods.setting import NOTHING
 from bondic.result import Result
 from bondic.rows import Rows

@@ -21,8 +21,7 @@ import numpy as np
 from bondic.plan import boosting, learners
 from bondic.plan.groups import cell_errors, tree_groups
 from bondic.plan.learners import Learner
-from bondic.plan.model import value_table
-from bondic.plan.rows import Actions, ActionValue, Floats, TrainingRows
+from bondic.plan.rows import Actions, ActionValue, Floats, TrainingRows, value_table
 
 _SWEEPS = 8
 _SOLVED_SWEEPS = 3

@@ -10,7 +10,7 @@ it and trees on residuals alone the most; but residuals show what a poor model (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bondic.core.errors import InvalidInput, one_line
-from bondic.plan.model import Model
-from bondic.plan.rows import Actions, Floats, Ints, TrainingRows, joined
+from bondic.plan.rows import Actions, Floats, Ints, Model, TrainingRows, joined
 from bondic.plan.tree import RegressionTree, grow
 
 _VALUES = 200_000
@@ -41,16 +40,11 @@ class TreeGroups:
     def n_cells(self) -> int:
         return self.count * (self.n_actions or 1)
 
-    def prune(self, count: int) -> TreeGroups:
-        """The same tree with its first `count` leaves: groups of a smaller count are unions of these."""
-        return TreeGroups(self.tree.prune(count), self.n_actions)
-
     def codes(self, states: Floats, actions: Actions | None = None) -> Ints:
         """The group of every row; it takes actions where they are numbers."""
         if self.n_actions is not None:
             return self.tree.codes(states)
-        if actions is None:
-            raise InvalidInput("Groups of states and actions need both: codes(states, actions).")
+        assert actions is not None, "groups of states and actions need both"
         return self.tree.codes(joined(states, actions))
 
     def cells(self, states: Floats, actions: Actions) -> Ints:
@@ -68,7 +62,7 @@ class UserGroups:
     """`groups=` of the user: labels of the pilot in order, and last one group for every other label."""
 
     labels: NDArray[Any]
-    function: Any
+    function: Callable[[Floats], Any]
     n_actions: int | None
 
     @property
@@ -79,8 +73,8 @@ class UserGroups:
     def n_cells(self) -> int:
         return self.count * (self.n_actions or 1)
 
-    def codes(self, states: Any, _: Actions | None = None) -> Ints:
-        """The group of every row: of states, or of the column's values where `groups` was a column."""
+    def codes(self, states: Floats, _: Actions | None = None) -> Ints:
+        """The group of every row."""
         values = _labels(self.function, states)
         if (values.dtype.kind == "U") != (self.labels.dtype.kind == "U"):
             raise InvalidInput(
@@ -89,7 +83,7 @@ class UserGroups:
         places = np.minimum(np.searchsorted(self.labels, values), len(self.labels) - 1)
         return np.where(self.labels[places] == values, places, len(self.labels))
 
-    def cells(self, states: Any, actions: Actions) -> Ints:
+    def cells(self, states: Floats, actions: Actions) -> Ints:
         """group · A + action, or the group where actions are numbers."""
         return self.codes(states) if self.n_actions is None else self.codes(states) * self.n_actions + actions
 
@@ -97,23 +91,18 @@ class UserGroups:
         return (*(one_line(label) for label in self.labels), "any other")
 
 
-def user_groups(groups: Any, pilot_states: Floats, n_actions: int | None) -> UserGroups:
-    """The user's groups, a function of states or the pilot's part of a column; labels are those of the pilot."""
-    function = groups if callable(groups) else None
-    if function is None and len(groups) != len(pilot_states):
-        raise InvalidInput(
-            f"groups are a column of {len(groups)} labels for {len(pilot_states)} rows: one for each row."
-        )
-    return UserGroups(np.unique(_labels(function, groups if function is None else pilot_states)), function, n_actions)
+def user_groups(function: Callable[[Floats], Any], pilot_states: Floats, n_actions: int | None) -> UserGroups:
+    """The user's groups, a function of states; labels are those of the pilot."""
+    return UserGroups(np.unique(_labels(function, pilot_states)), function, n_actions)
 
 
-def _labels(function: Any, values: Any) -> NDArray[Any]:
+def _labels(function: Callable[[Floats], Any], states: Floats) -> NDArray[Any]:
     """One label for every row, as numbers or text."""
-    labels = np.asarray(values if function is None else function(values))
+    labels = np.asarray(function(states))
     labels = labels.astype(str) if labels.dtype.kind == "O" else labels
-    if labels.shape != (len(values),) or labels.dtype.kind not in "biufU":
+    if labels.shape != (len(states),) or labels.dtype.kind not in "biufU":
         raise InvalidInput(
-            f"groups must be one number or text for each of {len(values)} rows, not {labels.dtype} of shape "
+            f"groups must be one number or text for each of {len(states)} rows, not {labels.dtype} of shape "
             f"{labels.shape}: pass a column, or a function of states that returns one."
         )
     if labels.dtype.kind == "f" and np.isnan(labels).any():

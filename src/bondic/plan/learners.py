@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bondic.plan.rows import Actions, ActionValue, Floats, joined
-from bondic.plan.tree import grow
+from bondic.plan.tree import leaf_means
 
 Learner = Callable[[Floats, Actions, Floats], ActionValue]
 Regression = Callable[[Floats, Floats], Callable[[Floats], Floats]]
@@ -78,7 +78,5 @@ def _ridge(inputs: Floats, targets: Floats) -> Callable[[Floats], Floats]:
 
 
 def _leaf_means(inputs: Floats, targets: Floats) -> Callable[[Floats], Floats]:
-    splits = grow(inputs, targets, leaves=_LEAVES, min_rows=_LEAF_ROWS)
-    codes = splits.codes(inputs)
-    means = np.bincount(codes, targets) / np.bincount(codes)
-    return lambda inputs: np.asarray(means[splits.codes(inputs)])
+    means = leaf_means(inputs, targets[:, None], leaves=_LEAVES, min_rows=_LEAF_ROWS)
+    return lambda inputs: means(inputs)[:, 0]

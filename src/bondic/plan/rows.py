@@ -6,6 +6,8 @@ Models are fitted to the backup r_i + γ Σ_j w_ij q(s'_i, a'_ij), and judged by
 
 Actions are codes 0 … A − 1 with `next_probabilities` (n, A), or numbers (n, k) with `next_actions` (n, m, k) and
 `next_weights` (n, m). After an end all weights of a row are zero.
+
+A model is untrusted. Only its values at the rows, at the next pairs and at the starts are used; a bad one makes intervals long.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, kind_of, one_line
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -51,33 +53,6 @@ class TrainingRows:
     next_probabilities: Floats | None = None  # (n, A)
     next_actions: Floats | None = None  # (n, m, k)
     next_weights: Floats | None = None  # (n, m)
-
-    def __post_init__(self) -> None:
-        n = len(self.states)
-        if not 0 <= self.gamma < 1:
-            raise InvalidInput(f"gamma must lie in [0, 1), not {self.gamma}.")
-        if not -np.inf < self.value_range[0] <= self.value_range[1] < np.inf:
-            raise InvalidInput(f"value_range must be two finite numbers, the smaller first, not {self.value_range}.")
-        if n == 0 or self.states.ndim != 2 or self.states.shape[1] == 0:
-            raise InvalidInput(
-                f"states must be an array (rows, columns) with at least one of each, not {self.states.shape}."
-            )
-        expected: dict[str, tuple[int, ...]] = dict.fromkeys(("states", "next_states"), self.states.shape)
-        expected["rewards"] = (n,)
-        if self.n_actions is not None:
-            expected |= {"actions": (n,), "next_probabilities": (n, self.n_actions)}
-            if (
-                self.actions.dtype.kind not in "iu"
-                or not 0 <= self.actions.min() <= self.actions.max() < self.n_actions
-            ):
-                raise InvalidInput(f"actions must be whole numbers from 0 to n_actions − 1 = {self.n_actions - 1}.")
-        else:
-            if self.next_actions is None or self.next_actions.ndim != 3:
-                raise InvalidInput("Actions that are numbers need next_actions, an array (rows, draws, columns).")
-            draws, columns = self.next_actions.shape[1:]
-            expected |= {"actions": (n, columns), "next_actions": (n, draws, columns), "next_weights": (n, draws)}
-        for name, shape in expected.items():
-            check_numbers(name, getattr(self, name), shape)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -142,3 +117,44 @@ def check_numbers(name: str, values: Any, shape: tuple[int, ...]) -> Floats:
         row = int(np.argwhere(~np.isfinite(numbers))[0, 0])
         raise InvalidInput(f"{name} must be finite numbers; row {row} has {numbers[row]}.")
     return numbers
+
+
+class Model(Protocol):
+    """q̂ as the planners use it."""
+
+    def values(self, states: Floats, actions: Actions) -> Floats: ...  # (m,): q̂(s, a), row by row
+
+    def value_table(self, states: Floats) -> Floats: ...  # (m, A): of every action code
+
+
+def value_table(value: ActionValue, states: Floats, n_actions: int | None) -> Floats:
+    """(m, A) from a function of (states, actions)."""
+    assert n_actions is not None, "actions are numbers: there is no table of all of them"
+    return np.column_stack([value(states, np.full(len(states), a)) for a in range(n_actions)])
+
+
+@dataclass(frozen=True)
+class UserModel:
+    """`model=` of the user: any q(states, actions) -> values, checked at every call."""
+
+    function: Any
+    n_actions: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidInput(
+                f"model must be a function q(states, actions) or an array of values, not {kind_of(self.function)}."
+            )
+
+    def values(self, states: Floats, actions: Actions) -> Floats:
+        try:
+            answer = self.function(states, actions)
+        except Exception as problem:
+            raise InvalidInput(
+                f"model raised {type(problem).__name__} for {len(states)} states and actions: {one_line(problem, 200)}. It "
+                "is called as model(states, actions), with one row per pair."
+            ) from problem
+        return check_numbers("the values of model", answer, (len(states),))
+
+    def value_table(self, states: Floats) -> Floats:
+        return value_table(self.values, states, self.n_actions)

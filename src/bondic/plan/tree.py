@@ -1,7 +1,7 @@
 """A regression tree, grown best-first: every step splits the leaf where Σ (y − leaf mean)² falls most.
 
 Split number j cuts one leaf in two: the left part (x < threshold) keeps the leaf's code, the right part gets the code
-j + 1. So the first G − 1 splits are the tree with G leaves, and one tree holds the whole nested family G = 1, 2, 3, …
+j + 1.
 Several targets are split together: their squares are added, so their scales are their weights.
 
 A column is chosen by sums over at most `BINS` quantile bins (those of the larger half are parent minus smaller half),
@@ -10,13 +10,11 @@ its threshold among all values: a cliff is cut where it is. With `BINS` distinct
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from bondic.core.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,16 +35,9 @@ class RegressionTree:
     def leaves(self) -> int:
         return len(self.splits) + 1
 
-    def prune(self, leaves: int) -> RegressionTree:
-        """The tree of the first `leaves` − 1 splits; itself if it has fewer."""
-        if leaves < 1:
-            raise InvalidInput(f"A tree has at least one leaf, not {leaves}.")
-        return RegressionTree(self.splits[: leaves - 1], self.width)
-
     def codes(self, inputs: Floats) -> Ints:
         """The leaf of every row, 0 … G − 1."""
-        if inputs.ndim != 2 or inputs.shape[1] != self.width:
-            raise InvalidInput(f"The tree was grown on {self.width} columns; got an array of shape {inputs.shape}.")
+        assert inputs.shape[1:] == (self.width,)
         members: list[Ints] = [np.arange(len(inputs))]
         for column, threshold, parent in self.splits:
             rows = members[parent]
@@ -60,8 +51,7 @@ class RegressionTree:
 
     def describe(self, names: Sequence[str]) -> tuple[str, ...]:
         """Every leaf in words, as in "0.1 ≤ angle < 0.4 and speed < 3.2"; columns in the order of their first split."""
-        if len(names) != self.width:
-            raise InvalidInput(f"The tree has {self.width} columns; got {len(names)} names.")
+        assert len(names) == self.width
         bounds: list[dict[int, tuple[float, float]]] = [{}]
         for column, threshold, parent in self.splits:
             low, high = bounds[parent].get(column, (-np.inf, np.inf))
@@ -100,6 +90,15 @@ def grow(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> Regr
         nodes[parent], new = search.halves(node, x >= splits[-1][1])
         nodes.append(new)
     return RegressionTree(tuple(splits), inputs.shape[1])
+
+
+def leaf_means(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> Callable[[Floats], Floats]:
+    """Means of the targets (n, K) over the leaves of a tree that is grown on them: (m, K) of inputs (m, d)."""
+    tree = grow(inputs, targets, leaves=leaves, min_rows=min_rows)
+    codes = tree.codes(inputs)
+    sums = np.stack([np.bincount(codes, own, minlength=tree.leaves) for own in targets.T], axis=1)
+    means = sums / np.bincount(codes, minlength=tree.leaves)[:, None]
+    return lambda inputs: np.asarray(means[tree.codes(inputs)])
 
 
 def shortest_between(low: float, high: float) -> float:

@@ -9,8 +9,7 @@ from typing import Any
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import Status
 from bondic.core.printed import ends_text, number
-from bondic.curve import AllowanceCurve, CurvePoint
-from bondic.curve_words import mark_words, point_dict, point_words
+from bondic.curve import AllowanceCurve, CurvePoint, mark_words, point_dict, point_words
 from bondic.rendering import counted, escape, three, unbroken
 from bondic.result import Result
 from bondic.summary import curve_of

@@ -1,8 +1,9 @@
-"""compare: several results, or several methods on one question, as a table that prints, exports and draws itself."""
+"""compare: several results, or several methods on one question, side by side: on a terminal, as rows, as a picture, on a page."""
 
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,193 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from bondic.core.claims import ErrorBudget, check_alpha
-from bondic.core.errors import BondicError, InvalidInput, kind_of
+from bondic.core.claims import ErrorBudget, Status, check_alpha
+from bondic.core.errors import BondicError, InvalidInput, kind_of, printable
+from bondic.core.printed import bound_text, ends_text, padded
 from bondic.estimate import estimate_interval, named_method
 from bondic.methods.candidates import Method
-from bondic.rendering import escape
-from bondic.report.comparison import Line, comparison_page, comparison_table, print_comparison
+from bondic.rendering import escape, three
+from bondic.report.drawings import Axis
 from bondic.report.exports import frame
+from bondic.report.html import document, html_table
 from bondic.report.plots import comparison_figure
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.saving import write_atomically
+
+_NARROW = 76
+"""Columns of a terminal below which an interval is a block of lines instead of a row."""
+_COLORS = {"interval": "green", "trivial": "yellow", "rejected": "red", "finite-sample": "green", "asymptotic": "yellow",
+           "none": "red"}  # fmt: skip
+_PROMISES = {
+    "finite-sample": ("good", "holds for this finite log"),
+    "asymptotic": ("limit", "holds in the limit of large logs only"),
+    "none": ("nothing", "no guarantee"),
+}
+_HEIGHT = 40
+_SHORT = 4.0
+"""Percent of the width below which a dot would hide its interval."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One interval of the comparison, or why there is none."""
+
+    policy: str  # or another name of the line; empty where the method says it all
+    method: str
+    result: Result | None
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.policy or self.method
+
+    def to_row(self) -> dict[str, Any]:
+        """Every number in full, and None for each where there is no interval."""
+        found = self.result
+        own = {} if found is None else found.to_row()
+        row = {name: own.get(name) for name in ("guarantee", "status", "low", "high", "estimate", "alpha")}
+        given = found is not None and found.status is not Status.REJECTED
+        row |= {"length": found.length if found is not None and given else None}
+        seconds = None if found is None else sum(found.seconds.values())
+        return {"name": self.name, "method": self.method, **row, "seconds": seconds, "reason": self.reason}
+
+    def cells(self) -> tuple[str, ...]:
+        """Low, estimate, high, status, guarantee, length, seconds, as every table shows them."""
+        if self.result is None:
+            return ("", "", "", "see below", "", "", "")
+        status, given = self.result.status.name.lower(), self.result.status is not Status.REJECTED
+        held, length = (self.result.guarantee, three(self.result.length)) if given else ("-", "-")
+        return (*line_ends(self.result), status, held, length, f"{sum(self.result.seconds.values()):.1f}")
+
+
+def line_ends(result: Result) -> tuple[str, str, str]:
+    """Low, estimate and high with as many decimals each; no ends after a rejection, no estimate where there is none."""
+    if result.status is Status.REJECTED:
+        return "-", three(result.estimate) if result.estimated else "-", "-"
+    low, high = ends_text(result.low, result.high)
+    if not result.estimated:
+        return low, "-", high
+    return low, padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high)), high
+
+
+_HEADER = ("low", "estimate", "high", "status", "guarantee", "length", "seconds")
+
+
+# --- the terminal ---------------------------------------------------------------------------------------
+
+
+def print_comparison(console: Console, lines: Sequence[Line], title: str, *, costs: bool = False) -> None:
+    """Every line, then what its words and marks mean, then why some lines have no interval; `costs` adds length and time."""
+    if console.width < _NARROW:
+        console.print(Text("\n").join(_blocks(lines, title)), soft_wrap=True)
+    else:
+        console.print(_table(lines, title, len(_HEADER) - (0 if costs else 2)))
+    results = [line.result for line in lines if line.result is not None]
+    if any(result.estimate_outside for result in results):
+        console.print("An estimate outside its interval has no guarantee.")
+    for states in dict.fromkeys(result.choices["states"] for result in results if "states" in result.choices):
+        console.print(Text(f"states: {states}", style="dim"), soft_wrap=True)
+    for reason in dict.fromkeys(f"{line.method}: {line.reason}" for line in lines if line.result is None):
+        console.print(Text(printable(reason), style="dim"), soft_wrap=True)
+
+
+def _table(lines: Sequence[Line], title: str, columns: int) -> Table:
+    """Long names of policies are folded, numbers are not."""
+    table = Table(
+        title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold"
+    )
+    named = any(line.policy for line in lines)
+    if named:
+        table.add_column("policy", overflow="fold")
+    table.add_column("method", no_wrap=True)
+    for name in _HEADER[:columns]:
+        table.add_column(name, justify="left" if name in ("status", "guarantee") else "right", no_wrap=True)
+    for line in lines:
+        cells = (Text(cell, style=_COLORS.get(cell, "")) for cell in line.cells()[:columns])
+        table.add_row(*([Text(line.policy)] if named else []), line.method, *cells)
+    return table
+
+
+def _blocks(lines: Sequence[Line], title: str) -> Iterator[Text]:
+    """Three short lines per interval."""
+    yield Text(title)
+    for line in lines:
+        low, estimate, high, status, held, *_ = line.cells()
+        yield Text(", ".join(filter(None, (line.policy, line.method))), style="bold")
+        if line.result is not None:
+            yield Text(f"  low {low}  estimate {estimate}  high {high}")
+        yield Text(f"  {', '.join(filter(None, (status, held)))}")
+
+
+# --- the page -------------------------------------------------------------------------------------------
+
+
+def comparison_page(lines: Sequence[Line], promise: str, *, title: str) -> str:
+    """The whole page; `promise` says what the intervals promise together."""
+    body = f'<p class="answer">{escape(promise)}</p>{_bars(lines)}{comparison_table(lines)}'
+    missing = "".join(
+        f"<li><b>{escape(line.name)}</b><p>{escape(line.reason)}</p></li>" for line in lines if line.result is None
+    )
+    reasons = f'<section><h2>Without an interval</h2><ul class="items">{missing}</ul></section>' if missing else ""
+    return document(title, f'<section id="comparison">{body}</section>{reasons}')
+
+
+def comparison_table(lines: Sequence[Line]) -> str:
+    """The table alone, for the page and for notebooks; the method alone is said once."""
+    first = 0 if any(line.name != line.method for line in lines) else 1
+    rows = [(line.name, line.method, *line.cells()) for line in lines]
+    return html_table(("", "method", *_HEADER)[first:], [row[first:] for row in rows])
+
+
+def _bars(lines: Sequence[Line]) -> str:
+    """Bars on the hull of the value ranges, magnified where all of them fill less than a quarter of it."""
+    found = [(line, line.result) for line in lines if line.result is not None]
+    if not found:
+        return ""
+    axis = _axis([result for _, result in found])
+    rows = [_page_bar(axis, line.name, result, _HEIGHT * k) for k, (line, result) in enumerate(found)]
+    top = _HEIGHT * len(found)
+    shown = dict.fromkeys(result.guarantee for _, result in found if result.status is not Status.REJECTED)
+    legend = "".join(f'<span><i class="{_PROMISES[held][0]}"></i>{_PROMISES[held][1]}</span>' for held in shown)
+    first, last = axis.low, axis.low + axis.span
+    return (
+        f'<svg height="{top + 24}" role="img" aria-label="intervals side by side">{"".join(rows)}'
+        f'<line class="rule" x1="2%" x2="98%" y1="{top + 4}" y2="{top + 4}"/>'
+        f"{axis.text(first, top + 20, three(first))}{axis.text(last, top + 20, three(last))}</svg>"
+        f'<div class="legend">{legend}<span>● estimate (○ outside its interval)</span></div>'
+    )
+
+
+def _axis(results: Sequence[Result]) -> Axis:
+    low, high = min(r.value_range.low for r in results), max(r.value_range.high for r in results)
+    given = [r for r in results if r.status is not Status.REJECTED]
+    places = [place for r in given for place in (r.low, r.high)]
+    places += [min(max(r.estimate, low), high) for r in given if r.estimated]
+    if places and 0 < max(places) - min(places) < (high - low) / 4:
+        margin = (max(places) - min(places)) / 10
+        low, high = min(places) - margin, max(places) + margin
+    return Axis(low, high)
+
+
+def _page_bar(axis: Axis, name: str, result: Result, top: int) -> str:
+    label = f'<text x="2%" y="{top + 14}" class="strong">{escape(name)}</text>'
+    if result.status is Status.REJECTED:
+        return f'{label}<text x="98%" y="{top + 14}" text-anchor="end" class="bad">rejected: no interval</text>'
+    low, _, high = line_ends(result)
+    a, b = axis.at(result.low), axis.at(result.high)
+    small = b - a < _SHORT
+    css = f"estimate{' outside' if result.estimate_outside else ''}{' small' if small else ''}"
+    dot = f'<circle class="{css}" cx="{axis.at(result.estimate):.2f}%" cy="{top + 26}" r="{2 if small else 3.5}"/>'
+    return (
+        f'{label}<text x="98%" y="{top + 14}" text-anchor="end">{escape(f"{low} to {high}")}</text>'
+        f'<rect class="{_PROMISES[result.guarantee][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
+        f'height="14" rx="2"/>{dot if result.estimated else ""}'
+    )
+
 
 _WIDTH = 120
 

@@ -8,8 +8,7 @@ from bondic.core.claims import Status
 from bondic.core.printed import bound_text, ends_text, interval_text, number
 from bondic.core.terms import ValueRange
 from bondic.rendering import escape, three
-from bondic.report.health import ActionUse, Health
-from bondic.report.logged_value import LoggedValue
+from bondic.report.health import ActionUse, Health, LoggedValue
 from bondic.result import Result
 from bondic.summary import end_texts, ranges, stacks_between
 

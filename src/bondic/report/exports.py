@@ -1,4 +1,4 @@
-"""A result as plain data: JSON, and CSV (one row).
+"""A result as plain data, JSON and CSV (one row), and as files: the page, or the folder of all that belongs to it.
 
 JSON, format "bondic result 1": `low`, `high` (null after a rejection: there is no interval), `estimate` (null where the rows
 decide none; choices.estimate says where it comes from), `alpha`, `side`,
@@ -25,16 +25,22 @@ import csv
 import io
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from bondic.advice.levers import with_next_steps
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
-from bondic.curve_words import curve_dict
-from bondic.folders import RESULT_FORMAT
+from bondic.curve import curve_dict
+from bondic.folders import RESULT_FORMAT, result_folder, write_texts
+from bondic.report.page import report_page
 from bondic.result import Result
+from bondic.rows import Rows
+from bondic.saving import save_certificate, write_atomically
 
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
@@ -155,3 +161,59 @@ def frame(rows: list[dict[str, Any]]) -> Any:
             "A DataFrame needs pandas: pip install pandas. Without it, to_row() has the same."
         ) from problem
     return pandas.DataFrame(rows)
+
+
+def write_report(result: Result, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:
+    """Write the report of a result to `path`, as a whole; returns the path."""
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidInput(
+            f"{target} cannot be written: a file in a folder that exists is needed, such as report.html."
+        )
+    write_atomically(target, report_page(result, _question(result), title=title).encode())
+    return target
+
+
+def save_result(
+    result: Result,
+    folder: str | os.PathLike[str],
+    *,
+    title: str = "Policy evaluation",
+    overwrite: bool = False,
+    no_rows: bool = False,
+) -> Path:
+    """Write result.json, the report, and the certificate where the method leaves a proof; returns the folder.
+
+    The folder appears when it is complete. `overwrite` replaces an earlier result as a whole, `no_rows` keeps every single
+    row out of report and certificate.
+    """
+    target = Path(folder)
+    question = _question(result)
+    with result_folder(target, overwrite=overwrite) as working:
+        told = with_next_steps(result, question, no_rows=no_rows)
+        kept = told.without_rows(question) if no_rows else told
+        write_result(working, kept, question, title=title, no_rows=no_rows)
+    return target
+
+
+def write_result(
+    folder: Path, result: Result, question: Rows, *, title: str, no_rows: bool = False, command: str = "", run: str = ""
+) -> None:
+    """The files that every result has, into a folder that is moved into its place as a whole.
+
+    `run` is the command behind the result, `command` the one that checks it, where there are such commands.
+    """
+    if result.certificate is not None:
+        save_certificate(result.certificate, folder / "certificate")
+    page = report_page(result, question, title=title, no_rows=no_rows, command=command)
+    plain = result_dict(result, reading=question.reading, command=run)
+    write_texts(folder, {"result.json": as_json(plain), "report.html": page})
+
+
+def _question(result: Result) -> Rows:
+    if result.question is None:
+        raise InvalidInput(
+            "This result no longer holds its question (its rows were withheld, or it was put together by hand). Make the page "
+            "with report_page(result, problem, title=...), and the certificate with save_certificate(result.certificate, path)."
+        )
+    return result.question

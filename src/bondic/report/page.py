@@ -16,9 +16,8 @@ from bondic.rendering import STATE_WORDS, Grid, grouped, sentence, three, unbrok
 from bondic.rendering import escape as esc
 from bondic.report.allowance import allowance_data, allowance_section
 from bondic.report.drawings import action_bars, interval_picture, reward_histogram, stacked_terms
-from bondic.report.health import FEWEST_ROWS, Health, examine
+from bondic.report.health import FEWEST_ROWS, Health, LoggedValue, examine, logged_value
 from bondic.report.html import badge, document, facts, html_table
-from bondic.report.logged_value import LoggedValue, logged_value
 from bondic.report.words import COVERED, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
 from bondic.result import NextStep, Result
 from bondic.rows import Rows

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 LINE_SECONDS = 5.0
@@ -67,19 +65,3 @@ def _lines(console: Console, every: float) -> Iterator[Callable[[str, float], No
     finally:
         ended.set()
         writer.join()
-
-
-@contextmanager
-def counting_bar(console: Console, name: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yields a callback (done, total) for many equal pieces of work, or None when nobody watches."""
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(name, total=None)
-
-        def report(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield report

@@ -1,16 +1,25 @@
-"""The search problem (11) in coordinates: min_w  g.w + r |psi_0 + A w| + kappa |w|, from one pass over rows."""
+"""The search problem (11) in coordinates: min_w  g.w + r |psi_0 + A w| + kappa |w|, from one pass over rows.
+
+The self-normalized bound (12) has another norm, |L^T w| with L L^T = ( V + tau I ) / ( C + tau ), V = sum_i B_i^2 phi_i phi_i^T
+and C = sum_i B_i^2 k(x_i, x_i), so that |L^T w|^2 is sum_i B_i^2 ω_i^2 + tau |w|^2 up to a factor and at most |w|^2. In the
+coordinates u = L^T w (`whiten`) it is the problem for |u|, and every solver of that one serves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import cholesky, solve_triangular
 
 from bondic.core.columns import Batch, Cloud
 from bondic.core.functions import Function
 from bondic.core.identity import bellman_residual, values_at_rows, values_at_starts
+from bondic.core.kernels.normal_form import Term
+from bondic.core.terms import row_widths
 from bondic.data.spread import spread_rows
 from bondic.engines.sums import STANDARD
 from bondic.engines.threads import cores, in_order
@@ -38,6 +47,30 @@ class SearchModel:
 
     def function(self, w: FloatArray) -> Function:
         return self.weights.function(w if self.unwhiten is None else self.unwhiten @ w)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A proposed ω (None: 0 is best), how the search ended, and a value that no ω in its space can beat."""
+
+    omega: Function | None
+    note: str
+    primal: float  # of F+ - E[center], or E[center] - F-; -inf when unknown
+
+
+class Search(Protocol):
+    """Proposals for the ends and for the rejection test of one setting."""
+
+    @property
+    def offset(self) -> float:
+        """E_{d_{pi,0}}[center]."""
+
+    def propose(self, *, sign: float, radius: float, kappa: float) -> Found: ...
+
+    def witnesses(self, *, radius: float, epsilon: float) -> tuple[Function | None, ...]: ...
+
+    def estimate(self) -> float:
+        """E[q] of a fit of the Bellman loss: a guess."""
 
 
 class ModelSums:
@@ -177,3 +210,51 @@ def _hidden(values: Basis, question: Rows) -> float:
         missing += float(np.maximum(diagonal - inside, 0.0).sum())
         total += float(diagonal.sum())
     return missing / total if total > 0 else 0.0
+
+
+IntArray = npt.NDArray[np.int64]
+
+
+def second_moments(batches: Iterable[Batch], weights: Basis) -> FloatArray:
+    """sum_i B_i^2 phi_i phi_i^T in the coordinates of ω; plain floats."""
+    total = np.zeros((weights.dimension, weights.dimension))
+    for part in batches:
+        widths = row_widths(part.terms, part.times, len(part))
+        for top in range(0, len(part), _BLOCK):
+            some = slice(top, top + _BLOCK)
+            psi = [block.finish(block.raw(part.logged[some])) for block in weights.parts]
+            for slot in np.unique(part.slots[some]):
+                mine = np.flatnonzero(part.slots[some] == slot)
+                parts = [(block.term, rows[mine]) for block, rows in zip(weights.parts, psi, strict=True)]
+                places, values = embedded(parts, int(slot))
+                values *= widths[some][mine, None]
+                total[np.ix_(places, places)] += values.T @ values
+    return total
+
+
+def embedded(parts: list[tuple[Term, FloatArray]], slot: int) -> tuple[IntArray, FloatArray]:
+    """Coordinates psi_t x E_t of points that share an action, all terms side by side; (places, values) of those that are not 0.
+
+    `parts` holds the terms with their psi_t (n, m_t); places are those of all m_t p_t coordinates, row-major, term by term.
+    """
+    places, values, top = [], [], 0
+    for term, psi in parts:
+        row = term.embedding[slot]
+        used = np.flatnonzero(row)
+        places.append(top + (np.arange(psi.shape[1])[:, None] * row.size + used).ravel())
+        values.append((psi[:, :, None] * row[used]).reshape(psi.shape[0], -1))
+        top += psi.shape[1] * row.size
+    return np.concatenate(places), np.hstack(values)
+
+
+def whiten(model: SearchModel, moments: FloatArray, penalty: float, charge: float) -> SearchModel:
+    """The model in the coordinates u = L^T w; `charge` is C."""
+    form = moments / (charge + penalty)
+    form[np.diag_indices_from(form)] += penalty / (charge + penalty)
+    factor = cholesky(form, lower=True)
+    return replace(
+        model,
+        balance=solve_triangular(factor, model.balance.T, lower=True).T,
+        gradient=solve_triangular(factor, model.gradient, lower=True),
+        unwhiten=solve_triangular(factor, np.eye(factor.shape[0]), lower=True).T,
+    )

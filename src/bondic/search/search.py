@@ -1,26 +1,93 @@
-"""Where ω comes from: one interface for every kind of Q. What it returns is only proposed, never believed."""
+"""Where ω comes from, and which of several is kept. What is proposed here is never believed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.dual.bound import Setting
+from bondic.core.balls import Ball
+from bondic.core.claims import Claim, End
+from bondic.core.columns import Batch
+from bondic.core.dual.bound import Setting, dual_bound
+from bondic.core.dual.weighing import ProposedWeights, Weighing, weigh
 from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
+from bondic.core.kernels.leaves import Dirac
+from bondic.core.sums.forms import Progress
+from bondic.data.spread import spread_rows
+from bondic.rows import Rows
 from bondic.rows.rows import rows_of
 from bondic.search import spectral
 from bondic.search.actions import Cap, sharing
 from bondic.search.basis import capped_basis
-from bondic.search.model import SearchModel
-from bondic.search.sample import sampled_model
-from bondic.search.whiten import second_moments, whiten
+from bondic.search.model import Found, ModelSums, Search, SearchModel, second_moments, whiten
+from bondic.search.table import table_search, table_share
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedEnd:
+    """An end point, the ω behind it, and how many rows carry it."""
+
+    claim: Claim
+    omega: Function | None
+    effective: float
+
+
+Ends = dict[End, CertifiedEnd]
+
+
+def best_bounds(
+    setting: Setting,
+    ends: tuple[End, ...],
+    proposals: list[Function],
+    *,
+    also: list[ProposedWeights] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Ends, list[Weighing]]:
+    """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
+
+    `also` is weighed in the same pass. Any ω is valid on the *same* event (the noise bound covers all ω at once), so choosing
+    costs nothing. ω = 0 only repeats Q: it is kept where no other ω says more than the value range.
+    """
+    best: Ends = {}
+    evaluated, others = evaluate_all(setting, ends, proposals, also=also, progress=progress)
+    for omega, found, weighing in evaluated:
+        for claim in found:
+            known = best.get(claim.end)
+            if known is None or _better(setting, claim, known.claim):
+                best[claim.end] = CertifiedEnd(claim, omega, weighing.effective)
+    return best, others
+
+
+def evaluate_all(
+    setting: Setting,
+    ends: tuple[End, ...],
+    proposals: list[Function],
+    *,
+    also: list[ProposedWeights] | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[tuple[Function | None, tuple[Claim, ...], Weighing]], list[Weighing]]:
+    """Claims of every proposal, ω = 0 first, and what else was to be weighed, from one pass over the points."""
+    found: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
+    candidates = [*(ProposedWeights(omega) for omega in found), *(also or ())]
+    weighed = weigh(setting.problem, setting.ball, candidates, sums=setting.sums, progress=progress)
+    claims = [
+        (omega, dual_bound(setting, omega, ends, weighing=weighing), weighing)
+        for omega, weighing in zip(found, weighed, strict=False)
+    ]
+    return claims, weighed[len(found) :]
+
+
+def _better(setting: Setting, new: Claim, old: Claim) -> bool:
+    if new.uses_log and not old.uses_log and new.gain(setting.range()) > 0:
+        return True
+    return new.gain(old) > 0
+
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,30 +95,12 @@ _LANDMARK_ROWS = 50_000
 """Landmarks are looked for among this many rows, spread over the log."""
 _CAP = Cap(2400, 20)
 _ROUNDS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A proposed ω (None: 0 is best), how the search ended, and a value that no ω in its space can beat."""
-
-    omega: Function | None
-    note: str
-    primal: float  # of F+ - E[center], or E[center] - F-; -inf when unknown
-
-
-class Search(Protocol):
-    """Proposals for the ends and for the rejection test of one setting."""
-
-    @property
-    def offset(self) -> float:
-        """E_{d_{pi,0}}[center]."""
-
-    def propose(self, *, sign: float, radius: float, kappa: float) -> Found: ...
-
-    def witnesses(self, *, radius: float, epsilon: float) -> tuple[Function | None, ...]: ...
-
-    def estimate(self) -> float:
-        """E[q] of a fit of the Bellman loss: a guess."""
+MOST_ROWS = 200_000
+"""Of a search: what is proposed is certified on every row, whatever it was found from."""
+_FEWEST_ROWS, _READ = 50_000, 2**20
+"""However long rows are; and rows that are read for a sample."""
+_MOST_NUMBERS = 24_000_000
+"""Numbers of points and weights that are held for a sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +176,7 @@ class KernelSearch:
 
 
 def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> KernelSearch:
-    """The matrices of (11) for a ball."""
+    """The matrices of (11) for a ball; from some of the rows where there are very many, spread over the log."""
     problem, ball = rows_of(setting.problem), setting.ball
     if ball.kernel is None:
         raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
@@ -136,18 +185,56 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     # a coarser basis than for values: its coordinates become weights of ω, whose size is paid for in rounding
     logged = next(problem.batches()).logged
     weights = capped_basis(setting.instruments.kernel, problem, logged, rank=rank, cap=_CAP, tolerance=1e-9)
-    level = setting.epsilon().upper
-    looked = {"radius": ball.radius, "kappa": level}
-    sampled = sampled_model(problem, weights, values, ball.center, progress=report, **looked)
-    model, facts = sampled.model, setting.facts
-    penalty = setting.gauge.penalty(facts)
-    if penalty is not None:
-        moments = second_moments(sampled.batches(), weights) * (len(problem) / sampled.rows)
-        model = whiten(model, moments, *penalty)
-    costs = setting.gauge.costs(facts, setting.noise_probability)
-    return KernelSearch(model, costs, level, sampled.words(len(problem)))
+
+    def searched(batches: Callable[[], Iterable[Batch]], words: str = "") -> KernelSearch:
+        sums = ModelSums(problem, weights, values, ball.center)
+        sums.add(batches(), None if report is None else lambda rows: report(min(rows / len(problem), 1.0)))
+        model, facts = sums.model(), setting.facts
+        penalty = setting.gauge.penalty(facts)
+        if penalty is not None:
+            model = whiten(model, second_moments(batches(), weights) * (len(problem) / sums.rows), *penalty)
+        costs = setting.gauge.costs(facts, setting.noise_probability)
+        note = words and f"looked at {sums.rows} of {len(problem)} rows"
+        return KernelSearch(model, costs, setting.epsilon().upper, note)
+
+    if len(problem) > MOST_ROWS:
+        sample = sampled_rows(problem)
+        found = searched(lambda: sample, "sample")
+        if (
+            found.floor(ball.radius) <= found.level
+        ):  # else the sample contradicts Q, which its noise can do: take all rows
+            return found
+    return searched(problem.batches)
+
+
+def sampled_rows(problem: Rows) -> list[Batch]:
+    """At most about `MOST_ROWS` rows, at uneven places of blocks that are spread over the log; fewer where rows are long."""
+    layout, draws = problem.layout, problem.answers.draws
+    numbers = 2 * layout.dimension + (layout.dimension + layout.slots) * draws
+    most = min(MOST_ROWS, max(_FEWEST_ROWS, _MOST_NUMBERS // numbers))
+    share = most / min(len(problem), _READ)
+    blocks = problem.spread_blocks(_READ)
+    return [batch.pick(spread_rows(len(batch), max(int(share * len(batch)), 1))) for batch in blocks]
 
 
 def gap_of(attained: float, primal: float) -> float:
     """How far an end may be from the best ω of the searched space."""
     return max(0.0, attained - primal) if np.isfinite(primal) else math.inf
+
+
+_SOME_ROWS = 50_000
+
+
+def make_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> Search:
+    """Tables for a box with tables as instruments, else the two-cone problem.
+
+    For a box with other instruments a ball around it stands in: |μ|_1 <= sqrt(N) |μ|_2 over N points.
+    """
+    if setting.ball.kernel is not None:
+        return kernel_search(setting, rank, report)
+    if table_share(setting.instruments.kernel) is not None:
+        return table_search(setting)
+    points = np.unique(setting.problem.some_points(_SOME_ROWS), axis=0).shape[0] * setting.problem.layout.slots
+    table = Dirac(on="state") * Dirac(on="action") if setting.problem.layout.discrete else Dirac(on="point")
+    ball = Ball(table, setting.ball.radius * math.sqrt(points), setting.ball.center)
+    return kernel_search(replace(setting, ball=ball), rank, report)

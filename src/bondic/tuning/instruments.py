@@ -6,7 +6,6 @@ Any W that has not seen the certified rows is valid.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +17,8 @@ from bondic.search import spectral
 from bondic.search.actions import Cap
 from bondic.search.basis import capped_basis
 from bondic.search.model import build_model
-from bondic.search.table import TableSearch, table_kernel
-from bondic.search.table_model import table_model
-from bondic.tuning.defaults import Choices, feature_pairs, instruments_kernel, provenance
+from bondic.search.table import TableSearch, table_kernel, table_model
+from bondic.tuning.defaults import Advanced, Choices, feature_pairs, instruments_kernel, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 
 _WIDTHS = (0.5, 1.0, 2.0, 4.0)
@@ -28,7 +26,7 @@ _SHARES = (0.2, 0.5, 0.8)
 _NOMINAL = 0.1
 """The comparison assumes this error probability whatever alpha is, so that W does not change with alpha."""
 _MOST_ROWS = 1500
-_FEWER_PAIRS = 48
+_FEWER_PAIRS, _RANK = 48, 100
 _CAP = Cap(400, 10)
 """The comparison runs on the last pilot rows with fewer features: it only ranks candidates."""
 _FEWER_TABLE_PAIRS = 600
@@ -40,18 +38,18 @@ def pick_instruments(
     ball: Ball,
     choices: Choices,
     names: tuple[int, ...] = (),
-    *,
-    rank: int = 100,
+    advanced: Advanced | None = None,
 ) -> tuple[Instruments, str]:
     """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
     whole = pilot.whole()
     rows = pilot.select(int(whole.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
     points = np.concatenate([whole.logged, pilot.initial.points])
-    values = capped_basis(ball.kernel, pilot, points, rank=rank, cap=_CAP, tolerance=1e-9)
-    quick = replace(choices, pairs=min(_FEWER_PAIRS, feature_pairs(pilot.layout, choices, _CAP.coordinates)))
+    values = capped_basis(ball.kernel, pilot, points, rank=_RANK, cap=_CAP, tolerance=1e-9)
+    more = Advanced() if advanced is None else advanced
+    quick = min(_FEWER_PAIRS, feature_pairs(pilot.layout, more.pairs, _CAP.coordinates))
     best: tuple[float, int] | None = None
-    for index, (_, kernel) in enumerate(_candidates(pilot, quick, names)):
-        weights = capped_basis(kernel, pilot, rows.whole().logged, rank=rank, cap=_CAP, tolerance=1e-9)
+    for index, (_, kernel) in enumerate(_candidates(pilot, choices, names, more, quick)):
+        weights = capped_basis(kernel, pilot, rows.whole().logged, rank=_RANK, cap=_CAP, tolerance=1e-9)
         spectrum = spectral.Spectrum.of(build_model(rows, weights, values, ball.center))
         kappa = _noise_level(pilot, certified_rows) * math.sqrt(kernel.sup_diag)
         ends = [
@@ -61,13 +59,13 @@ def pick_instruments(
         if best is None or sum(ends) < best[0]:
             best = (sum(ends), index)
     assert best is not None
-    name, kernel = _candidates(pilot, choices, names)[best[1]]
+    name, kernel = _candidates(pilot, choices, names, more, more.pairs)[best[1]]
     return Instruments(kernel, provenance(pilot, "kernel", "picked")), name
 
 
-def pick_table(pilot: Rows, certified_rows: int, box: Box, choices: Choices) -> tuple[Instruments, str]:
+def pick_table(pilot: Rows, certified_rows: int, box: Box, share: float | None) -> tuple[Instruments, str]:
     """The same among tables with more or less of a constant; Q is a box, which no W has to test."""
-    shares = (0.0, *_SHARES) if choices.constant_share is None else (choices.constant_share,)
+    shares = (0.0, *_SHARES) if share is None else (share,)
     model = table_model(pilot, box.center, _FEWER_TABLE_PAIRS)
     kappa = _noise_level(pilot, certified_rows)
     lengths = []
@@ -87,14 +85,16 @@ def _noise_level(pilot: Rows, rows: int) -> float:
     return largest_width(pilot.terms) * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
 
 
-def _candidates(pilot: Rows, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:
+def _candidates(
+    pilot: Rows, choices: Choices, names: tuple[int, ...], advanced: Advanced, pairs: int
+) -> list[tuple[str, Kernel]]:
     widths = _WIDTHS if choices.weight_bandwidth is None else (choices.weight_bandwidth,)
-    shares = _SHARES if choices.constant_share is None else (choices.constant_share,)
+    shares = _SHARES if advanced.constant_share is None else (advanced.constant_share,)
     scales = measure_scales(pilot_points(pilot), pilot.layout.dimension, names)
     return [
         (
-            f"{choices.pairs} feature pairs, bandwidth {width:g} x median distance, constant share {share:g}",
-            instruments_kernel(pilot.layout, scales, choices, width, share),
+            f"{pairs} feature pairs, bandwidth {width:g} x median distance, constant share {share:g}",
+            instruments_kernel(pilot.layout, scales, pairs, choices.seed, width, share),
         )
         for width in widths
         for share in shares

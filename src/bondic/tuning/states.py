@@ -1,4 +1,4 @@
-"""Are states names or numbers? States that come again are names; whole numbers that do not are asked about.
+"""How many rows tune, and whether states are names or numbers: those that come again are names.
 
 Steps with a density never lead from two states to the same one, bit for bit; names come again sooner or later. The two mistakes
 are not alike: names taken for numbers give a wrong interval, numbers taken for names a long one.
@@ -7,6 +7,7 @@ One function decides for `check`, for `evaluate` and for every method.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,36 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, shown
 from bondic.core.kernels.normal_form import Layout
-from bondic.tuning.pilot import LONG_PILOT, PILOT, SMALLEST_PILOT, pilot_length
+
+PILOT_SHARE = 0.2
+"""Of the dual method."""
+PILOT, LONG_PILOT = 0.05, 0.1
+"""Of the sequential one: where states come again within the first, and where they do not."""
+_ENOUGH = 200
+"""Its pilot has at least so many rows, or a fifth of the log."""
+SMALLEST_PILOT = 20
+LARGEST_PILOT = 5000
+
+
+def share_of_rows(share: float, rows: int) -> int:
+    """Rows that a share stands for; fewer than SMALLEST_PILOT tune nothing."""
+    return min(int(share * rows), LARGEST_PILOT)
+
+
+def pilot_length(share: float, rows: int) -> int:
+    """Rows that the sequential method sets aside for a share of so many, but enough to fit something."""
+    return max(share_of_rows(share, rows), fewest_of_share(rows))
+
+
+def rows_set_aside(pilot: float | int, planned: int) -> int:
+    """Rows of a pilot for cells: a share of the planned number, but enough to fit something; or a number."""
+    return max(math.ceil(pilot * planned), fewest_of_share(planned)) if isinstance(pilot, float) else int(pilot)
+
+
+def fewest_of_share(rows: int) -> int:
+    """Rows that are enough to fit something, or a fifth of those there are."""
+    return min(_ENOUGH, rows // 5)
+
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

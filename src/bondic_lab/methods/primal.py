@@ -39,7 +39,6 @@ class Primal:
                 f"The primal method solves a cone program over all points; {len(problem)} rows are too many (at most "
                 f"{_MOST_ROWS}). Use Dual(), which gives the same interval."
             )
-        dual = replace(
-            self.settings, solver=ConicSearch(self.tolerance), rank=max(self.settings.rank, 3 * len(problem))
-        )
+        advanced = replace(self.settings.advanced, rank=max(self.settings.rank, 3 * len(problem)))
+        dual = replace(self.settings, solver=ConicSearch(self.tolerance), advanced=advanced)
         return replace(dual.run(problem, alpha, progress), method="primal")

@@ -24,9 +24,8 @@ from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.search.best_so_far import evaluate_all
-from bondic.search.search import Search
-from bondic.search.searches import make_search
+from bondic.search.model import Search
+from bondic.search.search import evaluate_all, make_search
 from bondic_lab.methods.frontier import Frontier, FrontierPoint
 
 FloatArray = npt.NDArray[np.float64]

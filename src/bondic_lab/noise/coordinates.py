@@ -18,7 +18,7 @@ from bondic.core.bounded import TINY, U, inflate, upper_sum
 from bondic.core.functions import term_feature_bounds, term_features
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
-from bondic.search.pivots import pivots
+from bondic.search.basis import pivots
 
 FloatArray = npt.NDArray[np.float64]
 

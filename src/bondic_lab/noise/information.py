@@ -19,7 +19,7 @@ from bondic.core.bounded import TINY, Enclosure, U, certified_sum, inflate, uppe
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
-from bondic.search.whiten import embedded
+from bondic.search.model import embedded
 from bondic_lab.noise.coordinates import POOL, TermCoordinates, coordinates_of, has_features
 
 FloatArray = npt.NDArray[np.float64]

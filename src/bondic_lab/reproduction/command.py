@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from bondic.core.errors import MissingExtra
-from bondic.report.progress import counting_bar
 from bondic.saving import write_atomically
 from bondic_lab.reproduction.figures import FigureData
 from bondic_lab.reproduction.registry import find_experiment
 from bondic_lab.reproduction.summary import LEVEL
 
 _WIDTH = 130  # of tables in pipes, where there is no screen to fit
+
+
+@contextmanager
+def counting_bar(console: Console, name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Yields a callback (done, total) for many equal pieces of work, or None when nobody watches."""
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=None)
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield report
 
 
 def command(figure: str, quick: bool, trials: int | None, jobs: int, out: Path) -> None:

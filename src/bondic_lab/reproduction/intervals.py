@@ -17,9 +17,9 @@ from bondic.methods.dual import Dual
 from bondic.methods.setting import make_setting
 from bondic.rows import Rows
 from bondic.search import spectral
-from bondic.search.best_so_far import best_bounds
 from bondic.search.model import SearchModel
-from bondic.search.search import kernel_search
+from bondic.search.search import best_bounds, kernel_search
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.v_statistic import VStatistic
 
 GAUGES = ("paper", "half", "plug-in", "feng2020")
@@ -53,7 +53,8 @@ def dual_intervals(
 ) -> list[list[FoundInterval]]:
     """One list per ball, gauges outer, alphas inner. The balls share kernel and center and differ in their radii."""
     out: list[list[FoundInterval]] = [[] for _ in balls]
-    base = Dual(instruments=instruments, ball=balls[0], rank=rank)
+    advanced = Advanced(rank=rank)
+    base = Dual(instruments=instruments, ball=balls[0], advanced=advanced)
     model = kernel_search(make_setting(base, problem, alphas[0])[0], rank).model
     spectrum = spectral.Spectrum.of(model)
     for name in gauges:
@@ -61,7 +62,7 @@ def dual_intervals(
         for alpha in alphas:
             for ball, found in zip(balls, out, strict=True):
                 setting, _, _ = make_setting(
-                    Dual(instruments=instruments, ball=ball, gauge=gauge, rank=rank), problem, alpha
+                    Dual(instruments=instruments, ball=ball, gauge=gauge, advanced=advanced), problem, alpha
                 )
                 gauge = setting.gauge  # a plugged-in constant is estimated once
                 found.append(_interval(name, alpha, setting, model, spectrum))

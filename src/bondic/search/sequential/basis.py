@@ -19,8 +19,7 @@ from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.normal_form import Layout, Term, identity, normal_form
 from bondic.core.sequential.basis import LandmarkBasis
 from bondic.data.spread import spread_rows
-from bondic.search.basis import kernel_block
-from bondic.search.pivots import greedy_pivots
+from bondic.search.basis import greedy_pivots, kernel_block
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

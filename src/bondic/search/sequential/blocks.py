@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from bondic.core.claims import End
 from bondic.core.sequential.plan import Block, Weighting, columns
+from bondic.search.sequential.feasible import FeasibleSet
+from bondic.search.sequential.history import EmbeddedRows, Prefix
 from bondic.search.sequential.instruments import (
     SMALL_BET,
     Forecast,
@@ -19,10 +21,15 @@ from bondic.search.sequential.instruments import (
     propose_instruments,
     propose_margin,
 )
-from bondic.search.sequential.models import Fitted, RunningMoments, fit
-from bondic.search.sequential.outlook import Outlook
-from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Predictions, prediction_noise, sample_of, sampled_rows
+from bondic.search.sequential.models import (
+    Fitted,
+    Predictions,
+    RunningMoments,
+    fit,
+    prediction_noise,
+    sample_of,
+    sampled_rows,
+)
 from bondic.search.sequential.starts import FULL_BET
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
@@ -56,7 +63,7 @@ class Draft:
     """Everything about a block but the corrections of its weights."""
 
     fitted: Fitted
-    first: Fitted  # by the first 70 % of the past
+    first: Fitted  # by the first 70 % of the prefix
     noise: float
     rows: float  # that are planned and count
     sample: Predictions
@@ -96,7 +103,7 @@ class _Open:
 
 
 @dataclass(eq=False)
-class Proposer:
+class BlockPlanner:
     """Makes block after block; it is shown pasts, and keeps sums over them.
 
     What it has proposed never changes, however the log goes on: where a block ends is fixed before it begins, and a log that
@@ -110,7 +117,7 @@ class Proposer:
     planned: int  # the row of the log where the plan ends
     budget: Budget
     moments: RunningMoments = field(init=False)
-    outlook: Outlook = field(init=False)
+    feasible: FeasibleSet = field(init=False)
     first: Draft | None = None  # the first block
     _finished: list[Block] = field(init=False, default_factory=list)
     _open: _Open | None = field(init=False, default=None)
@@ -118,7 +125,7 @@ class Proposer:
 
     def __post_init__(self) -> None:
         self.moments = RunningMoments(self.size)
-        self.outlook = Outlook(self.size, self.radius, self.gamma, self.budget.vector)
+        self.feasible = FeasibleSet(self.size, self.radius, self.gamma, self.budget.vector)
         self._sums = {end: _Sums(0.0, np.zeros(self.size)) for end in self.budget.ends}
 
     @property
@@ -126,7 +133,7 @@ class Proposer:
         """All that have a row, the last one as far as it goes."""
         return (*self._finished, *(() if self._open is None else (self._open.block(),)))
 
-    def extend(self, before: Callable[[int], Past], stops: Sequence[int], known: int, ahead: int = 0) -> None:
+    def extend(self, before: Callable[[int], Prefix], stops: Sequence[int], known: int, ahead: int = 0) -> None:
         """Go on to the log's row `known`, the first that is not known; blocks end at `stops`.
 
         With ahead=1 what is used on that row is planned, too.
@@ -139,32 +146,32 @@ class Proposer:
             if not self._follow(self._open, before, known, ahead):
                 return
             self._finished.append(self._open.block())
-            self.outlook.absorb(before(stop), len(before(begin)), self._finished[-1])
+            self.feasible.absorb(before(stop), len(before(begin)), self._finished[-1])
             self._open = None
 
-    def prepare(self, past: Past, stop: int) -> Draft:
-        """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""
-        self.moments.advance(past)
+    def prepare(self, prefix: Prefix, stop: int) -> Draft:
+        """Model, instruments, clip and aims of the block that begins after this prefix and ends before row `stop`."""
+        self.moments.advance(prefix)
         fitted, first = fit(self.moments, self.gamma)
-        sample, noise = sample_of(sampled_rows(past), fitted.model, self.gamma), prediction_noise(past, first)
-        rows, by_then = past.share * (self.planned - self.start), past.share * (stop - self.start)
-        instruments = propose_instruments(past, fitted, sample, self.outlook, noise, by_then)
+        sample, noise = sample_of(sampled_rows(prefix), fitted.model, self.gamma), prediction_noise(prefix, first)
+        rows, by_then = prefix.share * (self.planned - self.start), prefix.share * (stop - self.start)
+        instruments = propose_instruments(prefix, fitted, sample, self.feasible, noise, by_then)
 
         def after(count: float) -> Forecast:
             return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count)
 
         final = after(rows)
-        today = after(self.outlook.certified) if self.outlook.certified else None
-        margin = propose_margin(sample, final, today, self.outlook, noise, len(past))
+        today = after(self.feasible.certified) if self.feasible.certified else None
+        margin = propose_margin(sample, final, today, self.feasible, noise, len(prefix))
         bets, aims = instruments.bets(sample), {}
         for end, log_term in self.budget.ends.items():
             above, below = sample.caps(end, self.gamma, fitted.guess, margin, bets)
-            aims[end] = propose_aim(Problem(sample.toward, above, below, past.start, noise, final, log_term, rows))
+            aims[end] = propose_aim(Problem(sample.toward, above, below, prefix.start, noise, final, log_term, rows))
         return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
 
-    def _begin(self, past: Past, begin: int, stop: int) -> _Open:
+    def _begin(self, prefix: Prefix, begin: int, stop: int) -> _Open:
         """Everything about the block of rows begin..stop-1 but the corrections of its weights."""
-        found = self.prepare(past, stop)
+        found = self.prepare(prefix, stop)
         self.first = self.first or found
         bare = Block(
             stop,
@@ -181,29 +188,29 @@ class Proposer:
         balances = {end: Balance(aim, found.final) for end, aim in found.aims.items()}
         return _Open(begin, found, bare, sub_blocks(begin, stop), balances, {end: [] for end in found.aims})
 
-    def _follow(self, work: _Open, before: Callable[[int], Past], known: int, ahead: int) -> bool:
+    def _follow(self, work: _Open, before: Callable[[int], Prefix], known: int, ahead: int) -> bool:
         """Directions of the sub-blocks that begin before row `known`, from the imbalance of all weights before each.
 
         True when all rows of the block are known.
         """
         ends = [*work.starts[1:].tolist(), work.bare.stop]
         while work.weighed < len(ends):
-            k, past = work.weighed, before(int(work.starts[work.weighed]))
-            if past.row >= known + ahead:
+            k, prefix = work.weighed, before(int(work.starts[work.weighed]))
+            if prefix.row >= known + ahead:
                 return False
             for end, made in work.directions.items():
                 if len(made) == k:
-                    sums, left = self._sums[end], past.share * (work.bare.stop - past.row)
-                    made.append(work.balances[end].direction(sums.rates * past.start - sums.weighted, left))
+                    sums, left = self._sums[end], prefix.share * (work.bare.stop - prefix.row)
+                    made.append(work.balances[end].direction(sums.rates * prefix.start - sums.weighted, left))
             if ends[k] > known:
                 return False
-            fresh = before(ends[k]).rows.cut(slice(len(past), None))
+            fresh = before(ends[k]).rows.cut(slice(len(prefix), None))
             if len(fresh):
                 self._weigh(fresh, work.block())
             work.weighed += 1
         return True
 
-    def _weigh(self, fresh: Seen, block: Block) -> None:
+    def _weigh(self, fresh: EmbeddedRows, block: Block) -> None:
         """Add the rows of a sub-block to the sums of every end."""
         limits = fresh.limits
         found = columns(block, self.gamma, fresh.log_rows, fresh.points, fresh.slots, fresh.coordinates, limits)
@@ -222,14 +229,14 @@ def sub_blocks(start: int, stop: int) -> IntArray:
     return np.array(found, dtype=np.int64)
 
 
-def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[float] = CUTS) -> list[int]:
+def block_ends(start: int, first: int, planned: int, stop: int) -> list[int]:
     """Rows where blocks end: shares of the planned rows first..planned-1, and earlier ones where the pilot is far shorter.
 
     A log that is longer than planned goes on in steps of a fifth; one that is shorter stops inside a block. So nothing but the
     number of ends depends on where the log stops, which may have been decided by looking at it: the last is the first that
     does not lie before row `stop`.
     """
-    shares, length = [*cuts], planned - first
+    shares, length = [*CUTS], planned - first
     while first + int(shares[-1] * length) < max(stop, start + 1):
         shares.append(shares[-1] + _STEP)
     ends = {first + int(share * length) for share in shares}

@@ -10,10 +10,9 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bondic.core.bounded import row_norms
-from bondic.search.sequential.models import Fitted
-from bondic.search.sequential.outlook import Outlook
-from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Predictions, sample_of
+from bondic.search.sequential.feasible import FeasibleSet
+from bondic.search.sequential.history import Prefix
+from bondic.search.sequential.models import Fitted, Predictions, sample_of
 from bondic.search.sequential.starts import FULL_BET
 
 FloatArray = npt.NDArray[np.float64]
@@ -51,29 +50,29 @@ def whitening(spread: FloatArray) -> FloatArray:
 
 
 def propose_instruments(
-    past: Past, fitted: Fitted, sample: Predictions, outlook: Outlook, noise: float, rows_by_then: float
+    prefix: Prefix, fitted: Fitted, sample: Predictions, feasible: FeasibleSet, noise: float, rows_by_then: float
 ) -> VectorBets:
-    """lambda = sqrt(2 log(2/delta_1) / (n mean |φ|^2 U^2)) with the U that the sets of the past allow, capped by the range.
+    """lambda = sqrt(2 log(2/delta_1) / (n mean |φ|^2 U^2)) with the U that the sets of the prefix allow, capped by the range.
 
     Early blocks bet little, so that the event can start from the whole ball; later ones more.
     """
     white = whitening(fitted.spread)
     sizes = np.linalg.norm(sample.toward @ white, axis=1)
-    if outlook.kept is None:
-        known, weight, deviations = sizes, np.ones(sizes.size), outlook.over_the_ball(sample)
+    if feasible.kept is None:
+        known, weight, deviations = sizes, np.ones(sizes.size), feasible.over_the_ball(sample)
     else:
-        rows = sample_of(past.rows.cut(outlook.kept.index), fitted.model, past.gamma)
-        known, weight = np.linalg.norm(rows.toward @ white, axis=1), outlook.kept.weight
-        deviations = outlook.kept.largest()
+        rows = sample_of(prefix.rows.cut(feasible.kept.index), fitted.model, prefix.gamma)
+        known, weight = np.linalg.norm(rows.toward @ white, axis=1), feasible.kept.weight
+        deviations = feasible.kept.largest()
     squares = np.average(known**2 * np.maximum(deviations**2, noise), weights=weight)
-    rate = math.sqrt(2 * outlook.log_term / (rows_by_then * max(float(squares), 1e-300)))
+    rate = math.sqrt(2 * feasible.log_term / (rows_by_then * max(float(squares), 1e-300)))
     cap = FULL_BET / max(float(np.median(sizes * sample.width)), 1e-300)
     return VectorBets(white, min(rate, cap), _STRANGE * float(sizes.max()))
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """The set (e - ē)' P (e - ē) <= 1 that so many rows may leave, if they are like those of the past."""
+    """The set (e - ē)' P (e - ē) <= 1 that so many rows may leave, if they are like those of the prefix."""
 
     metric: FloatArray  # (m, m) P = (1/r^2 + G'G/eps^2) / 2
     factor: FloatArray  # lower, P = factor factor'
@@ -99,13 +98,13 @@ def forecast(
 
 
 def propose_margin(
-    sample: Predictions, final: Forecast, today: Forecast | None, outlook: Outlook, noise: float, rows: int
+    sample: Predictions, final: Forecast, today: Forecast | None, feasible: FeasibleSet, noise: float, rows: int
 ) -> float:
     """Half width of the clip: what the final set leaves of the predicted value, times how far such forecasts were off so far."""
-    gamma = outlook.gamma
+    gamma = feasible.gamma
     margin = _MARGIN * gamma * _high(final.widths(sample.embedding)) + 3 * math.sqrt(noise / max(rows, 1))
     if today is not None:
-        actual, foreseen = _high(outlook.widths(sample.embedding)), _high(today.widths(sample.embedding))
+        actual, foreseen = _high(feasible.widths(sample.embedding)), _high(today.widths(sample.embedding))
         margin *= min(max(actual / max(foreseen, 1e-300), 1.0), _MOST_OFF)
     return math.inf if margin > _WIDE * float(np.median(sample.width)) else margin
 

@@ -1,8 +1,8 @@
-"""A model of the next embedding: ridge regression of [r + gamma q̂(x'), c(x')] on regressors of x (section 9).
+"""A model of the next embedding: ridge regression of [r + gamma q̂(x'), c(x')] on regressors of x, and its predictions.
 
-Only sums over rows enter: X^T X, X^T Y and the squares of Y, X = [1, c(x), ...], Y = [r + gamma q̂(x'), c(x')]. They are carried
+Only sums over rows enter: X^T X, X^T Y and the squares of Y, X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')]. They are carried
 from block to block, so that all refits together read every row twice. The strength of the ridge is judged on the last 30 % of
-the past, apart for the target and for the embedding. So is, once, on the pilot, whether regressors beyond c(x) are worth it.
+the history, apart for the target and for the embedding.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.sequential.plan import RidgeModel
-from bondic.search.sequential.past import Past, Seen
+from bondic.core.claims import End
+from bondic.core.sequential.landmarks import Embedding
+from bondic.core.sequential.plan import NextModel, RidgeModel
+from bondic.data.spread import spread_rows
+from bondic.search.sequential.history import EmbeddedRows, Prefix
 
 FloatArray = npt.NDArray[np.float64]
 
 FIRST = 0.7
-"""Share of the past that fits, where the rest judges."""
+"""Share of the prefix that fits, where the rest judges."""
 _STRENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _GUESS_STRENGTH, _GUESS_ROWS = 1e-3, 4000
 _PIECE = 16_384
 
 
-def regressors(rows: Seen) -> FloatArray:
+def regressors(rows: EmbeddedRows) -> FloatArray:
     """X = [1, c(x)]."""
     return RidgeModel.design(rows.coordinates)
 
@@ -45,7 +48,7 @@ class RowMoments:
         p = 1 + size
         return RowMoments(0, np.zeros((p, p)), np.zeros((p, p)), np.zeros(p), np.zeros(p))
 
-    def plus(self, rows: Seen) -> RowMoments:
+    def plus(self, rows: EmbeddedRows) -> RowMoments:
         x, y = regressors(rows), np.hstack([rows.targets[:, None], rows.following])
         return RowMoments(
             self.count + len(rows),
@@ -80,7 +83,7 @@ class RowMoments:
 
 @dataclass(eq=False)
 class RunningMoments:
-    """Moments of the past, and of its first 70 %: both grow with it."""
+    """Moments of the prefix, and of its first 70 %: both grow with it."""
 
     size: int  # coordinates that are seen
     every: RowMoments = field(init=False)
@@ -89,19 +92,19 @@ class RunningMoments:
     def __post_init__(self) -> None:
         self.every = self.first = RowMoments.none(self.size)
 
-    def advance(self, past: Past) -> None:
-        self.every = self._grown(self.every, past, len(past))
-        self.first = self._grown(self.first, past, int(FIRST * len(past)))
+    def advance(self, prefix: Prefix) -> None:
+        self.every = self._grown(self.every, prefix, len(prefix))
+        self.first = self._grown(self.first, prefix, int(FIRST * len(prefix)))
 
-    def _grown(self, moments: RowMoments, past: Past, stop: int) -> RowMoments:
+    def _grown(self, moments: RowMoments, prefix: Prefix, stop: int) -> RowMoments:
         for first in range(moments.count, stop, _PIECE):
-            moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))))
+            moments = moments.plus(prefix.rows.cut(slice(first, min(first + _PIECE, stop))))
         return moments
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model with what else the past says: moments of T̄ = c(x) - gamma kappa(x), and a guess of e = q* - q̂."""
+    """A model with what else the prefix says: moments of T̄ = c(x) - gamma kappa(x), and a guess of e = q* - q̂."""
 
     model: RidgeModel
     spread: FloatArray  # (m, m) mean of T̄ T̄'
@@ -151,3 +154,72 @@ def _fitted(moments: RowMoments, strengths: tuple[float, float], gamma: float) -
     ridge = _GUESS_STRENGTH * max(1.0, moments.count / _GUESS_ROWS) * _scale(moments)
     guess = np.linalg.solve(spread + ridge * np.eye(size), wanted)
     return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), np.asarray(guess))
+
+
+MOST_ROWS = 4000
+_LEAST_NOISE = 3e-11
+"""In squares of the range: predictions are never taken to be exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Rows with T̄, the predicted target y0 and embedding kappa, and the misses a = target - y0, D = c(x') - kappa."""
+
+    toward: FloatArray  # (k, m) T̄ = c(x) - gamma kappa
+    predicted: FloatArray  # (k,) y0
+    embedding: FloatArray  # (k, m) kappa
+    miss: FloatArray  # (k,) a
+    apart: FloatArray  # (k, m) D
+    beyond: FloatArray  # (k,) what the landmarks leave of D
+    low: FloatArray  # (k,)
+    high: FloatArray  # (k,)
+
+    @staticmethod
+    def of(rows: EmbeddedRows, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
+        toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
+        miss = rows.targets - predicted
+        return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
+
+    @property
+    def width(self) -> FloatArray:
+        """B_i."""
+        return self.high - self.low
+
+    def deviations(self, gamma: float) -> Embedding:
+        """gamma D_i."""
+        return Embedding(gamma * self.apart, gamma * self.beyond, np.zeros(self.miss.size))
+
+    def at(self, guess: FloatArray, gamma: float) -> FloatArray:
+        """a_i + gamma <e, D_i> for a guess of e."""
+        return self.miss + gamma * self.apart @ guess
+
+    def caps(
+        self, end: End, gamma: float, guess: FloatArray, margin: float, bets: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(largest v, largest -v): the largest bet on the one side of the range that can lose, for a clip of this margin."""
+        middle = np.clip(self.predicted + gamma * self.embedding @ guess, self.low, self.high)
+        above = bets / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
+        below = bets / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
+        return (above, below) if end == "upper" else (below, above)
+
+
+def sample_of(rows: EmbeddedRows, model: NextModel, gamma: float) -> Predictions:
+    """All of these rows."""
+    return Predictions.of(rows, *model.predict(rows.points, rows.slots, rows.coordinates), gamma)
+
+
+def sampled_rows(prefix: Prefix) -> EmbeddedRows:
+    """At most 4000 rows, spread over the prefix."""
+    return prefix.rows.cut(spread_rows(len(prefix), MOST_ROWS))
+
+
+def held_rows(prefix: Prefix) -> EmbeddedRows:
+    """At most 4000 rows of the last 30 % of the prefix."""
+    cut = int(FIRST * len(prefix))
+    return prefix.rows.cut(cut + spread_rows(len(prefix) - cut, MOST_ROWS))
+
+
+def prediction_noise(prefix: Prefix, first: Fitted) -> float:
+    """Mean (Y - Ŷ)^2 on the last 30 % of the prefix, with the model and the value of the rows before them."""
+    found = sample_of(held_rows(prefix), first.model, prefix.gamma)
+    return float(np.mean(found.at(first.guess, prefix.gamma) ** 2)) + _LEAST_NOISE * prefix.width**2

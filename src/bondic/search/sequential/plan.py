@@ -5,7 +5,9 @@ A plan may grow with its log. Rows are shown to it in order, and what was planne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +25,10 @@ from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_of
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
-from bondic.search.sequential.basis import (
-    Embedder,
-    PointSlots,
-    candidates,
-    diagonal,
-    extended,
-    pairs_of,
-    pilot_basis,
-)
-from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
-from bondic.search.sequential.length import predict_length
-from bondic.search.sequential.past import History, make_history
+from bondic.rows.prefix import Prefixes
+from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
+from bondic.search.sequential.blocks import BlockPlanner, Budget, block_ends, sub_blocks
+from bondic.search.sequential.history import History, make_history
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,8 +48,6 @@ class Shape:
     ----------
     planned : int
         Rows of the log, pilot included, for which rates are made.
-    cuts : tuple of float
-        Ends of blocks, as shares of the planned rows.
     seen : int
         Most landmarks of the pilot: those that models, instruments and weights see.
     landmarks : int
@@ -63,14 +55,10 @@ class Shape:
     """
 
     planned: int
-    cuts: tuple[float, ...] = CUTS
     seen: int = MOST_SEEN
     landmarks: int = MOST_LANDMARKS
 
     def __post_init__(self) -> None:
-        increasing = all(first < second for first, second in zip(self.cuts, self.cuts[1:], strict=False))
-        if not (self.cuts and increasing and self.cuts[0] > 0 and self.cuts[-1] <= 1):
-            raise InvalidInput(f"cuts={self.cuts}: shares of the rows in (0, 1], in ascending order, at least one.")
         if self.planned < 1:
             raise InvalidInput(f"planned_rows={self.planned}: at least one row is planned.")
 
@@ -87,7 +75,7 @@ class Planner:
     sums: Sums
     embedder: Embedder
     limits: tuple[float, float] | None
-    proposer: Proposer
+    proposer: BlockPlanner
     history: History | None = None
 
     @staticmethod
@@ -108,7 +96,7 @@ class Planner:
         embedder = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
         planned = problem.rows.start + shape.planned
         size = len(embedder.basis)
-        proposer = Proposer(size, ball.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
+        proposer = BlockPlanner(size, ball.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
         limits = _limits(ball, problem)
         return Planner(pilot, ball, budget, ends, shape, sums, embedder, limits, proposer)
 
@@ -119,7 +107,7 @@ class Planner:
             problem, self.ball, self.embedder, starts, self.limits, self.sums, before=self.history
         )
         first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
-        stops = block_ends(proposer.start, first, proposer.planned, stop + ahead, self.shape.cuts)
+        stops = block_ends(proposer.start, first, proposer.planned, stop + ahead)
         proposer.extend(self.history.before, stops, stop, ahead)
 
     def plan(self, problem: Rows, before: Plan | None = None) -> Plan:
@@ -161,11 +149,19 @@ def make_plan(
     ends: tuple[End, ...],
     shape: Shape,
     sums: Sums = STANDARD,
+    before: Plan | None = None,
 ) -> Plan:
-    """A plan for all rows after the pilot; every block is made from the rows before it."""
-    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums)
+    """A plan for all rows after the pilot; every block is made from the rows before it.
+
+    `before` is the plan of an earlier part of the log: what it has fixed stays as it is.
+    """
+    basis = None
+    if before is not None:
+        known, seen = before.basis, slice(before.seen)
+        basis = LandmarkBasis(known.points[seen], known.slots[seen], known.matrix[seen, seen])
+    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums, basis)
     planner.extend(problem)
-    return planner.plan(problem)
+    return planner.plan(problem, before)
 
 
 def predicted_length(
@@ -175,8 +171,9 @@ def predicted_length(
     starts = known_starts(pilot, pilot)
     embedder = _pilot_space(pilot, ball, starts, seen)
     history = make_history(pilot, ball, embedder, starts, _limits(ball, pilot), sums)
-    past = history.before(pilot.rows.stop)
-    return predict_length(past, past.begin + planned, budget)
+    prefix, stop = history.before(pilot.rows.stop), pilot.rows.start + planned
+    proposer = BlockPlanner(prefix.start.size, ball.radius, pilot.gamma, prefix.row, stop, budget)
+    return sum(aim.length for aim in proposer.prepare(prefix, stop).aims.values())
 
 
 def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
@@ -224,12 +221,43 @@ def _start_bets(problem: Rows, planner: Planner, history: History, sums: Sums) -
     proposer, budget = planner.proposer, planner.budget
     if "initial" not in budget.parts or proposer.first is None:
         return None
-    path, past, limits = history.starts, history.before(proposer.start), range_of(problem.terms)
+    path, prefix, limits = history.starts, history.before(proposer.start), range_of(problem.terms)
     fitted, skipped = proposer.first.fitted.guess, path.starts.skipped
-    values = past.rows.coordinates @ fitted + past.rows.values
+    values = prefix.rows.coordinates @ fitted + prefix.rows.values
     if skipped:
         center, _ = values_at_starts(problem, planner.ball.center, sums)
         values = path.embeddings[:skipped] @ fitted + center[:skipped]
     guess = float(np.clip(values.mean(), limits.low, limits.high))
     each = budget["initial"] / len(planner.ends)
     return propose_bets(problem, planner.pilot, proposer.planned, each, guess, float(values.std()))
+
+
+def replay_plan(
+    prefixes: Prefixes,
+    pilot: Rows,
+    ball: Ball,
+    budget: ErrorBudget,
+    ends: tuple[End, ...],
+    shape: Shape,
+    sums: Sums = STANDARD,
+) -> Plan:
+    """What `make_plan` plans for all rows; a planner that looked at later ones would plan something else here.
+
+    Landmarks after the first `seen` serve the evaluation, and come from all rows.
+    """
+    whole, first = prefixes.problem, prefixes.before(pilot.rows.stop)
+    planner = Planner.begin(first, pilot, ball, budget, ends, shape, sums)
+    planner.extend(first, ahead=1)
+    start = planner.plan(prefixes.with_unseen_starts(first, known_starts(first, pilot).skipped)).start
+    for row in _borders(whole, pilot, shape):
+        planner.extend(prefixes.before(row), ahead=1)
+    planner.extend(whole)
+    return replace(planner.plan(whole), start=start)
+
+
+def _borders(whole: Rows, pilot: Rows, shape: Shape) -> Iterator[int]:
+    """Rows where sub-blocks begin: a function of numbers of rows alone."""
+    first, stop = whole.rows.start, whole.rows.stop
+    stops = block_ends(pilot.rows.stop, first, first + shape.planned, stop)
+    for begin, end in pairwise([pilot.rows.stop, *stops]):
+        yield from (row for row in sub_blocks(begin, end).tolist() if row < stop)

@@ -32,14 +32,14 @@ class KnownStarts:
 
     cloud: Cloud
     weights: FloatArray  # (n_0,) relative to each other
-    told_by: IntArray  # (n_0,)
+    known_from: IntArray  # (n_0,)
     skipped: int = (
         0  # at the beginning of the list: bets on the others are made with them, and the evaluation leaves them out
     )
 
     def before(self, row: int) -> Cloud:
         """Those that are known before a row."""
-        return self._some(self.told_by[self.cloud.rows] < row)
+        return self._some(self.known_from[self.cloud.rows] < row)
 
     def after(self, count: int) -> Cloud:
         """All but the first `count`, numbered from 0 on."""
@@ -91,7 +91,7 @@ class StartPath:
 
     def before(self, row: int) -> FloatArray:
         """The mean of the states that are known before a row; the first of the log is known once there is a row."""
-        last = max(int(np.searchsorted(self.starts.told_by, row)), 1) - 1
+        last = max(int(np.searchsorted(self.starts.known_from, row)), 1) - 1
         means, weights = self._sums
         return np.asarray(means[last] / weights[last])
 

@@ -30,7 +30,7 @@ _RIDGE = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows of the past, and what the weights of one end have to balance."""
+    """Rows of the prefix, and what the weights of one end have to balance."""
 
     toward: FloatArray  # (k, m) T̄
     above: FloatArray  # (k,) c+

@@ -1,7 +1,7 @@
 """Rows as proposals see them: coordinates and targets of the rows before some row, and nothing else.
 
-A proposal for row i may use x_i, earlier rows and nothing besides. So every function that proposes takes a `Past`, which
-holds no later row; `History` alone knows all rows, and `before` is the one way from it to a `Past`.
+A proposal for row i may use x_i, earlier rows and nothing besides. So every function that proposes takes a `Prefix`, which
+holds no later row; `History` alone knows all rows, and `before` is the one way from it to a `Prefix`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class EmbeddedRows:
     """Columns of rows, in order; coordinates are those of the pilot's landmarks."""
 
     log_rows: IntArray  # (k,)
@@ -43,28 +43,28 @@ class Seen:
     def __len__(self) -> int:
         return int(self.log_rows.size)
 
-    def cut(self, rows: slice | IntArray) -> Seen:
+    def cut(self, rows: slice | IntArray) -> EmbeddedRows:
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return Seen(**columns, limits=Between(self.limits.low[rows], self.limits.high[rows]))
+        return EmbeddedRows(**columns, limits=Between(self.limits.low[rows], self.limits.high[rows]))
 
     @staticmethod
-    def join(parts: Sequence[Seen]) -> Seen:
+    def join(parts: Sequence[EmbeddedRows]) -> EmbeddedRows:
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
         low, high = (np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high"))
-        return Seen(**columns, limits=Between(low, high))
+        return EmbeddedRows(**columns, limits=Between(low, high))
 
 
-_COLUMNS = tuple(field.name for field in fields(Seen) if field.name != "limits")
+_COLUMNS = tuple(field.name for field in fields(EmbeddedRows) if field.name != "limits")
 """Those that are plain arrays."""
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
+class Prefix:
     """What is known before the log's row `row`."""
 
     begin: int  # the log's row where the stretch begins
     row: int
-    rows: Seen  # those before `row`
+    rows: EmbeddedRows  # those before `row`
     start: FloatArray  # (m,) ψ_0 as far as it is known
     gamma: float
     radius: float  # r_Q
@@ -89,16 +89,16 @@ class History:
 
     begin: int
     stop: int  # the log's row after the last
-    rows: Seen
+    rows: EmbeddedRows
     starts: StartPath
     gamma: float
     radius: float
 
-    def before(self, row: int) -> Past:
+    def before(self, row: int) -> Prefix:
         """The rows before this one, and nothing else."""
         count = int(np.searchsorted(self.rows.log_rows, row))
         known = self.rows.cut(slice(0, count)), self.starts.before(row)
-        return Past(self.begin, row, *known, self.gamma, self.radius)
+        return Prefix(self.begin, row, *known, self.gamma, self.radius)
 
 
 def make_history(
@@ -115,16 +115,18 @@ def make_history(
     fresh = problem.restricted(RowRange(known, problem.rows.stop)).batches()
     parts = [_embedded(batch, ball, embedder, limits, sums) for batch in fresh]
     path = StartPath.of(starts, embedder, None if before is None else before.starts)
-    rows = Seen.join(parts if before is None else [before.rows, *parts])
+    rows = EmbeddedRows.join(parts if before is None else [before.rows, *parts])
     return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius)
 
 
-def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:
+def _embedded(
+    batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums
+) -> EmbeddedRows:
     following, beyond = embedder.cloud(batch.next, len(batch))
     here = PointSlots(batch.logged, batch.slots)
     coordinates = embedder.pairs(here)
     center = values_at_rows(batch, ball.center, sums)
-    return Seen(
+    return EmbeddedRows(
         batch.log_rows,
         batch.logged,
         batch.slots,

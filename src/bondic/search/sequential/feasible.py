@@ -1,4 +1,4 @@
-"""What the past leaves of Q, as far as a proposal may know it: the fixed point of (14)-(18) on some rows of each block.
+"""What the prefix leaves of Q, as far as a proposal may know it: the fixed point of (14)-(18) on some rows of each block.
 
 The evaluation takes all rows and all landmarks. A proposal must not see the coordinates of later landmarks, and needs no
 bounds: here are the pilot's coordinates, and at most 500 rows of every block, each of which stands for others like it.
@@ -19,8 +19,8 @@ from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.localize import find_fixed_point, sets_of
 from bondic.core.sequential.plan import Block, Plan, columns
 from bondic.data.spread import spread_rows
-from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Predictions
+from bondic.search.sequential.history import Prefix
+from bondic.search.sequential.models import Predictions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -34,7 +34,7 @@ _MOST = 0.995
 class Kept:
     """Rows that stand for `weight` rows each."""
 
-    index: IntArray  # (k,) position in the past
+    index: IntArray  # (k,) position in the prefix
     weight: FloatArray  # (k,)
     size: FloatArray  # (k,) |λ_i φ_i|
     width: FloatArray  # (k,) B_i
@@ -58,7 +58,7 @@ class Kept:
 
 
 @dataclass(eq=False)
-class Outlook:
+class FeasibleSet:
     """The ellipsoid so far; `absorb` adds the rows of a finished block."""
 
     size: int
@@ -88,9 +88,9 @@ class Outlook:
         found = self.best.products(Embedding(rows, nothing, nothing))
         return 0.5 * (found.high - found.low)
 
-    def absorb(self, past: Past, first: int, block: Block) -> None:
-        """The rows first.. of the past were those of this block."""
-        rows = past.rows.cut(slice(first, None))
+    def absorb(self, prefix: Prefix, first: int, block: Block) -> None:
+        """The rows first.. of the prefix were those of this block."""
+        rows = prefix.rows.cut(slice(first, None))
         if not len(rows):
             return
         found = columns(block, self.gamma, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
@@ -100,14 +100,6 @@ class Outlook:
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
         self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
-        find_fixed_point(self)
-
-    def imagine(self, rows: Seen, sample: Predictions, bets: FloatArray, weight: float) -> None:
-        """As if each of these rows, with its λ φ, came `weight` times; what was learned before stays."""
-        self._matrix = weight * bets.T @ (rows.coordinates - self.gamma * rows.following)
-        self._offset = weight * bets.T @ (rows.values - rows.targets)
-        self.kept = None
-        self._keep(sample, row_norms(bets), np.arange(len(rows)), weight)
         find_fixed_point(self)
 
     def _keep(self, sample: Predictions, sizes: FloatArray, index: IntArray, weight: float) -> None:
