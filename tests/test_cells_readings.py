@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core.betting import loss, tail_term
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import CellBound, EndWeights, end_terms
 from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent, locate
@@ -104,29 +103,6 @@ def test_the_allowance_of_the_starts_counts():
     assert without < world.value - 0.3
 
 
-def test_the_allowance_of_the_rows_counts():
-    world, log, ground = rows_at_one_start_at_the_other()
-    located = locate(ground, true_allowance(log))
-    end = end_terms(located, starts_of(world), EndWeights(np.full((1, 1), 0.02), 0.02 * ROWS), 1.0, 0.05)
-    start_alone = end.value.mid + end.spread - 0.5
-    assert start_alone < world.value <= end.value.mid + end.spread
-
-
-def test_a_set_of_a_smaller_allowance_is_not_one_of_a_larger():
-    world, log, ground = rows_at_one_start_at_the_other()
-    right, nothing = true_allowance(log), CellAllowance.of(NOTHING_ALLOWED, 1)
-    weights, rate = np.full((1, 1), 0.02), 0.02 * ROWS
-    smaller = locate(ground, nothing)
-    _, reused = ends(replace(smaller, allowance=right), world, weights, rate)
-    assert reused < world.value - 0.3
-    larger = locate(ground, right)
-    low, high = ends(
-        replace(larger, allowance=nothing), world, weights, rate
-    )  # the reverse is a bound, if not a sharp one
-    own = ends(smaller, world, weights, rate)
-    assert low <= own[0] <= own[1] <= high
-
-
 def test_the_box_of_errors_is_moved_by_the_model():
     """q̂ = 1 where q* = 0, no row there: e = -1, and "in the value range" is wrong."""
     world = replace(two_states(start=0.0, model=1.0), groups=np.array([0, 1]))
@@ -141,36 +117,6 @@ def test_the_box_of_errors_is_moved_by_the_model():
 
     assert low(limits_of(world)) <= world.value
     assert low(ValueLimits(1.0, 0.0, 1.0)) > world.value + 0.9
-
-
-def test_errors_fitted_after_the_rows_do_not_make_a_center(rng):
-    """Behavior sees a fair coin, then stays where the value is what the coin said: a late fit leaves no noise to pay for."""
-    cells, later, delta, repeats, bet = 400, 19, 0.1, 4000, 0.9
-    coin = rng.integers(2, size=(repeats, cells)).astype(float)
-    total = bet * (0.5 - coin).sum(axis=1)  # the later rows are certain, so that their Z is 0
-    fixed = np.full_like(coin, 0.5)
-    fitted = (0.5 + later * coin) / (later + 1)  # makes every average of ζ vanish: (23) at β̄ = 0
-
-    def failures(center):
-        cost = (later + 1) * loss(-bet * (coin - center)).sum(axis=1)
-        return float(np.mean(total > tail_term(delta).upper + cost))
-
-    assert failures(fixed) <= delta
-    assert failures(fitted) > 2 * delta
-
-
-def test_forecasts_that_see_their_rows_are_no_forecasts(rng):
-    """Labels by the outcome leave no deviation, and nothing to pay for the noise; labels known before the rows do."""
-    rows, delta, repeats, bet = 400, 0.1, 4000, 0.4
-    coin = rng.integers(2, size=(repeats, rows)).astype(float)
-    total = bet * (0.5 - coin).sum(axis=1)
-
-    def failures(expected):
-        return float(np.mean(total > tail_term(delta).upper + loss(-bet * (coin - expected)).sum(axis=1)))
-
-    assert failures(rng.integers(2, size=coin.shape).astype(float)) <= delta  # a forecast, and a useless one
-    assert failures(np.full_like(coin, 0.5)) <= delta
-    assert failures(0.98 * coin + 0.01) > 2 * delta
 
 
 def test_single_values_belong_to_the_energy_and_to_the_reach():
@@ -190,23 +136,6 @@ def test_single_values_belong_to_the_energy_and_to_the_reach():
     located, late = (locate(ground, one) for one in (right, without))
     assert np.all(np.abs(moved - world.gamma * ahead) <= located.farthest[0])
     assert np.all(np.abs(moved - world.gamma * ahead) > late.farthest[0])
-
-
-def test_the_cross_term_belongs_to_the_energy():
-    """D and x of one sign: S + sum x^2 is less than sum (D + x)^2."""
-    world = two_states(start=1.0, gamma=0.5)
-    log = certain_log(world, np.zeros(ROWS, dtype=np.int64), np.zeros(ROWS, dtype=np.int64))
-    given = replace(log.forecasts, offset=np.full(1, 1.4), following=np.full((1, 1), 1.8))  # D = .4, x = .4 f, f = 2
-    log = replace(log, forecasts=given)
-    events = only_together(VectorEvent(np.ones(1), (0.2,)), 0.05)
-    ground = log.ground(1, np.zeros(1), events)
-    weights, f = np.ones((1, 1)), float(world.errors[0][0])
-    form = Form.of(ground.system, weights)
-    energy = Energy.of(ground.system, weights, CellAllowance.of(NOTHING_ALLOWED, 1), form)
-    deviation, moved, _ = log.terms(np.zeros(1))
-    true, square = float(((deviation + moved) ** 2).sum()), float((moved**2).sum())
-    assert energy.constant + energy.linear[0] * f + energy.factor * square == pytest.approx(true, rel=1e-6)
-    assert energy.constant + energy.factor * square < 0.6 * true
 
 
 STEPS = (

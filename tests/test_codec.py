@@ -19,7 +19,7 @@ from mpmath import mpf
 import bondic
 from bondic.core.balls import Box, Instruments, Provenance, ValueClass
 from bondic.core.bounded import Enclosure, U
-from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
+from bondic.core.codec import Encoder, Extended, Numbers, decode, first_difference, same
 from bondic.core.dual.noise import FixedLambda, NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
@@ -153,16 +153,6 @@ def test_plain_dataclasses_survive(terms, budget, instruments):
     assert there_and_back(Terms, terms) == terms
     assert there_and_back(dict[str, float], budget) == budget
     assert same(there_and_back(Instruments, instruments), instruments)
-
-
-def test_an_array_that_is_shared_is_stored_once():
-    waves = RandomFeatures.gaussian(5, 2, 1.0, seed=0)
-    encoder = Encoder()
-    data = encoder.encode((waves, waves * Dirac()), "k")
-    assert set(encoder.arrays) == {"k.0.frequencies", "k.0.center"}
-    first, second = decode(tuple[Kernel, Kernel], data, encoder.arrays, "k")
-    assert same(second, waves * Dirac())
-    assert same(first, waves)
 
 
 # --- refusals -------------------------------------------------------------------------------------------
@@ -379,30 +369,12 @@ class Vague(CauchyFormula):
     setting: object = None
 
 
-@register("kernel", "test-wide")
-@dataclass(frozen=True, eq=False)
-class Wide(CauchyFormula):
-    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        return super().block(x - np.arange(3.0), y - np.arange(3.0))
-
-
-@register("kernel", "test-probed")
-@dataclass(frozen=True, eq=False)
-class Probed(CauchyFormula):
-    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        return super().block(x - np.arange(3.0), y - np.arange(3.0))
-
-    def probe(self) -> FloatArray:
-        return np.random.default_rng(0).uniform(size=(6, 3))
-
-
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
         (Unregistered(1.0), r'not registered.*@register\("kernel", "a-name"\)'),
         (Forgetful(1.0), "not the same after"),
         (Vague(1.0), r"kernel\.setting: values of type <class 'object'> cannot be read"),
-        (Wide(1.0), r"cannot be evaluated at 6 points with 2 columns .*probe\(\)"),
         (Cauchy(1.0, on="nowhere"), "acts on one of"),
         (Cauchy(np.ones(2)), "a number is needed"),
     ],
@@ -410,10 +382,6 @@ class Probed(CauchyFormula):
 def test_leaves_that_no_certificate_can_hold_are_refused_at_construction(kernel, words):
     with pytest.raises(InvalidInput, match=words):
         Instruments(bondic.Gaussian(1.0) * kernel)
-
-
-def test_a_leaf_may_bring_its_own_points():
-    assert Instruments(Probed(1.0)).kernel.sup_diag == 1.0
 
 
 @register("noise", "test-doubled")
@@ -517,13 +485,6 @@ def test_names_are_given_once_and_to_the_right_kind():
         lookup("kernel", "test-new")
 
 
-def test_supplied_fields_are_compared_by_identity():
-    one = ExplicitFeatures(waves, 2.0, "waves")
-    assert same(one, replace(one))
-    assert not same(one, replace(one, function=np.sin))
-    assert supplied("layout") == {"supplied": "layout", "key": None}
-
-
 @dataclass(frozen=True)
 class Several:
     share: float | int | None = None
@@ -547,13 +508,6 @@ def test_a_field_of_several_types_comes_back_as_it_was(value):
     again = there_and_back(Several, value)
     assert same(again, value)
     assert type(again.share) is type(value.share)
-
-
-def test_a_value_of_none_of_the_types_is_refused():
-    for name, data in (("share", "x"), ("columns", 3), ("gauge", 3), ("ball", "x")):
-        written = Encoder().encode(Several(), "here") | {name: data}
-        with pytest.raises(VerificationError, match=rf"here\.{name}"):
-            decode(Several, written, {}, "here", layout=LAYOUT)
 
 
 def test_the_first_difference_is_named():

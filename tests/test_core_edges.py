@@ -19,14 +19,11 @@ from bondic.core.dual.noise import FixedLambda, Pinelis
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.functions import FeatureFunction, KernelFunction, term_feature_bounds
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
-from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.engines import moments
-from bondic_lab.bounds.primal import sum_of_values
-from bondic_lab.identity.formulas import WholeValues, initial_value
 from bondic_lab.noise.plug_in import PlugIn
 from builders import setting_of
-from core_cases import make_case, plain_facts
+from core_cases import plain_facts
 from forms import evaluate, quadratic_form
 
 LINE = Layout(1, False, 0, 1)
@@ -119,21 +116,6 @@ def test_an_open_size_is_for_uniform_samples_only():
     assert not bondic.InitialStates.sample(states, count_fixed=False).count_fixed
 
 
-def test_normalisation_of_initial_weights_is_paid_for():
-    """A float sum may swallow thousands of small weights; the mean of a constant must still be the constant."""
-    count = 4096
-    weights = np.full(count, 0.999 * 2.0**-54)
-    weights[0] = 0.5
-    weights[-1] = float(Fraction(1, 2) - sum(map(Fraction, weights[1:-1].tolist())))
-    states = bondic.InitialStates.exact(np.arange(count, dtype=float)[:, None], weights)
-    case = make_case(starts=3)
-    problem = replace(case.problem, initial_states=states)
-    values = WholeValues(np.zeros(len(problem)), np.zeros(len(problem)), 0.0, np.ones(count))
-    start = initial_value(problem, values)
-    assert start.lower <= 1.0 <= start.upper
-    assert abs(start.mid - 1.0) <= start.rad
-
-
 # ------------------------------------------------------------------------------------------------ stated suprema
 
 
@@ -145,11 +127,6 @@ def test_a_supremum_broken_beyond_rounding_is_refused():
         ExplicitFeatures(lambda z: z, 1.0, "identity").features(x)
     unit = np.array([[0.6, 0.8], [0.28, 0.96]])  # norm 1 up to rounding
     assert Linear(supremum=1.0).max_abs(unit, unit) >= 1.0
-
-
-def test_a_time_mask_looks_at_time_only():
-    with pytest.raises(InvalidInput, match="time"):
-        TimeMask(3, on="observation")
 
 
 # --------------------------------------------------------------------------------------------- many terms, dust
@@ -245,13 +222,6 @@ def test_error_of_product_features_does_not_cancel():
     assert needed <= Fraction(term_feature_bounds(term, ORIGIN)[0])
 
 
-def test_sum_of_values_pays_for_its_additions():
-    big, small = np.array([2.0**60]), np.array([100.0])
-    none = np.zeros(0)
-    total = sum_of_values(WholeValues(big, none, 0.0, none), WholeValues(small, none, 0.0, none))
-    assert abs(Fraction(float(total.logged[0])) - (Fraction(2) ** 60 + 100)) <= Fraction(total.error)
-
-
 # ------------------------------------------------------------------------------------------------------ p-values
 
 
@@ -268,15 +238,6 @@ def test_not_a_hair_more_than_alpha():
 
 
 # ---------------------------------------------------------------------------------------------- series engine
-
-
-@pytest.mark.parametrize("degree", [1, 20, 150, 399])
-@pytest.mark.parametrize("norm", [0.0, 30.0])
-def test_error_of_the_moments_covers_an_independent_count(degree, norm):
-    """Exponents (d + 1 roundings) and two exponentials; per degree 1/sqrt(i) and two products; a chunk's sum."""
-    factors = max(float(abs(mpf(1.0 / math.sqrt(i)) * mp.sqrt(i) - 1)) / U for i in range(1, 400))
-    counted = 2 * norm / 2 + 8 + (degree - 1) * (2 + factors) + 2 + moments.CHUNK
-    assert counted * U <= moments.relative_error(norm, 1, degree) <= 3 * counted * U
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")

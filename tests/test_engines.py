@@ -12,7 +12,6 @@ import bondic
 from bondic.core.balls import Instruments
 from bondic.core.bounded import U
 from bondic.core.errors import InvalidInput
-from bondic.core.functions import KernelFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
@@ -76,20 +75,6 @@ class Toy(Engine):
 
 class TestToy(EngineCase):
     engine = Toy()
-
-
-def test_an_engine_of_ones_own_is_used_through_sums(rng):
-    points, weights = rng.normal(size=(200, 2)), rng.normal(size=(2, 200, 2))
-    kernel = bondic.Gaussian(1.0) * Dirac() + bondic.Matern(1.0) + Constant(2.0)
-    terms, measure, toy = normal_form(kernel, LAYOUT), Measure(points, weights), EngineSums(engines=(Toy(),))
-    for one, other in zip(toy.squares(terms, measure), EngineSums().squares(terms, measure), strict=True):
-        assert abs(one.mid - other.mid) <= one.rad + other.rad
-        assert 0 < one.rad <= 2 * other.rad
-    function = KernelFunction(kernel, LAYOUT, points, weights[0])
-    mine, error = function.values(points[:20], toy)
-    theirs, more = function.values(points[:20])
-    assert np.abs(mine - theirs).max() <= error + more
-    assert abs(function.norm(toy).mid - function.norm().mid) <= function.norm(toy).rad + function.norm().rad
 
 
 def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
-from bondic.cli import executors as named
 from bondic.core.bounded import upper_sum
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
 from bondic.core.kernels.normal_form import Layout, normal_form
@@ -24,7 +23,7 @@ from bondic.engines.products import Pairs
 from bondic.engines.spool import Direct, NumpyPairs, sum_blocks
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
-from bondic.engines.threads import Serial, Threads
+from bondic.engines.threads import Serial
 from bondic.policies.adapters import imported
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
@@ -138,13 +137,6 @@ def test_engines_travel(engine, place, monkeypatch):
     )
 
 
-def test_rows_in_memory_stay_here():
-    data = columns()
-    policy = b.SoftmaxPolicy(lambda s: np.stack([s[:, 0], -s[:, 0]], axis=1))
-    question = b.make_problem(b.Transitions(**data), policy, b.InitialStates.exact(data["observations"][:5]), **EASY)
-    assert bits(answer(question)) == bits(answer(question, executor=Here()))
-
-
 def test_arrays_cannot_be_sent(place):
     data = columns()
     question = b.make_problem(
@@ -165,13 +157,6 @@ def test_a_part_that_was_changed_is_named(place):
     stamp = (place / "log" / "part-1.parquet").stat().st_mtime
     os.utime(place / "log" / "part-1.parquet", (stamp + 5, stamp + 5))
     with pytest.raises(InvalidInput, match=r"part-1\.parquet"):
-        answer(question, executor=Here())
-
-
-def test_a_part_more_is_named(place):
-    question = ask(place)
-    (place / "log" / "part-7.parquet").write_bytes((place / "log" / "part-2.parquet").read_bytes())
-    with pytest.raises(InvalidInput, match=r"part-7\.parquet is not the file"):
         answer(question, executor=Here())
 
 
@@ -207,26 +192,6 @@ def test_a_policy_file_that_is_another_one_there_is_refused(place, monkeypatch):
     with pytest.raises(PolicyError, match=r"rules\.py is not the file"):
         imported.LoadedFiles.now().load()
     del question
-
-
-def test_a_process_that_has_loaded_an_older_file_says_so(place):
-    ask(place)
-    sent = imported.LoadedFiles.now()
-    (place / "rules.py").write_text(RULES + "# changed\n")
-    ask(place)
-    with pytest.raises(PolicyError, match="start the workers again"):
-        sent.load()
-
-
-def test_files_are_loaded_once_and_under_their_names(place, monkeypatch):
-    ask(place)
-    name = "_bondic_policy_rules"
-    sent, before = imported.LoadedFiles.now(), sys.modules[name]
-    sent.load()
-    assert sys.modules[name] is before
-    monkeypatch.delitem(sys.modules, name)
-    sent.load()
-    assert sys.modules[name].soft.__module__ == name
 
 
 def test_policies_that_cannot_be_pickled_are_refused_with_the_way_out(place):
@@ -291,25 +256,6 @@ def test_results_come_in_order_and_few_are_on_their_way(monkeypatch):
     assert list(found) == [k**2 for k in range(1, 20)]
 
 
-def test_executors_have_names():
-    with named.named_executor("serial") as one, named.named_executor("threads://3") as other:
-        assert (one, other) == (Serial(), Threads(3))
-    with named.named_executor("threads") as threads:
-        assert threads.count is None
-
-
-@pytest.mark.parametrize("text", ["", "cloud", "threads://x", "processes://0", "processes", "dask://x", "serial://2"])
-def test_names_that_nobody_has_are_refused(text):
-    with pytest.raises(InvalidInput, match="There are serial"), named.named_executor(text):
-        pass
-
-
-def test_dask_is_asked_for_by_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingExtra, match=r"bondic\[dask\]"), named.named_executor("dask://localhost:1"):
-        pass
-
-
 # ------------------------------------------------------------------------------------- pairs of blocks of points
 
 
@@ -359,9 +305,3 @@ def mp_sum(points, u, bandwidth):
     z, u = points.astype(np.longdouble) / np.longdouble(bandwidth), u.astype(np.longdouble)
     square = ((z[:, None] - z[None]) ** 2).sum(axis=2)
     return u @ np.exp(-square / 2) @ u
-
-
-def test_a_pair_of_blocks_that_is_not_there_is_refused():
-    with pytest.raises(ExecutorError, match="no pair of blocks"):
-        spool._place(3, 2)
-    assert [spool._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]

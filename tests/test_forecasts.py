@@ -15,7 +15,7 @@ from bondic.core.cells.ends import EndWeights, StartMean, end_terms
 from bondic.core.cells.forecasts import EarlierRows, Forecasts, tally_by_era, tally_by_label
 from bondic.core.cells.localize import Ground, ValueLimits, locate
 from bondic.core.cells.system import Feasible, Form, System
-from bondic.core.cells.tally import CellRows, CellShape, Entries, tally
+from bondic.core.cells.tally import CellRows, CellShape, tally
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
 from bondic.plan.cells import repeated
 from builders import part as keep
@@ -110,30 +110,6 @@ def test_tally_by_era_are_means_over_earlier_rows(seed):
     again = tally_by_era(tally([other], shape, gamma, reference), old, np.arange(blocks), firsts, middle)
     assert np.array_equal(again.expected.value, found.expected.value)
     np.testing.assert_allclose(again.rows.reference, found.rows.reference, atol=1e-12)
-
-
-def test_unfit_pasts_and_entries():
-    none = np.zeros(0, dtype=np.int64)
-    with pytest.raises(InvalidInput):
-        EarlierRows(np.array([-1.0]), np.zeros(1), none, none, np.zeros(0))
-    with pytest.raises(InvalidInput):
-        EarlierRows(np.ones(1), np.array([np.nan]), none, none, np.zeros(0))
-    with pytest.raises(InvalidInput):
-        EarlierRows(np.ones(1), np.zeros(1), np.array([1]), np.array([0]), np.ones(1))
-    shape, rows = log_of(np.random.default_rng(0), 2, 3, 2, 20)
-    found, past = tally([rows], shape, 0.5, np.zeros(3)), EarlierRows(np.zeros(3), np.zeros(3), none, none, np.zeros(0))
-    with pytest.raises(InvalidInput, match="era"):
-        tally_by_era(found, past, np.arange(2), (1,), 0.0)
-    with pytest.raises(InvalidInput, match="era"):
-        tally_by_era(found, past, np.arange(3), (0,), 0.0)
-    wrong = EarlierRows(np.ones(3), np.zeros(3), np.array([0]), np.array([5]), np.ones(1))
-    with pytest.raises(InvalidInput, match="atoms"):
-        tally_by_era(found, wrong, np.arange(2), (0,), 0.0)
-    entries = Entries.added(np.array([1, 0, 1]), np.array([2, 1, 2]), np.array([1.0, 2.0, 3.0]), (2, 3))
-    assert entries.dense.tolist() == [[0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
-    assert entries.at(np.array([1, 1]), np.array([2, 0])).tolist() == [4.0, 0.0]
-    assert entries.times(np.array([1.0, 10.0, 100.0])).tolist() == [20.0, 400.0]
-    assert entries.onto(np.array([1.0, 10.0])).tolist() == [0.0, 2.0, 40.0]
 
 
 # --- rounding -------------------------------------------------------------------------------------------

@@ -205,13 +205,6 @@ def test_a_stated_allowance_is_a_statement(stated):
     assert "after the curve was shown" in after.text
 
 
-def test_one_number_states_both_and_a_pair_states_two():
-    assert bondic.Groups(allowance=0.1).allowance.pair == (0.1, 0.1)
-    assert bondic.Groups(allowance=(0.1, 0.4)).allowance.pair == (0.1, 0.4)
-    assert bondic.Groups(allowance=Allowance(0.1, 0.4)).allowance.pair == (0.1, 0.4)
-    assert bondic.Groups().allowance is None
-
-
 def test_the_budget_is_spent_once(silent):
     parts = silent.proof.budget.parts
     assert parts.keys() == {"vector", "cells", TEST, "lower", "upper"}
@@ -269,14 +262,6 @@ def test_a_cliff_inside_a_group_is_ruled_out_with_enough_rows():
     assert 0.15 <= curve.ruled_out <= 0.33
     point = curve.at(curve.ruled_out)
     assert point.status is not Status.REJECTED
-
-
-def test_sides(threshold):
-    world, problem = threshold
-    low = bondic.estimate_interval(problem, method=bondic.Groups(0.01, model=middle(world), count=2, side="lower"))
-    both = bondic.estimate_interval(problem, method=bondic.Groups(0.01, model=middle(world), count=2))
-    assert low.high == low.value_range.high
-    assert low.low >= both.low
 
 
 # --- the user's own model and groups --------------------------------------------------------------------
@@ -354,23 +339,6 @@ def test_bad_input_names_the_way_out(threshold):
     ):
         with pytest.raises(InvalidInput, match=match):
             bondic.Groups(**options)
-
-
-def test_a_model_outside_the_range_is_cut_to_it(threshold):
-    problem = threshold[1]
-    found = [
-        bondic.estimate_interval(
-            problem, method=bondic.Groups(0.05, model=lambda s, _, v=v: np.full(len(s), v), count=2)
-        )
-        for v in (1e6, problem_high(problem))
-    ]
-    assert found[0].interval == found[1].interval
-
-
-def problem_high(problem):
-    return bondic.estimate_interval(
-        problem, method=bondic.Groups(model=lambda s, _: np.zeros(len(s)), count=1)
-    ).value_range.high
 
 
 # --- certificates ---------------------------------------------------------------------------------------
@@ -497,11 +465,6 @@ def test_damaged_groups_are_refused(threshold, stated):
         node[path[-1]] = value
         with pytest.raises(VerificationError):
             bondic.verify(type(stated.certificate)(body, stated.certificate.arrays), problem.log)
-
-
-def test_rows_cannot_be_withheld(threshold, stated):
-    with pytest.raises(InvalidInput, match=r"row by row.*ball=, radius="):
-        stated.without_rows(threshold[1])
 
 
 # --- what a plan may see --------------------------------------------------------------------------------

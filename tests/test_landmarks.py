@@ -8,7 +8,6 @@ import bondic
 from bondic.core.errors import NumericalError
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.sequential import shared
 from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.landmarks import Coordinates
 from bondic.core.sums.measure import Measure, RowMeasures
@@ -135,18 +134,6 @@ def test_what_rows_leave_over_together(near, scale, h):
     assert bounds[1] <= np.sum(weights * there.perp**2) * (1 + 1e-6) + 1e-4
 
 
-def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatch):
-    basis, logged, after = case(4, near=1.0, scale=1.0, h=1.0)
-    kernel = bondic.Gaussian(1.0, on="state") * Dirac() + Constant(0.5)
-    found = Coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
-    _, there, step = found.pairs(logged, after, GAMMA)
-    arguments = logged, after, GAMMA, step.coordinates, there.coordinates
-    whole = found.together(*arguments)[1].squares(np.ones(3))
-    monkeypatch.setattr(shared, "_AT_A_TIME", 2)
-    parts = found.together(*arguments)[1].squares(np.ones(3))
-    assert whole <= parts <= np.sum(there.perp**2) * (1 + 1e-6) + 1e-6
-
-
 @pytest.mark.parametrize("near", [1.0, 1e-4])
 def test_skew_and_radius(near):
     """|M K M^T - 1| is bounded, so the coordinates of a function of norm r have norm <= radius."""
@@ -186,12 +173,6 @@ def test_landmarks_that_cannot_be_told_apart_are_refused():
     ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac(), 1.0)
     with pytest.raises(NumericalError):
         _ = Coordinates(ball, LandmarkBasis(points, np.zeros(2, dtype=np.int64), matrix), LAYOUT).radius
-
-
-def test_a_radius_of_zero_can_be_divided_by():
-    basis, _, _ = case(0, near=1.0, scale=1.0, h=1.0)
-    ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(0.5), 0.0)
-    assert 0 < Coordinates(ball, basis, LAYOUT).radius < 1e-50
 
 
 def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows():

@@ -9,14 +9,11 @@ from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.kernels.series import GaussianSeries
-from bondic.methods.forecast import forecast
 from bondic.policies import answers
-from bondic.search.actions import Cap, action_groups, grouped
-from bondic.search.basis import capped_basis, make_basis
+from bondic.search.actions import grouped
+from bondic.search.basis import make_basis
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
-from bondic.tuning.long_logs import affordable
 from builders import setting_of
 
 
@@ -61,18 +58,6 @@ def question(rows, actions, dimension=3):
     )
 
 
-def test_heavy_actions_stay_alone_and_the_others_are_sorted_by_their_ratio():
-    logged = np.full(40, 1 / 40)
-    wanted = np.linspace(0, 1, 40)
-    groups = grouped(logged, wanted, 10)
-    assert action_groups(question(100, 12), 12) is None  # few actions have no groups
-    assert sorted(set(groups.tolist())) == list(range(10))
-    alone = [group for group in range(10) if (groups == group).sum() == 1]
-    assert {int(np.flatnonzero(groups == group)[0]) for group in alone} == {35, 36, 37, 38, 39}
-    assert groups[:7].tolist() == [5] * 7  # the least wanted ones together
-    assert np.all(np.diff(groups[:35]) >= 0)
-
-
 @pytest.mark.parametrize(
     "similar",
     [Dirac(on="action"), ActionEmbedding(np.random.default_rng(3).normal(size=(30, 30)))],
@@ -97,16 +82,6 @@ def test_coordinates_of_groups_are_those_of_a_subspace(similar):
     )
     values, error = function.values(points)
     assert np.allclose(values[np.arange(20), slots], phi @ w, atol=1e-6 + error)
-
-
-def test_more_features_than_the_cap_become_landmarks():
-    """34 actions with 256 features each were 8705 coordinates and one decomposition of minutes."""
-    problem = question(400, 34)
-    features = RandomFeatures.gaussian(128, 3, np.full(3, 2.0), seed=0, center=np.zeros(3), on="state")
-    kernel = features * Dirac(on="action") + Constant(1.0)
-    basis = capped_basis(kernel, problem, problem.whole().logged, rank=600, cap=Cap(2400, 20))
-    assert basis.dimension <= 2400 + 1
-    assert make_basis(kernel, problem.layout, problem.whole().logged, rank=600).dimension == 8705
 
 
 @pytest.mark.parametrize("actions", [5, 60])
@@ -159,34 +134,8 @@ def test_initial_states_are_asked_about_in_pieces(monkeypatch):
         ask(policy)
 
 
-def test_long_logs_in_many_dimensions_get_the_series():
-    points = np.random.default_rng(0).normal(size=(3000, 30))
-    layout = Layout(30, False, 0, 34)
-    gaussian = Gaussian(np.full(30, 7.7), on="state")
-    assert affordable(gaussian, layout, points, 10_000) is gaussian
-    series = affordable(gaussian, layout, points, 1_000_000)
-    assert isinstance(series, GaussianSeries)
-    assert series.distance(points[:20]) <= 0.1
-    narrow = Gaussian(np.full(30, 0.05), on="state")
-    assert affordable(narrow, layout, points, 1_000_000) is narrow  # no series is near it
-    line = Gaussian(1.4, on="state")
-    assert affordable(line, Layout(1, False, 0, 2), points[:, :1], 1_000_000) is line  # linear in the rows as it is
-
-
 def test_a_thousand_actions_are_a_matter_of_seconds():
     log, policy, truth = clicks(1200, 1000)
     result = bondic.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",))
     assert result.low <= truth <= result.high
     assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes
-
-
-def test_a_forecast_grows_with_rows_and_actions_as_sums_over_pairs_do():
-    """30 columns: no sum over them is linear in the rows, unless the series stands in."""
-    few, many = question(300, 34, 30), question(300, 200, 30)
-    ball = Ball(Gaussian(7.7, on="state") * Dirac(on="action") + Constant(1.0), 1.0)
-    assert forecast(few, ball).seconds == 0.0
-    at = [forecast(few, ball, planned=rows).sums for rows in (100_000, 1_000_000)]
-    assert at[1] == pytest.approx(100 * at[0], rel=0.01)
-    assert forecast(many, ball, planned=100_000).sums > 4 * at[0]
-    assert forecast(few, planned=1_000_000, radius=1.0).sums < 0.01 * at[1]  # a stated radius takes the series
-    assert forecast(few, planned=1_000_000).sums == 0.0  # nothing is stated, nothing is summed

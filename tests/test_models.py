@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.errors import InvalidInput
 from bondic.plan import boosting, learners
-from bondic.plan.fitted import candidates, choose_model, fit_model, half_models
+from bondic.plan.fitted import candidates, choose_model, fit_model
 from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
 
@@ -114,53 +114,6 @@ def test_a_step_is_found(sklearn: bool, monkeypatch: pytest.MonkeyPatch) -> None
     assert np.abs(error).mean() < 0.4
 
 
-def test_noise_alone_gets_a_simple_model() -> None:
-    rows = _halves(1500, 0)
-    rows = replace(rows, rewards=np.random.default_rng(5).random(1500))
-    scores = choose_model(rows).scores
-    assert scores["constant"] < 0.02
-
-
-def _doses(n: int, seed: int = 0) -> TrainingRows:
-    """One decision, a dose in [0, 10]: pays 1 − (dose − 5)²/25, nothing from 9 on."""
-    rng = np.random.default_rng(seed)
-    states, doses = rng.random((n, 1)), rng.random((n, 1)) * 10
-    rewards = np.where(doses[:, 0] < 9, 1 - (doses[:, 0] - 5) ** 2 / 25, 0.0)
-    none = np.zeros((n, 1))
-    return TrainingRows(
-        states, doses, rewards, states, 0.5, (0.0, 1.0), next_actions=none[:, :, None], next_weights=none
-    )
-
-
-@pytest.mark.parametrize(
-    ("learner", "within"),
-    [(learners.linear, 0.2), (learners.tree, 0.05), pytest.param(boosting.boosting, 0.05, marks=needs_sklearn)],
-)
-def test_actions_that_are_numbers(learner: Any, within: float) -> None:
-    test = _doses(500, 1)
-    model = fit_model(_doses(3000), learner)
-    assert np.abs(model.values(test.states, test.actions) - test.rewards).mean() < within
-    assert model.values(test.states[:0], test.actions[:0]).shape == (0,)
-    with pytest.raises(InvalidInput, match="no table of all of them"):
-        model.value_table(test.states)
-
-
-def test_next_draws_are_weighted() -> None:
-    """One draw of weight 1 twice with weight ½ is the same; so are codes with the policy's probabilities as numbers."""
-    rows = _doses(200)
-    draws = np.random.default_rng(6).random((200, 2, 1))
-    once = replace(rows, next_actions=draws[:, :1], next_weights=np.ones((200, 1)))
-    twice = replace(rows, next_actions=draws[:, [0, 0]], next_weights=np.full((200, 2), 0.5))
-    uneven = replace(rows, next_actions=draws, next_weights=np.tile([0.25, 0.75], (200, 1)))
-
-    def value(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return actions[:, 0] / 2 + states[:, 0] / 4
-
-    np.testing.assert_allclose(once.backup(value), twice.backup(value))
-    expected = rows.rewards + 0.5 * (draws[:, :, 0] @ [0.125, 0.375] + rows.next_states[:, 0] / 4)
-    np.testing.assert_allclose(uneven.backup(value), np.clip(expected, 0, 1))
-
-
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_the_same_twice_and_for_any_cut_of_the_rows(learner: Any) -> None:
     rows, test = _halves(2000, 0), _halves(150_000, 1)
@@ -186,23 +139,6 @@ def _hide(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    _hide(monkeypatch)
-    assert set(candidates()) == {"constant", "linear", "tree"}
-    rows = _halves(30, 0)
-    with pytest.raises(MissingExtra, match="bondic\\[sklearn\\]"):
-        boosting.boosting(rows.states, rows.actions, rows.rewards)
-
-
-def test_models_of_halves() -> None:
-    rows = _halves(1000, 0)
-    first, second = half_models(rows, learners.constant)
-    early, late = rows.take(slice(500)), rows.take(slice(500, None))
-    at = rows.states[:1], rows.actions[:1]
-    assert first.values(*at) == fit_model(early, learners.constant).values(*at)
-    assert second.values(*at) == fit_model(late, learners.constant).values(*at)
-
-
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -215,27 +151,3 @@ def test_models_of_halves() -> None:
 def test_bad_models_of_the_user(function: Any, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         UserModel(function, 2).values(np.zeros((3, 1)), np.zeros(3, dtype=int))
-
-
-def test_models_of_the_user() -> None:
-    model = UserModel(lambda s, a: s[:, 0] + a, 3)
-    np.testing.assert_array_equal(model.value_table(np.array([[1.0], [2.0]])), [[1, 2, 3], [2, 3, 4]])
-    with pytest.raises(InvalidInput, match="not a str"):
-        UserModel("model.pkl")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"gamma": 1.0}, "gamma"),
-        ({"value_range": (1.0, 0.0)}, "value_range"),
-        ({"states": np.zeros((0, 2))}, "at least one"),
-        ({"actions": np.full(20, 2)}, "from 0 to"),
-        ({"rewards": np.r_[np.zeros(19), np.nan]}, "rewards must be finite numbers; row 19"),
-        ({"next_probabilities": np.zeros((20, 3))}, "next_probabilities must have the shape"),
-        ({"n_actions": None}, "need next_actions"),
-    ],
-)
-def test_bad_rows(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        replace(_halves(20, 0), **change)

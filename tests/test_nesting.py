@@ -22,7 +22,7 @@ from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.bounds.primal import primal_point
-from bondic_lab.identity.formulas import discrepancy, doubly_robust_value, function_values
+from bondic_lab.identity.formulas import function_values
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.methods.oracle import oracle_interval
 from bondic_lab.noise.plug_in import PlugIn
@@ -174,35 +174,6 @@ def bellman_rows(mdp):
     return np.eye(states * actions) - mdp.gamma * step
 
 
-@pytest.mark.parametrize(("seed", "gram"), [(0, "table"), (1, "smooth")])
-def test_infinite_data(seed, gram):
-    """All pairs visited and a rich Q: exactly J*. Otherwise an interval around J* that shrinks with every pair."""
-    rng = np.random.default_rng(seed)
-    mdp = TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.8, termination=0.2)
-    size = mdp.q_star.size
-    kernel = np.eye(size)
-    if gram == "smooth":  # still strictly positive definite, so still rich
-        place = np.arange(size)
-        kernel = np.exp(-0.5 * (place[:, None] - place) ** 2)
-    q, start = mdp.q_star.ravel(), mdp.initial_pairs.ravel()
-    radius = 1.3 * math.sqrt(q @ np.linalg.solve(kernel, q))
-    operator, rewards = bellman_rows(mdp), mdp.expected_rewards.ravel()
-    lengths = []
-    for visited in range(size + 1):
-        seen = np.arange(visited)
-        found = infinite_data_interval(kernel, operator[seen], rewards[seen], start, radius=radius)
-        assert found.low - 1e-9 <= mdp.value <= found.high + 1e-9
-        lengths.append(found.high - found.low)
-    assert lengths[0] == pytest.approx(2 * radius * math.sqrt(start @ kernel @ start), rel=1e-12)
-    assert all(after <= before + 1e-9 for before, after in pairwise(lengths))
-    assert min(lengths[:-1]) > 1e-3
-    assert lengths[-1] < 1e-5
-    # a center at q* with a small radius says more than a large ball around 0
-    near = infinite_data_interval(kernel, operator[:3], rewards[:3], start, radius=0.01, center=q)
-    assert near.low <= mdp.value <= near.high
-    assert near.high - near.low < lengths[3]
-
-
 def rational_mdp():
     """P in quarters, so that four rows per pair have exact proportions; every reward depends on (s, a) only."""
     rng = np.random.default_rng(8)
@@ -239,39 +210,6 @@ def test_exact_proportions_are_infinitely_many_rows(missing):
 
 
 # ---------------------------------------------------------------------------------------------- double robustness
-
-
-@pytest.mark.parametrize(("make", "seed", "options"), WORLDS[1:4])
-def test_exact_at_q_star_up_to_its_noise(make, seed, options, rng):
-    """J^(q*, omega) = J* - (1/n) sum omega_i R^q*_i for any omega whatever."""
-    _, world = make(seed, **options)
-    truth = function_values(world.problem.whole(), world.truth)
-    noise = bellman_residual(world.problem.whole(), truth)
-    assert np.abs(noise).max() > 1e-3
-    for size in (0.0, 1.0, 100.0):
-        omega = size * rng.standard_normal(len(world.problem))
-        found = doubly_robust_value(world.problem.whole(), truth, omega)
-        assert found.mid == pytest.approx(world.value - np.mean(omega * noise), abs=1e-10 * (1 + size))
-
-
-def test_exact_at_omega_star_for_any_q(rng):
-    """On exact expectations omega* = density ratio balances the log, so any q gives J*, and |mu_omega*| = 0."""
-    mdp = rational_mdp()
-    copies = np.array([[4, 8], [4, 4], [12, 4]])
-    problem = builders.tabular_problem(mdp, builders.exact_log(mdp, copies))
-    ratio = mdp.density_ratio(copies / copies.sum())
-    omega = ratio[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
-    for size in (0.0, 1.0, 1e3):
-        q = builders.table_function(size * rng.standard_normal((3, 2)), problem.layout)
-        found = doubly_robust_value(problem.whole(), function_values(problem.whole(), q), omega)
-        assert found.mid == pytest.approx(mdp.value, abs=1e-12 * (1 + size))
-        other = doubly_robust_value(
-            problem.whole(), function_values(problem.whole(), q), omega * rng.uniform(0.5, 1.5, len(problem))
-        )
-        assert abs(other.mid - mdp.value) > 1e-3
-    assert discrepancy(problem.whole(), builders.table_kernel(), omega).upper < 1e-6  # the square root of rounding
-    assert discrepancy(problem.whole(), builders.table_kernel(), np.zeros(len(problem))).mid > 0.3
-    assert np.mean(omega) == pytest.approx(1 / (1 - mdp.gamma), rel=1e-12)
 
 
 # ----------------------------------------------------------------------------------------------------- without Q
@@ -315,18 +253,6 @@ def test_unseen_starts_need_q(rng):
 # ---------------------------------------------------------------------------------------------- semi-expected loss
 
 
-def test_semi_expected_loss_is_its_double_sum(rng):
-    mdp, world = tabular_world(1, termination=0.3)
-    q = rng.standard_normal(mdp.q_star.shape)
-    s, a = world.problem.whole().logged[:, 0].astype(int), world.problem.whole().slots
-    expected = mdp.expected_residuals(q)[s, a]
-    gram = 0.5 * ((s[:, None] == s) & (a[:, None] == a)) + 0.5
-    wanted = math.sqrt(expected @ gram @ expected) / len(s)
-    assert residual_loss(world.problem.whole(), world.instruments.kernel, expected).mid == pytest.approx(
-        wanted, rel=1e-12
-    )
-
-
 def closeness(problem, kernel, mean_residuals, observed, width, delta):
     """(|L_W(q) - L*_W(q)|, eps) with eps of (9) for residuals of conditional range `width`, constant "half"."""
     distance = abs(
@@ -334,26 +260,6 @@ def closeness(problem, kernel, mean_residuals, observed, width, delta):
         - residual_loss(problem.whole(), kernel, mean_residuals).mid
     )
     return distance, math.sqrt(kernel.sup_diag * width**2 / 2 * math.log(2 / delta) / len(problem))
-
-
-@pytest.mark.parametrize("wildness", [0.0, 1.0, 10.0])
-def test_losses_are_close_for_any_fixed_q(wildness, rng):
-    """|L_W(q) - L*_W(q)| <= eps for q fixed beforehand, q* or not: 60 logs of a tabular MDP, none fails."""
-    mdp = TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.7, reward_noise=0.2, termination=0.3)
-    q = mdp.q_star + wildness * rng.standard_normal(mdp.q_star.shape)
-    kernel = 0.5 * builders.table_kernel() + Constant(0.5)
-    ratios = []
-    for _ in range(60):
-        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(8, 5, rng, behavior="adaptive")))
-        s, a = problem.whole().logged[:, 0].astype(int), problem.whole().slots
-        values = function_values(problem.whole(), builders.table_function(q, problem.layout))
-        width = noise_width(problem.whole(), float(q.min()), float(q.max()))
-        assert width == pytest.approx(1.0 + 0.7 * (max(q.max(), 0) - min(q.min(), 0)), rel=1e-12)
-        observed = bellman_residual(problem.whole(), values)
-        distance, epsilon = closeness(problem, kernel, mdp.expected_residuals(q)[s, a], observed, width, 0.1)
-        ratios.append(distance / epsilon)
-    assert max(ratios) <= 1.0
-    assert max(ratios) > 0.05  # eps is of the right order
 
 
 def test_closeness_is_sharp(rng):
@@ -372,15 +278,3 @@ def test_closeness_is_sharp(rng):
         misses += distance > epsilon * np.array([1.0, 0.5])
     allowed = binom.ppf(0.999, 200, delta)
     assert misses[0] <= allowed < misses[1]
-
-
-def test_noise_width_without_an_end(rng):
-    """0 joins the values of q only where a transition may end."""
-    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.6, reward_range=(1.0, 3.0))
-    log = builders.as_log(mdp.rollout(3, 4, rng))
-    forever = builders.tabular_problem(mdp, log, may_terminate=False)
-    ending = builders.tabular_problem(mdp, log)
-    short = builders.tabular_problem(mdp, log, may_terminate=False, horizon=3)
-    assert noise_width(forever.whole(), 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 2.0)
-    assert noise_width(ending.whole(), 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 7.0)
-    assert noise_width(short.whole(), -7.0, -5.0) == pytest.approx(2.0 + 0.6 * 7.0)

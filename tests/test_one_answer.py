@@ -11,20 +11,16 @@ import pytest
 import bondic as b
 from bondic.core.balls import Instruments
 from bondic.core.columns import RowRange
-from bondic.core.dual.bound import Setting
-from bondic.core.dual.noise import FixedLambda, Pinelis
+from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.features import Linear
 from bondic.core.kernels.leaves import Constant
-from bondic.core.kernels.normal_form import Layout
-from bondic.engines.sums import STANDARD, EngineSums
+from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Threads
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
-from bondic.rows.rows import LONGEST_BLOCK, block_length
 from bondic.tuning.defaults import Choices
-from bondic_lab.noise.self_normalized import SelfNormalized
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
 BATCHES = (50, 128, 333, 5000)
@@ -124,20 +120,6 @@ def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
     assert len({(result.low, result.high, result.claims[0].bound) for result in found}) == 1
 
 
-@pytest.mark.parametrize("gauge", [Pinelis("half"), FixedLambda(0.05), Pinelis("paper"), SelfNormalized(9.0)], ids=repr)
-@pytest.mark.parametrize("horizon", [None, 12])
-@pytest.mark.parametrize("name", KERNELS)
-def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
-    kernel = KERNELS[name]
-    found = []
-    for problem in questions(name, True, horizon):
-        for stretch in (problem, problem.select(37), problem[200:391]):
-            setting = Setting(stretch, b.Ball(kernel, 2.0), Instruments(kernel), gauge, 0.1, None, 2, STANDARD)
-            eps = setting.epsilon()
-            found.append((len(stretch), eps.mid, eps.rad, setting.facts.total_width))
-    assert found == found[:3] * (1 + len(BATCHES))
-
-
 def assert_same(one, other):
     for name in ("logged", "slots", "rewards", "continues", "log_rows"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
@@ -168,15 +150,6 @@ def test_rows_are_the_same_in_every_batch_stretch_and_sample(continuous, horizon
     assert borders == [37, 128, 256, 384]
 
 
-def test_a_selected_row_keeps_its_draws():
-    """The policy is asked for the whole block, also where a part of it is selected."""
-    whole, *read = questions("gaussian", True, None)
-    part = whole.select(150, 210).whole()
-    inside = (whole.whole().next.rows >= 150) & (whole.whole().next.rows < 210)
-    np.testing.assert_array_equal(part.next.points, whole.whole().next.points[inside])
-    np.testing.assert_array_equal(read[0].select(150, 210).whole().next.points, part.next.points)
-
-
 @pytest.mark.parametrize("policy", [GAUSS, b.MixturePolicy(0.4, GAUSS, b.GaussianPolicy(lambda s: -s[:, :1], 0.5))])
 def test_a_log_that_grows_keeps_the_draws_of_its_rows(policy, monkeypatch):
     """A bound for every n is about one set of draws: rows must not be drawn anew when more of them arrive."""
@@ -202,49 +175,6 @@ def test_draws_have_a_key_per_group_and_one_for_the_start():
     numbers = np.array([rng.standard_normal(100) for rng in streams])
     assert np.unique(numbers).size == numbers.size
     np.testing.assert_array_equal(numbers[2], Draws(7).at_group(1).standard_normal(100))
-
-
-def test_the_policy_is_asked_once_for_a_log_in_memory():
-    class Counting:
-        asked = 0
-
-        def action_probs(self, observations):
-            self.asked += len(observations)
-            return SOFT.action_probs(observations)
-
-    data = columns()
-    start = b.InitialStates.exact(data["observations"][:5])
-    policy = Counting()
-    problem = b.make_problem(b.Transitions(**data), policy, start, **EASY)
-    wanted = 5 + int((~data["terminations"]).sum())
-    for _ in range(3):
-        assert sum(len(batch) for batch in problem.select(100).batches()) == ROWS - 100
-    problem.some_points(100)
-    assert policy.asked == wanted
-
-
-@pytest.mark.parametrize("continuous", [False, True])
-def test_a_sample_of_points_is_asked_for_block_by_block(continuous):
-    """No block is asked for twice."""
-    _, read, *_ = questions("gaussian", continuous, None)
-    blocks = []
-    ask = type(read).block
-
-    def counting(self, where, *rest):
-        blocks.append(where.start)
-        return ask(self, where, *rest)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(read), "block", counting)
-        read.some_points(160)
-    assert sorted(set(blocks)) == sorted(blocks)
-
-
-def test_the_length_of_a_block_follows_from_the_layout(monkeypatch):
-    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", LONGEST_BLOCK)
-    lengths = [block_length(Layout(2, False, 0, 2), 1), block_length(Layout(17, False, 6, 1), 5)]
-    lengths += [block_length(Layout(2, False, 0, slots), 1) for slots in (64, 5000)]
-    assert lengths == [65_536, 8192, 4096, 256]
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, ROWS])
@@ -273,12 +203,3 @@ def feed(terms, log, size):
     check = ReturnCheck(terms)
     for where, part in log.batches(RowRange(0, len(log)), size):
         check.feed(part, make_frame(part, terms), where.start)
-
-
-def test_a_stretch_is_cut_by_rows_in_order():
-    problem = questions("gaussian", False, None)[1]
-    assert problem[:100].rows == RowRange(0, 100)
-    assert problem[600:].rows == RowRange(600, ROWS)
-    for wrong in (slice(0, 10, 2), 3):
-        with pytest.raises(InvalidInput, match="order is that of time"):
-            problem[wrong]

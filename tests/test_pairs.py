@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpmath import mp, mpf
+from mpmath import mpf
 
 import bondic
 import naive
@@ -24,7 +24,7 @@ from bondic.core.bounded import U
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
 from bondic.core.kernels.leaves import Dirac, TimeMask
 from bondic.core.kernels.normal_form import Term
-from bondic.engines import pairs, power, products, recipes
+from bondic.engines import pairs, power, products
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat
 from bondic.engines.power import EXP_ULP, LARGEST
@@ -83,23 +83,6 @@ def test_error_of_the_exponential_derived_anew():
     assert polynomial < 3.2
     assert horner < 2.7
     assert polynomial + horner < EXP_ULP
-
-
-def test_constants():
-    assert abs(mpf(pairs.HALF_LOG2E) / mp.sqrt(1 / mp.log(2) / 2) - 1) <= U
-    assert abs(mpf(pairs.LOG2E) * mp.log(2) - 1) <= U
-    assert (2 * pairs._NEAR_RADIUS) ** 2 < LARGEST
-    # sup of rho P e^-rho and of rho P' e^-rho, and the slope of 2^-t^2 that prices near points
-    rho = np.linspace(0, 60, 600_001)
-    for nu, p, slope in (
-        (0.5, 1 + 0 * rho, 0 * rho),
-        (1.5, 1 + rho, 1 + 0 * rho),
-        (2.5, 1 + rho + rho**2 / 3, 1 + 2 * rho / 3),
-    ):
-        needed = (rho * p * np.exp(-rho)).max() + (rho * slope * np.exp(-rho)).max()
-        assert needed <= recipes._SENSITIVITY[nu] <= 1.01 * needed + 0.01
-    t = np.linspace(0, 5, 100_001)
-    assert 8 * (2 * math.log(2) * t * 2 ** -(t**2)).max() <= pairs._NEAR_COST
 
 
 # ----------------------------------------------------------------------------------------- leaves and their twins
@@ -373,22 +356,6 @@ def _route(points, scales, spare):
     return pairs._gaussian((points,), scales, spare)[0].kinds.tolist()
 
 
-def test_near_and_far_routes_agree(rng, monkeypatch):
-    """The short route for points near their center, the long one for the rest: one sum, one certified error."""
-    z, w = 1e7 + rng.normal(size=(700, 4)), rng.normal(size=(700, 2))
-    scales = np.array([0.7, 1.0, 2.0, 0.5])
-    assert _route(z, scales, 400) == [pairs.NEAR]
-    near = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
-    monkeypatch.setattr(pairs, "_NEAR_RADIUS", 0.0)
-    assert _route(z, scales, 400) == [pairs.GAUSSIAN]
-    far = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
-    mass = np.abs(w).sum(axis=0)
-    allowed = value_error(4) + pairs.sum_error(700)
-    assert np.all(np.abs(near[0] - far[0]) <= allowed * mass**2)
-    assert np.all(np.abs(near[1] - far[1]) <= allowed * mass)
-    assert not np.array_equal(near[0], far[0])
-
-
 def test_near_points_are_paid_for(rng):
     """At the edge of the short route single values stay inside 5.8 R U; the charge is not idle."""
     h = 1 / 3
@@ -404,25 +371,6 @@ def test_near_points_are_paid_for(rng):
 
 
 # --------------------------------------------------------------------------------------------------- the cache
-
-_TWICE = """
-import numpy as np
-from bondic.engines import pairs
-pairs.block_sums(np.arange(400.0)[:, None], np.array([500.0]), np.ones((400, 2)))
-pairs.block_sums(np.arange(400.0)[:, None], np.array([1.0]), np.ones((400, 2)))
-for compiled in (pairs._near_sums, pairs.product_sums):
-    print(sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values()))
-"""
-
-
-def test_a_second_process_compiles_nothing(tmp_path):
-    paths = os.pathsep.join(p for p in sys.path if p)
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": paths}
-    runs = [
-        subprocess.run([sys.executable, "-c", _TWICE], env=environment, capture_output=True, text=True, check=True)
-        for _ in range(2)
-    ]
-    assert [run.stdout.split() for run in runs] == [["0", "1"] * 2, ["1", "0"] * 2]
 
 
 _ONCE = """

@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.bounded import Enclosure
-from bondic.core.claims import Claim, Part
-from bondic.core.dual.bound import BIAS, NOISE, VALUE
-from bondic.core.sequential.ends import RARE, decided_by_rows
 from bondic.report.comparison import line_ends
 from bondic.report.page import report_page
 from bondic.summary import summarize
@@ -94,15 +90,3 @@ def test_no_view_draws_what_is_not_there():
     assert "● estimate" not in top
     assert not found.estimate_outside
     assert found.plot() is not None
-
-
-def test_an_end_decides_where_chance_is_not_less_than_what_is_unbalanced():
-    def claim(bias, *chance, used=True):
-        sizes = zip((BIAS, NOISE, RARE), (bias, *chance), strict=False)
-        parts = (Part(VALUE, Enclosure(0.5), "value"), *(Part(name, Enclosure(size), "spread") for name, size in sizes))
-        return Claim("upper", parts, used)
-
-    assert decided_by_rows(claim(0.2, 0.1, 0.1001))
-    assert not decided_by_rows(claim(0.2, 0.1, 0.09))
-    assert not decided_by_rows(claim(0.2))
-    assert not decided_by_rows(claim(0.2, 0.3, 0.3, used=False))

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from bondic.core.sequential import pooled
-from bondic.core.sequential.pooled import NOT_POOLED, pool, pooled_squares, share_of, total
+from bondic.core.sequential.pooled import NOT_POOLED, pool, pooled_squares, total
 from bondic.engines.sums import STANDARD
 from sequential_cases import Truth, World, make_plan, make_proof
 
@@ -44,18 +43,6 @@ def test_one_e_for_all_rows(kind):
     assert total([*parts, NOT_POOLED], ("lower",)).operator == np.inf
 
 
-def test_shorter_stretches_cost_more(monkeypatch):
-    world, rows, plan = rough("discrete")
-    evidence = make_proof(rows, world.ball(rows.layout), plan).evidence(rows, STANDARD)
-    own = Truth(world, evidence, plan, "both").applied[0]
-    piece = evidence.data.stretch(next(plan.pieces(evidence.data.log_rows))[1])
-    whole = pool(evidence.found, piece, own, rows.layout, len(evidence.data))
-    monkeypatch.setattr(pooled, "MOST_ROWS", 7)
-    parts = pool(evidence.found, piece, own, rows.layout, len(evidence.data))
-    assert whole.operator < parts.operator < np.sum(np.linalg.norm(own.instruments, axis=1) * piece.step.perp)
-    assert whole.squares < parts.squares
-
-
 def test_prices_of_rows():
     """sum_i min(single_i, w_i (p_i + y_i)^2) at the worst y that the sum of squares allows, found by trial."""
     rng = np.random.default_rng(0)
@@ -71,9 +58,3 @@ def test_prices_of_rows():
             assert np.minimum(single, weights * (along + y) ** 2).sum() <= bound
     assert pooled_squares(weights, single, along, np.inf) == pytest.approx(single.sum())
     assert pooled_squares(np.ones(2), np.full(2, 9.0), np.zeros(2), 1.0) == pytest.approx(1.0)
-
-
-def test_a_share_of_other_weights():
-    given = np.array([1.0, 2.0, 0.0])
-    assert share_of(np.array([0.5, 1.6, 0.0]), given, 3.0) == pytest.approx(2.4)
-    assert share_of(given, given, np.inf) == np.inf

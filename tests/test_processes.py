@@ -3,10 +3,8 @@
 A policy that knows a hundred actions makes blocks short (4096 rows), so that 24 000 rows are six tasks a pass.
 """
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,17 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
-from bondic.cli.executors import named_executor
 from bondic.core.balls import Instruments
 from bondic.core.errors import ExecutorError
 from bondic.core.kernels.leaves import Constant
-from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.engines.products import Pairs
-from bondic.engines.remote import Remote
-from bondic.engines.spool import sum_blocks
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
-from bondic.engines.threads import Serial
 
 ROWS, LENGTH, ACTIONS, BLOCKS = 24_000, 50, 100, 6
 RULES = f"""
@@ -126,26 +118,6 @@ def test_points_come_back_where_a_sum_wants_them(place, processes):
     assert answer(place, processes) == answer(place)
 
 
-def test_pairs_of_blocks_are_divided_among_workers(processes):
-    """Nine blocks of points: 45 tasks, added in their order whoever has done them; every point travels once with the job."""
-    rng = np.random.default_rng(5)
-    points, columns = rng.normal(size=(40_000, 4)), rng.normal(size=(40_000, 2))
-    (term,) = normal_form(b.Gaussian(1.0), Layout(4, False, 0, 1))
-    engine = Pairs()
-    engine.block = 4500
-
-    def total(where):
-        block = lambda i: (points[4500 * i : 4500 * (i + 1)], columns[4500 * i : 4500 * (i + 1)])  # noqa: E731
-        return sum_blocks(engine, term, len(points), block, where)
-
-    alone = total(Serial())
-    assert alone.totals.shape == (45, 2)
-    found = total(Remote(processes))
-    assert np.array_equal(found.totals, alone.totals)
-    assert np.array_equal(found.absolute, alone.absolute)
-    assert found.relative == alone.relative
-
-
 def test_a_worker_that_dies_ends_the_work_in_words(far):
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         pids = [pool.submit(os.getpid).result()]
@@ -169,20 +141,6 @@ def test_dask_gives_the_same_bits_and_a_killed_worker_leaves_no_trace(far):
         assert pids[0] not in client.run(os.getpid, on_error="ignore").values()
 
 
-@pytest.mark.cluster
-@pytest.mark.filterwarnings("default")
-def test_nobody_at_the_address(monkeypatch):
-    monkeypatch.setattr("bondic.cli.executors._PATIENCE", 1.0)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with (
-        pytest.raises(ExecutorError, match="No Dask scheduler answers at tcp://127"),
-        named_executor(f"dask://127.0.0.1:{port}"),
-    ):
-        pass
-
-
 # ------------------------------------------------------------------------------------------------- the tool
 
 
@@ -201,23 +159,6 @@ def tool(out, *more):
         "memory=2GB",
     ]
     return [sys.executable, "-m", "bondic", "evaluate", "log", *question, *quick, *more]
-
-
-def test_the_tool_takes_the_name_of_an_executor(place, tmp_path):
-    found = []
-    for name in ("serial", "processes://2"):
-        done = subprocess.run(
-            tool(tmp_path / name[:4], "--with", f"executor={name}"),
-            cwd=place,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode in (0, 4), done.stderr
-        assert "Traceback" not in done.stderr
-        data = json.loads((tmp_path / name[:4] / "result.json").read_text())
-        found.append((data["low"], data["high"]))
-    assert found[0] == found[1]
 
 
 def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):

@@ -18,15 +18,13 @@ from bondic.core.propensities.decisions import weight_sum
 from bondic.core.propensities.ratios import Stated
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_breakdown import breakdown_factor
-from bondic.plan.controls import linear_control, shared_ridge
+from bondic.plan.controls import linear_control
 from bondic.rows.decisions import ask_target, logged_ratios, read_decisions
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (
     BEHAVIOR,
-    GAIN,
     GAMMA,
     LARGEST,
-    MOVE,
     PI,
     REWARD,
     STATES,
@@ -236,21 +234,6 @@ def test_doubly_robust_returns_are_their_formula(end):
     assert np.all(found <= np.array(expected))
 
 
-def test_temporal_differences_with_actions_find_the_value_of_every_pair():
-    """Two states, so that a line through them is every function: q* of an endless walk, up to the penalty and the noise."""
-    log = drawn_walks(6000, seed=6)
-    stated = {"reward_range": (-0.5, 2.0), "gamma": GAMMA}
-    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=True)
-    border = int(np.flatnonzero(log.episode_ids == 5900)[0])
-    control = linear_control(columns, (border,))
-    assert control.by_action
-    found = [control.predict(np.array([border]), np.array([[state, 0.0]]))[0] for state in (0.0, 1.0)]
-    value = np.zeros(2)
-    for _ in range(300):
-        value = (PI * (GAIN + GAMMA * MOVE[:, :, :2] @ value)).sum(axis=1)
-    assert np.abs(np.array(found) - (GAIN + GAMMA * MOVE[:, :, :2] @ value)).max() < 0.1
-
-
 def test_products_of_ratios_are_bounded_by_a_horizon_or_by_the_discount():
     problem = question(drawn_walks(5), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
     columns = columns_of(problem)
@@ -260,17 +243,6 @@ def test_products_of_ratios_are_bounded_by_a_horizon_or_by_the_discount():
     assert weight_sum(bounded.terms, 2.0) == pytest.approx(2 + 0.8 * 4 + 0.64 * 8)
     assert math.isinf(weight_sum(replace(columns.terms, horizon=10**6), 2.0))
     assert weight_sum(replace(columns.terms, gamma=0.0, horizon=3), 2.0) == pytest.approx(2.0)
-
-
-def test_products_of_ratios_begin_anew_in_every_episode():
-    log = drawn_walks(40)
-    columns = columns_of(question(log, TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8))
-    found = columns.products(1.1)
-    for episode in range(40):
-        mine = columns.episodes == episode
-        expected = np.cumprod(columns.ratios.values[mine] / 1.1)
-        assert np.all(np.abs(found.values[mine] - expected) <= expected * found.errors[mine])
-    assert found.errors.max() < 1e-13
 
 
 def test_ratios_from_logarithms_and_from_probabilities_agree_within_their_errors():
@@ -283,23 +255,6 @@ def test_ratios_from_logarithms_and_from_probabilities_agree_within_their_errors
     one, two = logged_ratios(log, direct, 2), logged_ratios(logs, None, 2)
     assert np.all(np.abs(one.values - two.values) <= one.values * (one.errors + two.errors))
     assert np.all(one.low() <= one.values)
-
-
-def test_ridge_is_the_solution_of_its_normal_equations():
-    rng = np.random.default_rng(4)
-    design = np.column_stack([np.ones(60), rng.normal(size=(60, 2))])
-    slots, rewards = rng.integers(0, 3, 60), rng.normal(size=60)
-    found = shared_ridge(design, slots, rewards, 4)
-    # the same as one big ridge regression with shared and own columns, penalties 1 and 20
-    wide = np.zeros((60, 15))
-    wide[:, :3] = design
-    for action in range(4):
-        mine = slots == action
-        wide[mine, 3 + 3 * action : 6 + 3 * action] = design[mine]
-    penalty = np.diag([1.0] * 3 + [20.0] * 12)
-    weights = np.linalg.solve(wide.T @ wide + penalty, wide.T @ rewards)
-    expected = weights[:3, None] + weights[3:].reshape(4, 3).T
-    assert found == pytest.approx(expected, abs=1e-12)
 
 
 # --- intervals ------------------------------------------------------------------------------------------
@@ -325,17 +280,6 @@ def test_intervals_hold_the_value_and_verify(method):
     again = bondic.verify(result.certificate, log)
     assert (again.low, again.high) == pytest.approx((result.low, result.high), rel=1e-12)
     assert bondic.verify(result.certificate, log, ThreeStates()).status == "INTERVAL"
-
-
-def test_a_control_variate_shortens_the_interval_of_predictable_rewards():
-    states = np.random.default_rng(0).normal(size=(6000, 1))
-    rng = np.random.default_rng(1)
-    actions = rng.integers(0, 2, 6000)
-    rewards = np.clip(0.5 + 0.15 * states[:, 0] * (2 * actions - 1) + 0.05 * rng.normal(size=6000), 0, 1)
-    log = one_step(states, actions, rewards, behavior_action_probs=np.full(6000, 0.5))
-    policy = bondic.CallablePolicy(lambda s: np.where(np.arange(2) == (s[:, :1] > 0), 0.95, 0.05))
-    free, capped = (interval(log, method, policy=policy) for method in (Propensities(), Propensities(max_ratio=1.9)))
-    assert capped.length < 0.6 * free.length
 
 
 @pytest.mark.parametrize("scale", [-1.0, 1e-3, 1e5])
@@ -494,15 +438,6 @@ def test_breakdown_factor_is_where_the_decision_falls():
 # --- refusals -------------------------------------------------------------------------------------------
 
 
-WRONG = {"value": "these", "gamma_sensitivity": 0.5, "max_ratio": 0.0, "min_propensity": 1.5, "model": 3, "planned": 0}
-
-
-@pytest.mark.parametrize(("name", "value"), [*WRONG.items(), ("gamma_sensitivity", math.nan)])
-def test_options_that_make_no_sense_are_refused(name, value):
-    with pytest.raises(InvalidInput, match=name):
-        Propensities(**{name: value})
-
-
 def test_what_the_log_refutes_or_lacks_is_refused():
     """0.2 was logged where the target takes 0.5: a ratio of 2.5, far below 1 / 0.25, but above 0.5 / 0.25."""
     log = decisions(500)
@@ -555,12 +490,6 @@ def test_propensities_that_leave_no_value_of_the_range_are_rejected(log, method,
     assert "the propensities" in result.summary()
     assert "rejected" in {one.state for one in result.assumptions if one.name == "propensities"}
     assert bondic.verify(result.certificate, log).status == "REJECTED"
-
-
-@pytest.mark.parametrize("gamma", [0.99, 0.99999])
-def test_the_lower_end_of_short_episodes_does_not_depend_on_how_wide_the_range_is(gamma):
-    result = interval(short_episodes(600, seed=1), Propensities(), policy=bondic.LoggedTarget(), gamma=gamma)
-    assert 0.3 < result.low < 0.4 * gamma < result.high
 
 
 # --- certificates ---------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Intervals from propensities: what must be known beforehand is, bit by bit, and what is relied on is checked or said."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,18 +10,15 @@ from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import LinearControl
 from bondic.methods.propensities import Propensities
 from bondic.plan.controls import linear_control
-from bondic.rendering import three
 from bondic.rows.decisions import read_decisions
 from bondic.rows.episodes import split_episodes
 from propensity_cases import (
-    BEHAVIOR,
     LARGEST,
     STATES,
     ThreeStates,
     TwoStates,
     all_walks,
     decisions,
-    drawn_walks,
     interval,
     question,
     walk_log,
@@ -109,33 +105,6 @@ def said(result):
     return {one.name: one.text for one in result.assumptions}
 
 
-def test_everything_that_is_relied_on_is_said():
-    result = interval(decisions(400), Propensities(min_propensity=float(BEHAVIOR.min())))
-    borders = ", ".join(map(str, result.proof.control.borders))
-    assert "probability below 0.2" in said(result)["ratios"]
-    assert borders in said(result)["length"]
-    assert "400, was fixed beforehand: it is the log's own length" in said(result)["length"]
-    assert result.choices["planned"] == "400 decisions, the log's own length"
-    believed = " ".join(bondic.verify(result.certificate, decisions(400)).unchecked)
-    assert "planned number, 400, and the rows where blocks of predictions begin" in believed
-    planned = interval(decisions(400), Propensities(planned=500))
-    assert "500 decisions were planned" in said(planned)["length"]
-    assert "planned" not in planned.choices
-
-
-def test_episodes_say_what_rows_do_not_need():
-    walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
-    own, planned = (bondic.estimate_interval(walks, method=Propensities(planned=count)) for count in (None, 50))
-    assert "did not influence one another while running" in said(own)["start"]
-    assert "number of episodes, 30, was fixed beforehand" in said(own)["length"]
-    assert "fixed number of rows is not enough" in said(own)["length"]
-    assert "50 episodes were planned" in said(planned)["length"]
-    columns = read_decisions(walks, None, every_action=False)
-    products = [math.prod(columns.ratios.values[columns.episodes == episode]) for episode in range(30)]
-    assert f"of whole episodes: largest {three(max(products))}" in own.choices["ratios"]
-    assert own.effective_sample_size == pytest.approx(sum(products) ** 2 / sum(one**2 for one in products))
-
-
 def test_doubly_robust_values_have_their_share_before_their_first_bet():
     """Else whoever stops before the first block, or goes on if it does not look good, bets with more than the wealth."""
     log = decisions(100)
@@ -148,13 +117,6 @@ def test_doubly_robust_values_have_their_share_before_their_first_bet():
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
-
-
-def test_a_log_shorter_than_the_pilot_that_was_planned_verifies():
-    log = decisions(100)
-    result = interval(log, Propensities(max_ratio=LARGEST, planned=10_000))
-    assert result.proof.control is None
-    bondic.verify(result.certificate, log, ThreeStates())
 
 
 # --- which episodes the default certifies --------------------------------------------------------------------------------
@@ -204,18 +166,3 @@ def test_the_episode_in_between_is_neither_looked_at_nor_certified():
     assert chosen[0] == chosen[1]
     assert chosen[0][:2] == ("propensities", (long + 12, len(log)))
     assert split_episodes(problem, 0) is None
-
-
-def test_one_stated_state_without_episodes_is_answered():
-    """Every row goes on at the one state that there is."""
-    rng = np.random.default_rng(0)
-    actions = rng.integers(0, 2, 500)
-    log = bondic.Transitions(
-        np.zeros((500, 1)), actions, (rng.random(500) < 0.3 + 0.4 * actions).astype(float), np.zeros((500, 1)),
-        np.zeros(500, bool), behavior_action_probs=np.full(500, 0.5),
-    )  # fmt: skip
-    policy, start = bondic.TablePolicy(np.array([[0.2, 0.8]])), bondic.InitialStates.exact([[0.0]])
-    problem = bondic.make_problem(log, policy, start, gamma=0, reward_range=(0, 1))
-    found = bondic.estimate_interval(problem, method=Propensities())
-    assert found.low < 0.62 < found.high
-    assert bondic.verify(found.certificate, log, policy, replay=True).low == found.low

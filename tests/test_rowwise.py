@@ -6,7 +6,6 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.core.errors import InvalidInput
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
@@ -14,7 +13,6 @@ from bondic.core.sums import forms
 from bondic.core.sums.measure import RowMeasures
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines.sums import EngineSums
-from bondic.engines.threads import Serial, Threads
 
 LAYOUT = Layout(2, False, 0, 2)
 SIMILAR = np.array([[1.0, 0.5], [-0.3, 0.1]])
@@ -74,12 +72,6 @@ def test_the_error_of_weights_enters_a_norm(rng):
     assert np.all(wrong[busy] >= right[busy] * (1 + 1.9 * share))
 
 
-def test_threads_and_chunks_leave_no_trace(rng):
-    given, terms = measures(rng, count=400, most=9), normal_form(KERNELS["per action"][0], LAYOUT)
-    one, two = (EngineSums(executor=executor).row_norms(terms, given) for executor in (Serial(), Threads(2)))
-    assert np.array_equal(one, two)
-
-
 def test_a_row_with_more_points_than_a_chunk(rng, monkeypatch):
     """Against the sum over all points, which knows nothing of rows."""
     monkeypatch.setattr(forms, "_CHUNK", 32)
@@ -111,18 +103,6 @@ def test_products_enclose_the_exact_ones(rng):
                     mass += abs(float(given.weights[j, a]) * float(value))
             assert abs(mpf(float(values[row])) - truth) <= mpf(float(errors[row])) - mpf(1e-9) * mpf(mass) * (1 - 1e-6)
             assert errors[row] <= 1.1e-9 * mass + 1e-11
-
-
-def test_no_points_and_bad_ones():
-    nothing = RowMeasures(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0, dtype=np.int64), 3)
-    terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
-    function = KernelFunction(bondic.Gaussian(1.0), LAYOUT, np.zeros((1, 2)), np.ones((1, 2)))
-    assert np.array_equal(EngineSums().row_norms(terms, nothing), np.zeros(3))
-    assert np.array_equal(EngineSums().row_products(function, nothing)[0], np.zeros(3))
-    with pytest.raises(InvalidInput, match="Point 0"):
-        EngineSums().row_norms(
-            terms, RowMeasures(np.full((1, 2), np.nan), np.ones((1, 2)), np.zeros(1, dtype=np.int64), 1)
-        )
 
 
 def test_the_error_of_the_function_enters_a_product(rng):

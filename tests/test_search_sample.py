@@ -51,31 +51,6 @@ def method(**more):
     return b.Dual(instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 3.0), rank=40, **more)
 
 
-@pytest.mark.parametrize("depth", [1, 3, 6])
-def test_layers_halve_distances(depth):
-    stretch = 2**depth
-    layer = sample._layer_of(stretch * 50, depth).reshape(50, stretch)
-    for k in range(depth + 1):
-        assert np.all((layer == k).sum(axis=1) == max(1, 2 ** (k - 1)))
-        for row in layer:  # evenly spaced, around the end of a stretch as well
-            places = np.flatnonzero(row <= k)
-            assert np.ptp(np.diff([*places, places[0] + stretch])) == 0
-
-
-def test_the_first_layer_has_no_rhythm():
-    """Every phase of a log with a period is seen, also of the period of the layer itself."""
-    rows = np.flatnonzero(sample._layer_of(64 * 1000, 6) == 0)
-    for period in (2, 7, 64, 100):
-        counts = np.bincount(rows % period, minlength=period)
-        assert counts.min() > 0.3 * rows.size / period
-
-
-def test_a_short_log_is_searched_as_a_whole(data):
-    result = b.estimate_interval(question(data), method=method())
-    assert "looked at" not in result.choices["search upper"]
-    assert all(map(math.isfinite, result.gap))
-
-
 @pytest.mark.parametrize("gauge", ["half", "self-normalized"])
 def test_a_long_log_costs_little_length(data, gauge, request):
     whole = b.estimate_interval(question(data), method=method(gauge=gauge))
@@ -87,23 +62,6 @@ def test_a_long_log_costs_little_length(data, gauge, request):
     assert some.gap == (math.inf, math.inf)  # what no ω can beat on some rows says nothing about all of them
     checked = b.verify(some.certificate, data)
     assert (checked.low, checked.high) == (some.low, some.high)
-
-
-@pytest.mark.usefixtures("short")
-def test_a_stricter_aim_takes_more_rows(data, monkeypatch):
-    seen = []
-    for aim in (1.0, 0.0):
-        monkeypatch.setattr(sample, "ENOUGH", aim)
-        note = b.estimate_interval(question(data), method=method()).choices["search upper"]
-        seen.append(int(note.split("looked at ")[1].split()[0]))
-    assert seen[0] < 1500 < 2500 < seen[1] <= 4100
-
-
-@pytest.mark.usefixtures("short")
-def test_the_same_rows_are_taken_however_the_log_is_read(data):
-    streamed = b.stream_log({name: col for name, col in data.columns().items() if col is not None}, batch_rows=333)
-    one, other = (b.estimate_interval(question(log), method=method()) for log in (data, streamed))
-    assert (one.low, one.high) == (other.low, other.high)
 
 
 @pytest.mark.usefixtures("short")
@@ -121,11 +79,3 @@ def test_the_rows_that_are_read_do_not_grow_with_the_log(monkeypatch):
         read.append(policy.asked)
         assert sum(len(batch) for batch in layers.up_to(layers.last)) <= sample.MOST * 1.1
     assert read[0] == read[1] <= 6000
-
-
-@pytest.mark.usefixtures("short")
-def test_rows_that_seem_to_contradict_q_are_not_believed(data, monkeypatch):
-    """A sample is noisier than the log: then all rows are asked."""
-    monkeypatch.setattr(sample, "_proposals", lambda *_: None)
-    result = b.estimate_interval(question(data), method=method())
-    assert "looked at" not in result.choices["search upper"]

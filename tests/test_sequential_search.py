@@ -10,14 +10,11 @@ from scipy.optimize import minimize
 
 import bondic
 from bondic.core.balls import Provenance
-from bondic.core.betting import loss
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import normal_form
 from bondic.core.sequential.basis import LandmarkBasis
-from bondic.core.sequential.ellipsoids import Ellipsoid
-from bondic.core.sequential.landmarks import Embedding
 from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.starts import sampled_start
@@ -26,14 +23,12 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import asked_of
-from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
-from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
+from bondic.search.sequential.basis import Embedder, PointSlots, pilot_basis
+from bondic.search.sequential.blocks import CUTS, block_ends
 from bondic.search.sequential.instruments import Forecast
-from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
-from bondic.search.sequential.outlook import cheapest
 from bondic.search.sequential.past import make_history
 from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
-from bondic.search.sequential.starts import StartPath, known_starts
+from bondic.search.sequential.starts import known_starts
 from bondic.search.sequential.weights import Problem, propose_aim
 from builders import part, wobbling_sampler
 
@@ -161,39 +156,7 @@ def _compare(mine, theirs, begin, row):
         assert early.all() or not np.array_equal(weighting.directions[-1], other.directions[-1])
 
 
-def test_starts_of_the_log_are_known_one_by_one():
-    log = numbers_log(400, 2)
-    problem = numbers_problem(log, starts="log")
-    starts = known_starts(problem, tuning_problem(problem, 80))
-    assert starts.told_by.tolist() == list(range(0, 400, 20))
-    assert starts.skipped == 4
-    assert set(starts.before(81).rows.tolist()) == {0, 1, 2, 3, 4}
-    basis = pilot_basis(KERNEL, problem.layout, PointSlots(log.observations, log.actions), 20)
-    embedder = Embedder(normal_form(KERNEL, problem.layout), basis)
-    path = StartPath.of(starts, embedder)
-    whole = embedder.cloud(starts.cloud, 20)[0]
-    for row, count in ((1, 1), (20, 1), (21, 2), (399, 20)):
-        np.testing.assert_allclose(path.before(row), whole[:count].mean(axis=0), rtol=1e-12, atol=1e-13)
-
-
 # --------------------------------------------------------------------------------------------------- parts
-
-
-def test_landmarks_give_an_orthonormal_basis_that_can_be_extended():
-    rng = np.random.default_rng(0)
-    problem = numbers_problem(numbers_log(100, 0))
-    pool = PointSlots(rng.normal(size=(300, 2)), rng.integers(2, size=300))
-    small = pilot_basis(KERNEL, problem.layout, pool, 25)
-    large = extended(small, KERNEL, problem.layout, PointSlots(3 * pool.points, pool.slots), 40)
-    assert (len(small), len(large)) == (25, 40)
-    assert np.array_equal(large.matrix[:25, :25], small.matrix)
-    assert np.array_equal(large.points[:25], small.points)
-    terms = normal_form(KERNEL, problem.layout)
-    for basis in (small, large):
-        landmarks = PointSlots(basis.points, basis.slots)
-        around = basis.matrix @ gram(terms, landmarks, landmarks) @ basis.matrix.T
-        np.testing.assert_allclose(around, np.eye(len(basis)), atol=1e-6)
-        assert np.array_equal(np.tril(basis.matrix), basis.matrix)
 
 
 def history_of(problem, ball, pilot=60, seen=20):
@@ -202,41 +165,6 @@ def history_of(problem, ball, pilot=60, seen=20):
     embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
     path = known_starts(problem, rows)
     return make_history(problem, ball, embedder, path, None, STANDARD)
-
-
-def test_models_are_the_same_block_by_block_and_at_once():
-    history = history_of(numbers_problem(numbers_log(500, 3)), bondic.Ball(KERNEL, 5.0))
-    slowly, at_once = RunningMoments(20), RunningMoments(20)
-    for row in (60, 90, 200, 350):
-        slowly.advance(history.before(row))
-    at_once.advance(history.before(350))
-    first, second = fit(slowly, 0.8)[0], fit(at_once, 0.8)[0]
-    np.testing.assert_allclose(first.model.coefficients, second.model.coefficients, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(first.spread, second.spread, rtol=1e-8, atol=1e-12)
-
-
-def test_misses_from_moments_are_misses_of_rows():
-    rows = history_of(numbers_problem(numbers_log(300, 4)), bondic.Ball(KERNEL, 5.0)).before(200).rows
-    coefficients = np.random.default_rng(0).normal(size=(21, 21))
-    outcomes = np.column_stack([rows.targets, rows.following])
-    direct = np.sum((outcomes - regressors(rows) @ coefficients) ** 2, axis=0)
-    np.testing.assert_allclose(RowMoments.none(20).plus(rows).misses(coefficients), direct, rtol=1e-10)
-
-
-def test_the_model_predicts_and_its_bets_stay_within_caps():
-    problem, ball = numbers_problem(numbers_log(800, 5)), bondic.Ball(KERNEL, 5.0)
-    plan = plan_of(problem, ball)
-    history = seen_by(plan, problem, ball, 80)
-    last = plan.blocks[-1]
-    rows = history.rows.cut(slice(plan.blocks[-2].stop, last.stop))
-    found = columns(last, 0.8, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
-    explained = np.mean((rows.targets - found.predicted) ** 2) / np.var(rows.targets)
-    assert explained < 0.2
-    width = rows.limits.high - rows.limits.low
-    assert np.all(np.linalg.norm(found.instruments, axis=1) * width <= 0.99 * (1 + 1e-12))
-    for weights in found.weights.values():
-        assert np.all(np.abs(weights) * width <= 20)  # a clip makes caps larger, never without limit
-        assert np.abs(weights).max() > 0
 
 
 def test_weights_solve_their_problem():
@@ -294,15 +222,6 @@ def _imbalance(plan, problem, ball):
         total = total + found.weights["upper"] @ (rows.coordinates - 0.8 * rows.following)
         rate, first = rate + found.rates["upper"] * len(rows), block.stop
     return float(np.linalg.norm(rate * history.before(3000).start - total) / rate)
-
-
-@pytest.mark.parametrize("rows", [1, 7, 100, 20_000, 1_000_000])
-def test_sub_blocks_cover_their_block(rows):
-    starts = sub_blocks(40, 40 + rows)
-    assert starts[0] == 40
-    assert starts[-1] < 40 + rows
-    assert np.all(np.diff(starts) > 0)
-    assert len(starts) <= 300
 
 
 def test_blocks_follow_the_planned_rows_not_the_log():
@@ -382,41 +301,6 @@ def test_a_short_interval_where_the_dual_says_nothing():
     lengths = [predicted_length(pilot, ball.with_radius(radius), 5000, costs) for radius in (3.0, 10.0, 100.0)]
     assert 0.4 * (high - low) <= lengths[1] <= 2.5 * (high - low)
     assert lengths == sorted(lengths)
-
-
-def test_the_price_of_noise_is_that_of_the_worst_candidate():
-    rng = np.random.default_rng(3)
-    size, count = 4, 50
-    turned = np.linalg.cholesky(np.eye(size) + 0.1 * np.ones((size, size)))
-    shape = np.linalg.inv(turned).T
-    left = Ellipsoid(np.zeros(size), shape, 0.0, 0.5 / 5.0**2, 1.0, 5.0)
-    nothing = np.zeros(count)
-    deviations = Embedding(0.1 * rng.normal(size=(count, size)), nothing, nothing)
-    offsets, sizes = 0.2 * rng.normal(size=count), rng.uniform(0.1, 0.8, count)
-    largest = np.abs(offsets) + left.products(deviations).largest()
-    price, _ = cheapest(np.ones(count), sizes, largest, offsets, deviations, [left])
-    points = rng.normal(size=(300, size))
-    points = points / np.linalg.norm(points, axis=1, keepdims=True) @ left.shape.T
-    found = [loss(-sizes * np.abs(offsets + deviations.coordinates @ e)).sum() for e in points]
-    assert max(found) <= price <= loss(-sizes * largest).sum() * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("starts", ["log", "sample", "open"])
-def test_sampled_starts_have_bets_made_without_them(starts):
-    problem = numbers_problem(numbers_log(2000, 11, ending=0.0), starts=starts)
-    low, high, plan = interval(problem, bondic.Ball(KERNEL, 8.0), pilot=0.1)
-    assert low < high
-    if starts == "open":
-        assert plan.start is None
-    else:
-        assert plan.start.skipped == {"log": 10, "sample": 6}[starts]
-        assert plan.start.guess is None
-
-
-def test_one_step_logs_have_plans():
-    log = numbers_log(600, 12, length=1, ending=1.0)
-    low, high, _ = interval(numbers_problem(log), bondic.Ball(KERNEL, 8.0), pilot=0.1)
-    assert high - low < 2.0
 
 
 def test_a_class_that_saw_later_rows_is_refused():

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 import bondic
 from bondic.core.kernels import series
-from bondic.core.kernels.leaves import Constant, Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.engines import moments
@@ -131,30 +131,6 @@ def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
     assert bound >= float(truth)
     if norm < degree / 2 and truth > mpf("1e-280"):
         assert bound <= 2.5 * float(truth)
-
-
-def test_far_points_are_left_to_the_pair_engine():
-    rng = np.random.default_rng(3)
-    points = rng.normal(size=(2000, 4)) * 50
-    masses = np.ones((2000, 1))
-    assert moments.fitting_degree(series.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
-
-
-def test_several_groups_in_one_pass_equal_separate_calls():
-    rng = np.random.default_rng(5)
-    layout = Layout(2, False, 0, 2)
-    terms = normal_form(bondic.Gaussian(2.0) * Dirac() + bondic.Matern(1.0) + Constant(0.5), layout)
-    points = np.repeat(rng.normal(size=(700, 2)), 2, axis=0)
-    groups = rng.normal(size=(3, 1400, 2))
-    groups[1, 300:] = 0.0
-    groups[2] = 0.0
-    for engine in ("auto", "pairs", "reference"):
-        together = quadratic_forms(terms, points, groups, engine=engine)
-        for g in range(3):
-            alone = quadratic_form(terms, points, groups[g], engine=engine)
-            assert abs(together[g].mid - alone.mid) <= together[g].rad + alone.rad
-            assert together[g].rad <= 20 * alone.rad + 1e-9
-    assert together[2].mid == 0.0
 
 
 def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):

@@ -14,10 +14,9 @@ from bondic.core.columns import Cloud, RowRange
 from bondic.core.functions import ExpansionFunction, FeatureFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
-from bondic.core.kernels.normal_form import Layout
 from bondic.search import spectral
 from bondic.search.basis import make_basis
-from bondic.search.model import SearchModel, build_model
+from bondic.search.model import build_model
 from bondic_lab.identity.formulas import function_values
 from bondic_lab.search.conic import solve_dual
 from builders import everything, weights_at_rows
@@ -156,114 +155,10 @@ def test_spectral_agrees_with_conic(chunk):
                 assert found.primal <= value_at(model, sign, radius, kappa, w) + 1e-9 * scale, where
 
 
-def test_the_random_problems_reach_every_case():
-    """The comparison would be empty if, say, w = 0 always won."""
-    seen = {}
-    for seed in range(80):
-        regime, model, radius, kappa = random_case(seed)
-        spectrum = spectral.Spectrum.of(model)
-        found = spectral.propose(spectrum, sign=1.0, radius=radius, kappa=kappa)
-        t = np.linalg.norm(model.start + model.balance @ found.weights) / np.linalg.norm(model.start)
-        kind = "balanced" if found.status == "optimal" and t < 1e-6 else found.status
-        seen.setdefault(kind, set()).add(regime)
-        if found.status == "optimal" and spectrum.rest > 1e-3 * np.linalg.norm(model.gradient):
-            seen.setdefault("part of g outside", set()).add(regime)
-    assert len(seen["optimal"]) >= 5
-    assert len(seen["part of g outside"]) >= 3
-    assert len(seen["zero is optimal"]) >= 2
-    assert seen["unbounded: Q is rejected"] == {"rejected"}
-    assert "balanced" in seen["balanced"]
-    assert "stalled" not in seen
-
-
 # ------------------------------------------------------------------------------------------ one decomposition
 
 
-def shared_cases(rng):
-    """One log, three initial distributions."""
-    log = builders.noise_log(rng, 60)
-    starts = [b.InitialStates.exact(rng.standard_normal((k, 2))) for k in (1, 2, 5)]
-    policy = builders.softmax_policy()
-    problems = [b.make_problem(log, policy, start, gamma=0.9, reward_range=(-1, 1)) for start in starts]
-    points = np.concatenate([everything(problem) for problem in problems])
-    w_kernel, q_kernel = kernels(False, features=True, rng=rng)
-    weights = make_basis(w_kernel, problems[0].layout, problems[0].whole().logged, rank=40)
-    values = make_basis(q_kernel, problems[0].layout, points, rank=40)
-    return [build_model(p, weights, values, None) for p in problems]
-
-
-def test_one_decomposition_serves_all(rng):
-    """Signs, noise levels, radii and initial distributions: the same optimum as from a decomposition of its own."""
-    models = shared_cases(rng)
-    shared = spectral.Spectrum.of(models[0])
-    size = float(np.linalg.norm(models[0].gradient))
-    objectives = []
-    for model in models:
-        here = shared.starting_from(model.start)
-        for sign in (1.0, -1.0):
-            for radius in (3.0, 50.0):
-                for kappa in (0.2 * size, 0.6 * size):
-                    own = spectral.propose(spectral.Spectrum.of(model), sign=sign, radius=radius, kappa=kappa)
-                    found = spectral.propose(here, sign=sign, radius=radius, kappa=kappa)
-                    assert found.status == own.status
-                    if found.status.startswith("unbounded"):
-                        continue
-                    assert found.objective == pytest.approx(own.objective, rel=1e-10)
-                    np.testing.assert_allclose(
-                        found.weights, own.weights, rtol=0, atol=1e-6 * (1 + np.abs(own.weights).max())
-                    )
-                    objectives.append(found.objective)
-    assert len(set(np.round(objectives, 6))) > 10
-
-
 # --------------------------------------------------------------------------------------------- corner problems
-
-
-def raw_model(balance, gradient, start):
-    """Matrices without a log behind them."""
-    basis = make_basis(Constant(1.0), Layout(1, False, 0, 1), np.zeros((1, 1)), rank=1)
-    arrays = [np.asarray(x, dtype=float) for x in (start, balance, gradient)]
-    return SearchModel(basis, basis, *arrays, 0.0, 0.0)
-
-
-def test_nothing_to_balance_with():
-    """A = 0: w only adds noise (0 is optimal) unless the rewards alone contradict every q."""
-    spectrum = spectral.Spectrum.of(raw_model(np.zeros((3, 2)), [0.3, 0.4], [1.0, 0.0, 0.0]))
-    assert spectral.propose(spectrum, sign=1.0, radius=2.0, kappa=0.6).objective == 2.0
-    rejected = spectral.propose(spectrum, sign=1.0, radius=2.0, kappa=0.4)
-    assert rejected.status.startswith("unbounded")
-    assert spectral.minimal_radius(spectrum, 0.4) == math.inf
-    assert spectral.minimal_radius(spectrum, 0.5) == 0.0
-
-
-def test_nothing_to_estimate():
-    """psi_0 = 0 and r = 0: the value is known, w = 0 says so, unless no q is feasible."""
-    model = raw_model(np.eye(2), [0.3, 0.4], [0.0, 0.0])
-    spectrum = spectral.Spectrum.of(model)
-    assert spectral.propose(spectrum, sign=1.0, radius=1.0, kappa=0.1).objective == 0.0
-    assert spectral.propose(spectrum, sign=1.0, radius=0.1, kappa=0.1).status.startswith("unbounded")
-    start = spectral.Spectrum.of(raw_model(np.eye(2), [0.3, 0.4], [1.0, 1.0]))
-    assert spectral.propose(start, sign=1.0, radius=0.0, kappa=0.6).objective == 0.0
-
-
-def test_one_dimension_by_hand():
-    """min_w g w + r |p - s w| + kappa |w| is piecewise linear: it is best at w = p / s or at w = 0."""
-    for g, r, p, s, kappa in [(0.1, 1.0, 2.0, 0.5, 0.2), (-0.3, 1.0, 2.0, 0.5, 0.1), (0.4, 2.0, -1.0, 0.5, 0.7)]:
-        spectrum = spectral.Spectrum.of(raw_model([[-s]], [g], [p]))
-        found = spectral.propose(spectrum, sign=1.0, radius=r, kappa=kappa)
-        corners = {0.0: r * abs(p), p / s: g * p / s + kappa * abs(p / s)}
-        assert found.objective == pytest.approx(min(corners.values()), rel=1e-9)
-        assert found.weights[0] == pytest.approx(min(corners, key=corners.get), abs=1e-9)
-
-
-def test_no_noise_at_all():
-    """kappa = 0: q is pinned where the log reaches; only psi_0's unreachable part is open."""
-    model = raw_model([[0.5, 0.0], [0.0, 0.2], [0.0, 0.0]], [-0.5, -0.1], [1.0, 1.0, 1.0])
-    found = spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=2.0, kappa=0.0)
-    # q = theta has 0.5 theta_1 = 0.5 and 0.2 theta_2 = 0.1, so theta = (1, 0.5, +-sqrt(4 - 1.25))
-    assert found.objective == pytest.approx(1.5 + math.sqrt(2.75), rel=1e-6)
-    assert found.primal == pytest.approx(found.objective, rel=1e-6)
-    assert found.primal <= found.objective
 
 
 # ----------------------------------------------------------------------------------- smallest loss and radius
@@ -426,44 +321,3 @@ def test_matrices_against_dense_sums(w_name, q_name, rng):
         points, slots, c = builders.measure_of(problem, omega)
         square = c @ dense(points, slots, points, slots) @ c
         assert np.linalg.norm(model.start + model.balance @ w) ** 2 == pytest.approx(square, rel=1e-6)
-
-
-@pytest.mark.parametrize(("w_name", "q_name"), [("waves", "gaussian"), ("point", "point")])
-def test_few_landmarks_project(w_name, q_name, rng):
-    """With few landmarks |psi_0 + A w| is the norm of the projection of mu_omega: never more than |mu_omega|."""
-    problem = problem_for(w_name, rng)
-    (w_kernel, _), (q_kernel, dense) = KERNELS[w_name], KERNELS[q_name]
-    weights = make_basis(w_kernel, problem.layout, problem.whole().logged, rank=10)
-    values = make_basis(q_kernel, problem.layout, everything(problem), rank=6)
-    model = build_model(problem, weights, values, None)
-    assert 0 < model.hidden < 1
-    lengths = []
-    for w in rng.standard_normal((4, weights.dimension)):
-        omega, _ = weights_at_rows(problem.whole(), model.function(w))
-        points, slots, c = builders.measure_of(problem, omega)
-        square = 0.0
-        for part in values.parts:  # the projection, term by term
-            embedded = part.term.embedding[slots]
-            cross = part.term.block(part.landmarks, points) @ (c[:, None] * embedded)
-            square += float(
-                np.einsum("ip,ip->", cross, np.linalg.solve(part.term.block(part.landmarks, part.landmarks), cross))
-            )
-        length = np.linalg.norm(model.start + model.balance @ w) ** 2
-        assert length == pytest.approx(square, rel=1e-7)
-        lengths.append(length / (c @ dense(points, slots, points, slots) @ c))
-    assert max(lengths) <= 1 + 1e-9
-    assert min(lengths) < 0.99
-
-
-def test_blocks_of_rows_add_up(rng, monkeypatch):
-    """Accumulating block by block gives the same matrices, with several next draws per row."""
-    problem = builders.noise_problem(rng, 40, continuous=True)
-    w_kernel, q_kernel = kernels(True, features=True, rng=rng)
-    whole = model_of(problem, w_kernel, q_kernel, rank=20)
-    shares = []
-    monkeypatch.setattr("bondic.search.model._BLOCK", 7)
-    weights, values = whole.weights, whole.values
-    parts = build_model(problem, weights, values, None, progress=shares.append)
-    for name in ("balance", "gradient", "start"):
-        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=0, atol=1e-12)
-    assert shares == [min(40, 7 * (k + 1)) / 40 for k in range(6)]

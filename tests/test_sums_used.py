@@ -64,28 +64,3 @@ def test_the_given_sums_are_used(name):
     assert sums.asked[question] > 0
     bondic.verify(result.certificate, log, policy, sums=checking)
     assert checking.asked[question] > 0
-
-
-@pytest.mark.parametrize(
-    ("make", "method"),
-    [
-        (synthetic, bondic.Dual(ball=BALL)),
-        (synthetic, bondic.Sequential(ball=BALL)),
-        (synthetic, bondic.Groups()),
-        (tabular, bondic.Table()),
-        (tabular, bondic.Default()),
-    ],
-    ids=["dual", "sequential", "groups", "table", "default"],
-)
-def test_nothing_falls_back_to_the_reference(make, method):
-    problem, log, policy = ask(make(400))
-    result = bondic.estimate_interval(problem, method=method)
-    bondic.verify(result.certificate, log, policy)
-
-
-def test_the_reference_is_refused_here(no_reference):
-    """The control: these tests can fail."""
-    del no_reference
-    problem, *_ = ask(synthetic(60))
-    with pytest.raises(AssertionError, match="the reference was asked"):
-        bondic.estimate_interval(problem, method=bondic.Dual(ball=BALL, engine="reference"))

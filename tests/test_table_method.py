@@ -141,25 +141,6 @@ def test_one_side_spends_all_of_alpha_on_it(world):
     assert sum(lower.budget.parts.values()) == pytest.approx(0.1)
 
 
-def test_a_pilot_that_cannot_be_is_refused_with_the_way_out(world):
-    for pilot in (5, 10_000, 1.0):
-        with pytest.raises(InvalidInput, match=r"at least 20 usable rows.*pilot="):
-            bondic.estimate_interval(world[2], method=bondic.Table(pilot=pilot))
-    with pytest.raises(InvalidInput, match="side"):
-        bondic.Table(side="left")
-    rng = np.random.default_rng(0)
-    n = 500
-    numbers = bondic.Transitions(
-        rng.normal(size=(n, 1)), rng.normal(size=(n, 1)), rng.random(n), rng.normal(size=(n, 1)), rng.random(n) < 0.2
-    )
-    policy = bondic.GaussianPolicy(lambda s: 0.4 * s[:, :1], 0.2)
-    problem = bondic.make_problem(
-        numbers, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0, 1), accept=None
-    )
-    with pytest.raises(InvalidInput, match=r"Actions are numbers.*Groups"):
-        bondic.estimate_interval(problem, method=bondic.Table())
-
-
 def test_actions_that_were_never_logged_leave_the_range(world):
     """The policy takes action 1 alone, the log action 0 alone: nothing is said, and nothing fails."""
     mdp, log, _ = world
@@ -169,20 +150,6 @@ def test_actions_that_were_never_logged_leave_the_range(world):
     problem = bondic.make_problem(log, always, starts, gamma=GAMMA, reward_range=(0, 1), accept=None)
     result = bondic.estimate_interval(problem, method=bondic.Table())
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-
-
-def late_state(log):
-    """State 2 only in the last fifth of the rows: earlier ones that show it are left out."""
-    seen = (np.asarray(log.observations)[:, 0] == 2) | (np.asarray(log.next_observations)[:, 0] == 2)
-    kept = np.flatnonzero(~seen | (np.arange(seen.size) >= 0.8 * seen.size))
-    return part(log, kept, drop=("behavior_action_probs", "episode_ids", "timesteps"))
-
-
-def test_states_that_appear_late_are_part_of_the_table(world):
-    mdp, log, _ = world
-    result = bondic.estimate_interval(problem_of(mdp, late_state(log)), method=bondic.Table())
-    assert result.status is not bondic.Status.REJECTED
-    assert result.proof.cells.states.shape[0] == 3
 
 
 class TwoAnswers:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bondic.core.errors import InvalidInput
-from bondic.plan.groups import TreeGroups, cell_errors, propose_groups, tree_groups, user_groups
+from bondic.plan.groups import cell_errors, propose_groups, tree_groups, user_groups
 from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
-from bondic.plan.tree import grow, shortest_between
+from bondic.plan.tree import grow
 
 
 def _loss(targets: np.ndarray) -> float:
@@ -67,31 +67,6 @@ def test_nested_family() -> None:
     assert tree.prune(100) == tree
 
 
-def test_a_cliff_is_cut_where_it_is() -> None:
-    """20 000 distinct values are more than there are bins; the threshold still lies between the two neighbours."""
-    inputs = np.random.default_rng(1).random((20_000, 3))
-    tree = grow(inputs, (inputs[:, 2] >= 0.7071).astype(float), leaves=8, min_rows=10)
-    assert tree.leaves == 2, "nothing is left to split"
-    ((column, threshold, _),) = tree.splits
-    assert column == 2
-    below, above = inputs[inputs[:, 2] < 0.7071, 2].max(), inputs[inputs[:, 2] >= 0.7071, 2].min()
-    assert below < threshold <= above
-
-
-def test_constant_targets_and_columns_are_not_split() -> None:
-    inputs = np.column_stack([np.ones(50), np.arange(50.0)])
-    assert grow(inputs, np.full(50, 0.1), leaves=4, min_rows=1).leaves == 1
-    assert {column for column, _, _ in grow(inputs, np.arange(50.0) % 7, leaves=4, min_rows=1).splits} == {1}
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "number"),
-    [(0.49, 0.51, 0.5), (9.9, 10.0, 10.0), (0.1, 0.9, 0.5), (-1.0, 1e-9, -0.5), (3.14, 3.15, 3.15)],
-)
-def test_thresholds_have_few_digits(low: float, high: float, number: float) -> None:
-    assert shortest_between(low, high) == number
-
-
 def test_words_decide_like_the_tree() -> None:
     rng = np.random.default_rng(2)
     inputs = rng.normal(size=(2000, 2))
@@ -111,14 +86,6 @@ def test_words_decide_like_the_tree() -> None:
     assert tree.prune(1).describe(["angle", "speed"]) == ("all rows",)
     with pytest.raises(InvalidInput, match="2 columns; got 1 names"):
         tree.describe(["angle"])
-
-
-def test_wrong_width_and_count() -> None:
-    tree = grow(np.arange(20.0)[:, None], np.arange(20.0), leaves=2, min_rows=1)
-    with pytest.raises(InvalidInput, match="grown on 1 columns"):
-        tree.codes(np.zeros((3, 2)))
-    with pytest.raises(InvalidInput, match="at least one leaf"):
-        tree.prune(0)
 
 
 def _rows(n: int = 3000, seed: int = 0) -> TrainingRows:
@@ -145,20 +112,6 @@ def test_groups_find_the_threshold_from_values_or_from_residuals(known: bool) ->
     assert groups.prune(1).n_cells == 2
 
 
-def test_actions_that_are_numbers_are_split_too() -> None:
-    rng = np.random.default_rng(3)
-    states, doses = rng.random((4000, 1)), rng.random((4000, 1)) * 10
-    rewards = (doses[:, 0] < 9.9).astype(float)
-    draws = rng.random((4000, 3, 1)) * 10
-    weights = np.full((4000, 3), 1 / 3)
-    rows = TrainingRows(states, doses, rewards, states, 0.5, (0.0, 2.0), next_actions=draws, next_weights=weights)
-    groups = propose_groups(rows, UserModel(lambda s, _: np.zeros(len(s))), count=2, min_rows=5)
-    assert groups.describe(["age", "dose"]) == ("dose < 9.9", "dose ≥ 9.9")
-    np.testing.assert_array_equal(groups.cells(states, doses), doses[:, 0] >= 9.9)
-    with pytest.raises(InvalidInput, match="need both"):
-        groups.codes(states)
-
-
 def test_cell_errors_solve_the_table() -> None:
     """On a table with a cell per pair and q̂ = 0 the errors are the values of the empirical chain, by value iteration."""
     rng = np.random.default_rng(4)
@@ -176,24 +129,6 @@ def test_cell_errors_solve_the_table() -> None:
     np.testing.assert_allclose(errors[groups.cells(rows.states, actions)], table[states, actions], rtol=1e-10)
 
 
-def test_cells_without_rows_get_no_error() -> None:
-    rows = _rows(200)
-    only = TrainingRows(
-        rows.states,
-        np.zeros(200, dtype=int),
-        rows.rewards + 1,
-        rows.next_states,
-        0.5,
-        (0.0, 2.0),
-        2,
-        rows.next_probabilities,
-    )
-    groups = TreeGroups(grow(only.states, only.states[:, 0], leaves=2, min_rows=5), 2)
-    errors = cell_errors(only, groups, only.rewards)
-    np.testing.assert_allclose(errors[1::2], 0, atol=1e-12)
-    assert (errors[::2] > 1).all()
-
-
 def test_groups_of_the_user() -> None:
     states = np.arange(10.0)[:, None]
     by_function = user_groups(lambda s: np.floor(s[:, 0] / 4), states, 2)
@@ -205,23 +140,3 @@ def test_groups_of_the_user() -> None:
     assert by_column.codes(np.array(["icu", "ward", "home"])).tolist() == [0, 1, 2]
     assert by_column.describe() == ("icu", "ward", "any other")
     assert by_column.cells(["ward"], np.zeros((1, 1))).tolist() == [1]
-
-
-@pytest.mark.parametrize(
-    ("groups", "words"),
-    [
-        (lambda s: s, "one number or text for each of 4 rows, not float64 of shape \\(4, 1\\)"),
-        (lambda _: 1, "shape \\(\\)"),
-        (lambda _: np.array([0.0, np.nan, 1.0, 1.0]), "nan\\) in row 1"),
-    ],
-)
-def test_groups_that_are_none(groups: object, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        user_groups(groups, np.zeros((4, 1)), 2)
-
-
-def test_a_column_keeps_its_kind_and_length() -> None:
-    with pytest.raises(InvalidInput, match="use one kind"):
-        user_groups(["a", "b"], np.zeros((2, 1)), 2).codes(np.array([1, 2]))
-    with pytest.raises(InvalidInput, match="column of 3 labels for 2 rows"):
-        user_groups(["a", "b", "c"], np.zeros((2, 1)), 2)

@@ -11,16 +11,13 @@ import builders
 from bondic.core.balls import Instruments, Provenance, constant_function
 from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
+from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.terms import value_range
-from bondic.search.basis import make_basis
-from bondic.search.model import build_model
 from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, paper_ball
-from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
-from bondic.tuning.scales import measure_scales, pilot_points
+from bondic.tuning.radius import held_out_radius
 from bondic_lab.worlds.synthetic import SyntheticMDP
-from builders import part, tabular, world_problem
+from builders import part, tabular
 
 MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
 QUICK = Choices(pairs=8)
@@ -132,17 +129,6 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     assert set(seen) == {(seen[0][0], 200)}
 
 
-def test_a_fitted_radius_looks_at_the_rows_it_is_given():
-    columns = rollout(1)
-    kernels = b.Gaussian(0.8) * Dirac() + Constant(1.0), b.Gaussian(0.5) * Dirac()
-    pilot = problem_of(columns).select(0, 100)
-    same = problem_of(with_other_rows(columns, 100, 300)).select(0, 100)
-    other = problem_of(with_other_rows(columns, 60, 70)).select(0, 100)  # in the half that judges
-    one, two, three = (held_out_radius(rows, *kernels, factor=10, half_range=1) for rows in (pilot, same, other))
-    assert one == two
-    assert one != three
-
-
 def test_pilot_rows_are_not_certified():
     """The mirror image: with W and Q given, changing pilot rows of an explicit selection changes no number."""
     columns = rollout(2)
@@ -168,16 +154,6 @@ def test_instruments_tuned_on_certified_rows_are_refused(rows):
         b.estimate_interval(problem, method=b.Dual(instruments=unknown, radius=3.0))
 
 
-def test_q_may_see_every_row():
-    """Q is an assumption, not an instrument: any provenance is fine, and it is written down."""
-    problem = problem_of(rollout(4))
-    ball = b.Ball(b.Gaussian(1.0) * Dirac(), 3.0, provenance=Provenance("fitted", (0, 300), problem.log_hash))
-    result = b.estimate_interval(problem, method=b.Dual(instruments=Instruments(Constant(1.0)), ball=ball))
-    assert "fitted on rows 0..299" in result.choices["Q"]
-    (item,) = (a for a in result.assumptions if a.name == "values")
-    assert "fitted on rows 0..299" in item.text
-
-
 # ---------------------------------------------------------------------------------------------------- pilot rows
 
 
@@ -193,12 +169,6 @@ def test_pilot_as_share_or_number(pilot, certified):
     assert (result.proof.instruments.provenance.rows is None) == (certified == 0)
 
 
-@pytest.mark.parametrize("pilot", [-0.1, 1.0, -1, 300, 1000, math.nan])
-def test_impossible_pilots(pilot):
-    with pytest.raises(InvalidInput, match=f"pilot={pilot}"):
-        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot))
-
-
 def test_a_pilot_of_a_log_that_may_stop_any_time():
     """Its end is fixed beforehand: a share of the planned rows, or a number; never a share of what came."""
     method = b.Dual(choices=QUICK, radius=5.0, planned_rows=200, pilot=0.5)
@@ -212,44 +182,7 @@ def test_a_pilot_of_a_log_that_may_stop_any_time():
     assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
 
 
-def test_no_pilot_when_w_is_given():
-    """Nothing is left to tune on earlier rows: Q may look at every row, so every row is certified."""
-    method = b.Dual(radius="paper", instruments=Instruments(Constant(1.0)), choices=QUICK)
-    assert b.estimate_interval(problem_of(rollout(6)), method=method).rows == (0, 300)
-
-
 # ------------------------------------------------------------------------------------------- scales and bandwidth
-
-
-def test_scales_are_moments_of_the_points(rng):
-    log = builders.noise_log(rng, 50)
-    log = replace(log, observations=log.observations * [3.0, 0.01] + [100.0, 0.0])
-    initial = b.InitialStates.exact([[0.0, 0.0]])
-    problem = b.make_problem(log, builders.softmax_policy(), initial, gamma=0.9, reward_range=(-1, 1))
-    scales = measure_scales(pilot_points(problem), 2)
-    points = np.concatenate([log.observations, log.next_observations[~log.terminations]])
-    np.testing.assert_allclose(scales.center, points.mean(axis=0))
-    np.testing.assert_allclose(scales.spread, points.std(axis=0))
-    scaled = points / scales.spread
-    distances = [np.linalg.norm(p - q) for i, p in enumerate(scaled) for q in scaled[:i]]
-    assert scales.median == pytest.approx(np.median(distances))
-    np.testing.assert_allclose(scales.bandwidth(2.0), 2.0 * scales.spread * scales.median)
-
-
-@pytest.mark.parametrize("level", [0.0, 7.0, 1e12, 1e-12])
-def test_a_constant_column_is_harmless(level, rng):
-    """It gets a scale of its own size: bandwidths stay positive and finite."""
-    states = np.column_stack([rng.standard_normal(40), np.full(40, level)])
-    log = b.Transitions(states, rng.integers(2, size=40), rng.random(40), states[::-1].copy(), np.zeros(40, dtype=bool))
-    initial = b.InitialStates.exact(states[:2])
-    problem = b.make_problem(log, b.UniformPolicy(2), initial, gamma=0.5, reward_range=(0, 1))
-    scales = measure_scales(pilot_points(problem), 2)
-    bandwidth = scales.bandwidth(1.0)
-    assert np.all(bandwidth > 0)
-    assert np.all(np.isfinite(bandwidth))
-    result = b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK))
-    assert math.isfinite(result.low)
-    b.verify(result.certificate, log)
 
 
 # --------------------------------------------------------------------------------------------------------- radius
@@ -275,79 +208,6 @@ def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
     assert ball.provenance.rows == (0, 100)
 
 
-def test_the_norm_leaves_the_level_out():
-    """Rewards 5 more everywhere and a range as much higher: the level moves along and the radius stays."""
-    columns = rollout(8)
-    columns["terminations"][:] = False
-    raised = {**columns, "rewards": columns["rewards"] + 5.0}
-    low, high = MDP.reward_range
-    radii, norms = [], []
-    for each, bounds in ((columns, (low, high)), (raised, (low + 5.0, high + 5.0))):
-        rows = problem_of(each, reward_range=bounds, may_terminate=False)
-        limits = value_range(MDP.gamma, bounds, may_terminate=False)
-        ball, _ = paper_ball(rows, KERNELS[0], Instruments(KERNELS[1]), limits)
-        radii.append(ball.radius)
-        norms.append(held_out_norm(rows, *KERNELS))
-    assert radii[0] == pytest.approx(radii[1], rel=1e-6)
-    assert norms[1] > 1.2 * norms[0]  # around 0 it would not
-
-
-@pytest.mark.parametrize("level", [None, 0.7])
-def test_the_fit_minimises_the_later_loss(level):
-    """No other ridge of the path scores better on the second half, and the fit is that of the first half."""
-    pilot = problem_of(rollout(9)).select(0, 100)
-    center = None if level is None else constant_function(level, pilot.layout)
-    fitted, found = _HeldOut.of(pilot, *KERNELS, 200).best(center)
-    candidates = np.concatenate([pilot.whole().logged, pilot.initial.points])
-    values = make_basis(KERNELS[0], pilot.layout, candidates, rank=200, tolerance=1e-9)
-    weights = make_basis(KERNELS[1], pilot.layout, pilot.whole().logged, rank=200, tolerance=1e-9)
-    halves = [pilot.select(0, 50), pilot.select(50, 100)]
-    fit, judge = (build_model(half, weights, values, center) for half in halves)
-
-    def score(ridge):
-        gram = fit.balance @ fit.balance.T + ridge * np.eye(values.dimension)
-        theta = -np.linalg.solve(gram, fit.balance @ fit.gradient)
-        return np.linalg.norm(theta), np.linalg.norm(judge.gradient + judge.balance.T @ theta)
-
-    norm, loss = score(fitted.ridge)
-    assert fitted.fitted_norm == pytest.approx(norm, rel=1e-3) == np.linalg.norm(found)
-    assert fitted.held_out_loss == pytest.approx(loss, rel=1e-3)
-    for factor in (1e-4, 0.03, 30.0):
-        assert score(factor * fitted.ridge)[1] >= 0.99 * loss
-
-
-def test_the_radius_is_that_of_a_second_fit_around_the_level_of_the_first():
-    pilot = problem_of(rollout(9)).select(0, 100)
-    fits = _HeldOut.of(pilot, *KERNELS, 200)
-    first = fits.values.function(fits.best(None)[1])
-    mean = float(np.mean(first.values(pilot.whole().logged)[0][np.arange(len(pilot)), pilot.whole().slots]))
-    second, _ = fits.best(constant_function(mean, pilot.layout))
-    fitted = held_out_radius(pilot, *KERNELS, factor=10.0, half_range=0.0)
-    assert fitted.ridge == second.ridge
-    assert fitted.fitted_norm == pytest.approx(second.fitted_norm, rel=1e-6)
-
-
-def test_the_radius_splits_rows_within_the_horizon():
-    """Rows beyond the horizon are dropped; the halves are halves of what is left."""
-    columns = rollout(12)
-    late = columns["timesteps"] >= 3
-    problem = problem_of(columns, horizon=3)
-    assert problem.dropped == late.sum() > 50
-    kernels = KERNELS[0] * TimeMask(3), KERNELS[1]
-    fitted, _ = _HeldOut.of(problem, *kernels, 200).best(None)
-    kept = np.flatnonzero(~late)
-    middle = int(kept[len(kept) // 2])
-    other = with_other_rows(columns, middle, middle + 1)
-    other["observations"][middle], other["next_observations"][middle] = (
-        columns["observations"][middle],
-        columns["next_observations"][middle],
-    )
-    moved, _ = _HeldOut.of(problem_of(other, horizon=3), *kernels, 200).best(None)
-    # a reward of the second half moves the score but not the fits: the norm stays on the same path
-    assert moved.held_out_loss != fitted.held_out_loss
-    assert (moved.ridge != fitted.ridge) or (moved.fitted_norm == pytest.approx(fitted.fitted_norm, rel=1e-9))
-
-
 def test_w_does_not_know_how_long_a_stopped_log_became():
     """Under a fixed lambda n may be a stopping time: W must be the same for every n."""
     mdp, log, policy, initial = tabular(2000, gamma=0.9)
@@ -359,11 +219,3 @@ def test_w_does_not_know_how_long_a_stopped_log_became():
         result = b.estimate_interval(problem, method=b.Dual(gauge=FixedLambda(0.05), pilot=1000, radius=5.0))
         picked.add(result.choices["W picked"] + repr(result.proof.instruments.kernel))
     assert len(picked) == 1
-
-
-def test_a_given_radius_does_not_hide_where_the_bandwidth_comes_from():
-    _, problem = world_problem(tabular, 600, gamma=0.5)
-    result = b.estimate_interval(problem, method=b.Dual(radius=5.0))
-    (values,) = (item.text for item in result.assumptions if item.name == "values")
-    assert "radius as you state it, for this kernel; its bandwidth is in medians of distances in the log" in values
-    assert repr(result.proof.ball.kernel) in values

@@ -1,12 +1,10 @@
 """A stated value range in every interval, in certificates, in baselines and in the tool."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import bondic
 from bondic.core.balls import Ball, Instruments
@@ -16,8 +14,7 @@ from bondic.core.dual.noise import Pinelis
 from bondic.core.errors import VerificationError
 from bondic.core.kernels.leaves import Dirac
 from bondic.engines.sums import STANDARD
-from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_TABLE, lake, lake_problem
-from test_tool import run
+from builders import LAKE_GAMMA, LAKE_POLICY, lake, lake_problem
 
 KERNEL = Dirac(on="state") * Dirac()
 METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=Instruments(KERNEL))
@@ -72,28 +69,6 @@ def test_narrower_ranges_give_narrower_ends_at_the_same_omega():
     assert high["noise"].mid == pytest.approx(wide["noise"].mid / 20, rel=1e-9)
 
 
-@given(st.floats(-40, -0.001), st.floats(20.001, 60), st.booleans())
-@settings(max_examples=8, deadline=None)
-def test_a_range_that_contains_the_implied_one_changes_nothing(low, high, with_horizon):
-    more = {"horizon": 30} if with_horizon else {}
-    data = lake(40)
-    plain = bondic.estimate_interval(lake_problem(data, **more), method=METHOD)
-    wide = bondic.estimate_interval(lake_problem(data, value_range=(low, high), **more), method=METHOD)
-    assert (plain.low, plain.high, plain.estimate, plain.status) == (wide.low, wide.high, wide.estimate, wide.status)
-
-
-def test_rewards_and_ranges_scale_together():
-    one = bondic.estimate_interval(lake_problem(value_range=(0, 1)), method=METHOD)
-    data = lake()
-    data["rewards"] = data["rewards"] * 4
-    ball = Ball(KERNEL, 12.0)
-    four = bondic.estimate_interval(
-        lake_problem(data, reward_range=(0, 4), value_range=(0, 4)), method=replace(METHOD, ball=ball)
-    )
-    assert four.low == pytest.approx(4 * one.low, rel=1e-6, abs=1e-9)
-    assert four.high == pytest.approx(4 * one.high, rel=1e-6)
-
-
 # ---------------------------------------------------------------------------------------- certificates and pages
 
 
@@ -137,28 +112,3 @@ def test_a_certificate_whose_statement_the_log_contradicts_is_refused(certified)
 
 
 # ------------------------------------------------------------------------------------------------------ the tool
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savez("lake.npz", **lake(150))
-    np.savez("policy.npz", probs=LAKE_TABLE)
-    return tmp_path
-
-
-ASKED = ["--policy", "policy.npz", "--gamma", "0.95", "--reward-range", "0", "1"]
-
-
-def test_the_tool_takes_a_value_range_and_writes_it_down(place, capsys):
-    code, out, err = run(
-        capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "1", "--with", "radius=2", "--out", "res"
-    )
-    assert code == 0, err
-    assert "The stated ranges alone imply [0, 1]" in " ".join(out.replace("│", " ").split())
-    result = json.loads((place / "res" / "result.json").read_text())
-    assert result["value_range"] == [0.0, 1.0]
-    assert result["high"] <= 1
-    assert "value range" in [item["name"] for item in result["assumptions"]]
-    assert run(capsys, "verify", "res/certificate.json", "lake.npz")[0] == 0
-    assert "--value-range 0 1" in result["command"]

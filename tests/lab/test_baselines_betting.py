@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 import bondic
 import bondic_lab
-from bondic.rows.decisions import read_decisions
-from bondic_lab.baselines.behavior import behavior_ratios
 from propensity_cases import LARGEST, decisions, question
-from test_tool import run
 
 
 def ends(log, method, policy=None, **statements):
@@ -37,15 +32,6 @@ def test_they_are_the_method_itself(name, options, own):
     assert (found.method, found.guarantee) == (name, "finite-sample")
     assert {item.name for item in found.assumptions} == {item.name for item in wanted.assumptions}
     assert bondic.verify(found.certificate, log).low == found.low
-
-
-def test_predictions_shorten_what_bets_on_weighted_rewards_leave():
-    log = decisions(2000, low=0.5, high=0.6)  # within [0, 1]: ratios vary, rewards hardly do
-    plain, robust = (
-        ends(log, bondic_lab.make_baseline(name, **more))
-        for name, more in (("pdis-betting", {}), ("dr-betting", {"max_ratio": LARGEST}))
-    )
-    assert robust[1] - robust[0] < 0.5 * (plain[1] - plain[0])
 
 
 def test_dr_betting_is_not_given_a_name_that_it_does_not_earn():
@@ -81,38 +67,3 @@ def test_logged_targets_and_logarithms_give_the_same_ends(name):
     assert ends(told, bondic_lab.make_baseline(name), bondic.LoggedTarget(), gamma=0.9) == pytest.approx(
         asked, rel=1e-9
     )
-
-
-def test_ratios_of_baselines_are_those_of_the_method():
-    log = decisions(200)
-    problem = question(log)
-    found, estimated = behavior_ratios(problem, "logged")
-    np.testing.assert_array_equal(found, read_decisions(problem, None, every_action=False).ratios.values)
-    assert not estimated
-    assert behavior_ratios(problem, "estimated")[1]
-    told = decisions(200, target_action_probs=np.full(200, 0.5))
-    with pytest.raises(bondic.InvalidInput, match="a policy that can be asked"):
-        behavior_ratios(question(told, bondic.LoggedTarget()), "estimated")
-
-
-def test_compare_lists_them_with_their_labels(tmp_path, capsys):
-    log, n = decisions(400), 400
-    path = tmp_path / "log.npz"
-    np.savez(
-        path,
-        observations=log.observations,
-        actions=log.actions,
-        rewards=log.rewards,
-        next_observations=log.next_observations,
-        terminations=log.terminations,
-        behavior_prob=log.behavior_action_probs,
-        target_prob=np.full(n, 0.5),
-    )
-    words = ["compare", str(path), "--policy", "logged", "--gamma", "0", "--reward-range", "0", "1", "--json"]
-    code, out, _ = run(capsys, *words, "--method", "pdis-betting", "--method", "dr-betting", "--with", "max_ratio=2.5")
-    assert code == 0
-    lines = json.loads(out)
-    assert [(line["method"], line["guarantee"]) for line in lines] == [
-        ("pdis-betting", "finite-sample"),
-        ("dr-betting", "finite-sample"),
-    ]

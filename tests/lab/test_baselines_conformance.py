@@ -157,11 +157,3 @@ def test_every_short_name_has_its_case():
     assert cases == set(BASELINES)
     with pytest.raises(InvalidInput, match="no baseline"):
         make_baseline("magic")
-
-
-def test_short_names_say_what_their_method_is():
-    for name, short in BASELINES.items():
-        assert (short.name, bool(short.words)) == (name, True)
-        assert set(short.method.needs) <= {"episode_ids", "behavior_action_probs"}
-    assert BASELINES["dm-neural"].method.extra == "torch"
-    assert make_baseline("is-bca", seed=3).title == "pdis-bca"

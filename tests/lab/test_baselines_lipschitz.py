@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.errors import InvalidInput
 from bondic_lab.baselines.lipschitz import Lipschitz, upper_end
 
 GAMMA = 0.7
@@ -43,11 +42,6 @@ def test_the_truth_lies_inside_and_the_interval_shrinks():
         assert result.guarantee == "finite-sample"
         lengths.append(result.length)
     assert lengths[2] < 0.2 * lengths[1] < 0.2 * lengths[0]
-
-
-def test_a_larger_slope_contains_a_smaller_one():
-    small, large = (bondic.estimate_interval(line(40), method=Lipschitz(c)) for c in (SLOPE, 3 * SLOPE))
-    assert large.low <= small.low <= small.high <= large.high
 
 
 def test_against_plain_loops():
@@ -90,23 +84,3 @@ def test_an_action_that_is_never_seen_leaves_the_value_range():
     assert "never took: action 1" in result.warnings[0]
     assert (result.low, result.high) == pytest.approx((0.0, 1 / (1 - GAMMA)))
     assert result.status.name == "TRIVIAL"
-
-
-def test_an_estimated_slope_is_labeled():
-    result = bondic.estimate_interval(line(200), method=Lipschitz())
-    assert result.guarantee == "none"
-    assert "estimated" in result.choices["slope"]
-    assert result.low <= TRUTH <= result.high
-
-
-def test_subsets_are_valid_and_randomness_is_refused():
-    part = bondic.estimate_interval(line(400), method=Lipschitz(SLOPE, most_rows=50))
-    assert part.choices["rows"] == "50"
-    assert part.low <= TRUTH <= part.high
-    with pytest.raises(InvalidInput, match="slope"):
-        bondic.estimate_interval(line(20), method=Lipschitz(-1.0))
-    log = bondic.Transitions([[0.0], [0.0]], [0, 0], [0.0, 1.0], [[0.0], [0.0]], [False, False])
-    policy = bondic.UniformPolicy(1)
-    random = bondic.make_problem(log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0))
-    with pytest.raises(InvalidInput, match="Rows 0 and 1"):
-        bondic.estimate_interval(random, method=Lipschitz(1.0))

@@ -34,18 +34,6 @@ def test_every_baseline_is_cut_to_the_range_and_says_so(name, limit):
     assert any(item.name == "value range" for item in found.assumptions)
 
 
-@pytest.mark.parametrize(("name", "limits"), [("tis-hoeffding", (0, 1)), ("hcope", (-1, 3)), ("duan-wang", (-1, 3))])
-def test_baselines_that_use_the_range_get_shorter_before_they_are_cut(name, limits):
-    """Ends from a narrow range are closer than those from a wide one, cut to the narrow one afterwards."""
-    method = BASELINES[name].make(**NEEDS.get(name, {}))
-    data = lake(3000, limit=5)
-    plain = bondic.estimate_interval(lake_problem(data), method=method)
-    stated = bondic.estimate_interval(lake_problem(data, value_range=limits), method=method)
-    cut = max(plain.low, stated.value_range.low), min(plain.high, stated.value_range.high)
-    assert cut[0] <= stated.low <= stated.high <= cut[1]
-    assert stated.length < cut[1] - cut[0]
-
-
 def test_what_was_not_recorded_lies_in_the_stated_range():
     """T = 3: the tail is gamma^3 [0, 1] (or 0), and the recorded part a return less that tail."""
     problem = lake_problem(lake(60, limit=3), value_range=(0, 1))

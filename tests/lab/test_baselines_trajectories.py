@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -11,16 +10,14 @@ from scipy import stats
 
 import bondic
 from bondic.core.errors import InvalidInput, PolicyError
-from bondic.policies.protocol import CallableSampler, RowProbabilities
-from bondic.report.pens import result_table
-from bondic_lab.baselines.hcope import EmpiricalBernstein, best_threshold
+from bondic.policies.protocol import CallableSampler
+from bondic_lab.baselines.hcope import EmpiricalBernstein
 from bondic_lab.baselines.importance import ImportanceSampling, positive_values, weighted_sums
 from bondic_lab.baselines.intervals import (
     RatioSums,
     bca_ends,
     bernstein_lower,
     bootstrap_values,
-    hoeffding_lower,
     percentile_ends,
     student_ends,
 )
@@ -99,16 +96,6 @@ def test_the_estimators_are_the_loops(weighting, steps):
     assert mine == pytest.approx(loop_estimate(mdp, log, weighting, paths.steps), rel=1e-12)
 
 
-def test_interleaved_rows_give_the_same_trajectories():
-    """Rows in the order of time across episodes, as an adaptive log has them."""
-    mdp = world()
-    log = sample(mdp, behavior="adaptive")
-    order = np.lexsort((log.timesteps, log.episode_ids))
-    by_episode = part(log, order)
-    first, second = (weighted_sums(trajectories(question(mdp, rows)), "pdis").estimate() for rows in (log, by_episode))
-    assert first == pytest.approx(second, rel=1e-12)
-
-
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_target_equal_to_behavior_gives_the_mean_return(weighting):
     mdp = world(mix=1.0)
@@ -136,30 +123,6 @@ def test_unbiased_over_many_logs(weighting):
     assert error < 0.03  # the test has power
 
 
-@pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
-def test_self_normalized_forms_converge(weighting):
-    mdp = world()
-    truth = mdp.finite_value(4)
-    errors = [
-        np.mean([abs(weighted_sums(trajectories(question(mdp, sample(mdp, n, 4, seed=k))), weighting).estimate() - truth)
-                 for k in range(20)])
-        for n in (40, 4000)
-    ]  # fmt: skip
-    assert errors[1] < 0.25 * errors[0]
-
-
-def test_shifted_values_have_the_mean_they_claim():
-    """base + E[X] is the T-step value at the lower end, base - E[X] at the upper one, for tis and pdis."""
-    mdp = world()
-    paths = trajectories(question(mdp, sample(mdp, 20_000, 4)))
-    truth = mdp.finite_value(4)
-    for weighting in ("tis", "pdis"):
-        for end, sign in (("lower", 1.0), ("upper", -1.0)):
-            values, base = positive_values(paths, weighting, end)
-            assert values.min() >= 0
-            assert abs(base + sign * values.mean() - truth) < 4 * values.std() / math.sqrt(values.size)
-
-
 # ------------------------------------------------------------------------------------------------ what was not recorded
 
 
@@ -176,26 +139,6 @@ def test_cut_episodes_pay_for_the_steps_that_are_missing():
         weighted_sums(paths, "pdis").estimate(), weighted_sums(paths, "pdis").influence(), split_ends(0.1, "both")
     )
     assert result.length == pytest.approx(inner[1] - inner[0] + high - low)
-
-
-def test_a_finite_horizon_that_was_recorded_has_no_tail():
-    mdp = world(termination=0.0)
-    paths = trajectories(question(mdp, sample(mdp, 20, 6), horizon=4))
-    assert paths.steps == 4
-    assert (paths.tail.low, paths.tail.high) == (0.0, 0.0)
-    short = trajectories(question(mdp, sample(mdp, 20, 3), horizon=4))
-    assert short.tail.high == pytest.approx(mdp.gamma**3)  # one step is missing, rewards up to 1
-
-
-def test_complete_episodes_have_no_tail_and_ends_include_zero_when_episodes_may_end():
-    mdp = TabularMDP(
-        np.ones((1, 1, 1)), np.full((1, 1), 0.5), np.ones(1), np.ones((1, 1)), np.ones((1, 1)), 0.9, (0.4, 0.6), 0.5
-    )
-    log = as_log(mdp.rollout(30, 200, np.random.default_rng(0)))
-    assert log.terminations.sum() == 30
-    assert trajectories(question(mdp, log)).tail.high == 0.0
-    cut = as_log(mdp.rollout(30, 2, np.random.default_rng(0)))
-    assert trajectories(question(mdp, cut)).tail.low == 0.0  # 0.4 / (1 - gamma) would ignore that episodes end
 
 
 def test_lengths_that_were_only_seen_bound_nothing():
@@ -217,32 +160,7 @@ def test_lengths_that_were_only_seen_bound_nothing():
             assert abs(base + sign * x.mean() - mdp.value) < 4 * x.std() / math.sqrt(x.size)
 
 
-def test_steps_beyond_the_horizon_are_the_horizon():
-    mdp = world(termination=0.0)
-    paths = trajectories(question(mdp, sample(mdp, 20, 6), horizon=4, may_terminate=False), steps=6)
-    assert paths.steps == 4
-
-
 # ------------------------------------------------------------------------------------------------------- the intervals
-
-
-def test_student_ends_use_the_two_sided_quantile():
-    values = np.random.default_rng(0).normal(size=12)
-    sums = RatioSums.mean(values)
-    low, high = student_ends(sums.estimate(), sums.influence(), split_ends(0.1, "both"))
-    wanted = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
-    assert (low, high) == pytest.approx((wanted.low, wanted.high))
-    one, infinite = student_ends(sums.estimate(), sums.influence(), split_ends(0.05, "lower"))
-    assert one == pytest.approx(low)
-    assert infinite == math.inf
-
-
-def test_hoeffding_width_shrinks_like_one_over_root_n():
-    values = np.tile([0.0, 1.0], 50)
-    more = np.tile(values, 4)
-    widths = [v.mean() - hoeffding_lower(v, 1.0, 0.05) for v in (values, more)]
-    assert widths[0] == pytest.approx(math.sqrt(math.log(20) / 200))
-    assert widths[1] == pytest.approx(widths[0] / 2)
 
 
 def test_bernstein_is_the_published_double_sum():
@@ -255,18 +173,6 @@ def test_bernstein_is_the_published_double_sum():
     level = math.log(2 / p)
     wanted = scale * (sum(y / c) - 7 * n * level / (3 * (n - 1)) - math.sqrt(level / (n - 1) * pairs))
     assert bernstein_lower(x, c, p) == pytest.approx(wanted, rel=1e-12)
-
-
-def test_threshold_search_is_the_best_of_its_grid():
-    pilot = np.random.default_rng(2).exponential(size=25)
-    best = best_threshold(pilot, 500, 0.05)
-
-    def predicted(c):
-        y, level = np.minimum(pilot, c), math.log(40)
-        return y.mean() - math.sqrt(2 * y.var(ddof=1) * level / 500) - 7 * c * level / (3 * 499)
-
-    assert all(predicted(best) >= predicted(c) - 1e-12 for c in np.geomspace(1e-4, 10, 60) * pilot.max())
-    assert best_threshold(np.zeros(5), 10, 0.1) == 1.0
 
 
 def test_bootstraps_match_scipy():
@@ -385,18 +291,6 @@ def test_what_is_missing_is_named():
         ImportanceSampling("sntis", "hoeffding")
 
 
-def test_episodes_that_start_elsewhere_are_refused():
-    mdp = world()
-    log = sample(mdp)
-    elsewhere = bondic.InitialStates.exact([[0.0], [1.0]])
-    options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
-    problem = bondic.make_problem(log, bondic.TablePolicy(mdp.target), elsewhere, **options)
-    refused(problem, "not in the exact list")
-    seen = bondic.make_problem(log, bondic.TablePolicy(mdp.target), bondic.InitialStates.from_log(log), **options)
-    first, second = (bondic.estimate_interval(p, method=ImportanceSampling()) for p in (seen, question(mdp, log)))
-    assert (first.low, first.high) == (second.low, second.high)
-
-
 def test_starts_that_are_no_draws_of_the_stated_ones_are_refused():
     mdp = world()
     log = sample(mdp, 400)
@@ -419,14 +313,6 @@ def test_starts_that_are_no_draws_of_the_stated_ones_are_refused():
     assert "own starts" not in {one.name for one in own.assumptions}
 
 
-def test_a_gap_in_an_episode_is_refused():
-    mdp = world(termination=0.0)
-    log = sample(mdp, 5, 5)
-    keep = ~((log.episode_ids == 2) & (log.timesteps == 1))
-    holed = part(log, keep)
-    refused(question(mdp, holed, accept=["gaps"]), "rows are missing")
-
-
 def test_estimated_behavior_is_labeled_and_close():
     mdp = world()
     log = sample(mdp, 2000)
@@ -437,31 +323,6 @@ def test_estimated_behavior_is_labeled_and_close():
     )
     assert fitted.guarantee == "none"
     assert fitted.estimate == pytest.approx(known.estimate, abs=0.1)
-
-
-def test_estimated_behavior_on_continuous_states():
-    from bondic_lab.baselines.behavior import estimate_behavior
-
-    rng = np.random.default_rng(0)
-    states = rng.normal(size=(4000, 2))
-    probs = 1 / (1 + np.exp(-states[:, 0] + 0.5))
-    actions = (rng.random(4000) < probs).astype(int)
-    truth = np.where(actions == 1, probs, 1 - probs)
-    assert np.abs(estimate_behavior(states, actions, 2) - truth).mean() < 0.03
-
-
-def test_policies_written_down_per_row():
-    mdp = world()
-    log = sample(mdp)
-    table = bondic.TablePolicy(mdp.target)
-    initial = bondic.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
-    options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
-    rows = [table.action_probs(states) for states in (log.next_observations, initial.observations, log.observations)]
-    full = bondic.make_problem(log, RowProbabilities(*rows), initial, **options)
-    plain = question(mdp, log)
-    first, second = (bondic.estimate_interval(p, method=ImportanceSampling()) for p in (full, plain))
-    assert (first.low, first.high) == (second.low, second.high)
-    refused(bondic.make_problem(log, RowProbabilities(*rows[:2]), initial, **options), "logged_probs")
 
 
 def test_continuous_actions_use_densities():
@@ -497,26 +358,3 @@ def test_continuous_actions_use_densities():
     np.testing.assert_allclose(mixed.action_density(states, actions), wanted)
     sampler = CallableSampler(lambda s, _rng: 0 * s)
     refused(bondic.make_problem(log, sampler, initial, gamma=0.5, reward_range=(-1, 1)), "action_density")
-
-
-def test_results_render_without_a_certificate():
-    from rich.console import Console
-
-    mdp = world()
-    result = bondic.estimate_interval(question(mdp, sample(mdp)), method=ImportanceSampling())
-    assert "pdis-t" in result._repr_html_()
-    assert json.loads(result.to_json())["status"] == result.status.name
-    console = Console(file=open("/dev/null", "w"), width=100)  # noqa: SIM115
-    console.print(result_table(result))
-    console.file.close()
-    assert result.terms() == {}
-    assert "in the limit of large logs" in result.summary()
-    assert "pdis-t" in repr(result)
-
-
-def test_the_seed_is_a_field():
-    mdp = world()
-    problem = question(mdp, sample(mdp))
-    runs = [bondic.estimate_interval(problem, method=ImportanceSampling("tis", "bca", seed=s)) for s in (0, 0, 1)]
-    assert (runs[0].low, runs[0].high) == (runs[1].low, runs[1].high)
-    assert runs[0].low != runs[2].low

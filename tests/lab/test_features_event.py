@@ -94,30 +94,6 @@ def test_less_than_the_logarithm_or_the_allowance_is_wrong():
     assert share_of_misses(seeds, times=0.3, kind="dense") >= 1
 
 
-def test_larger_allowances_contain_smaller_ones():
-    for seed in range(40):
-        log, reference, shapes = prepared(seed)
-        bound, last = log.bound(reference, shapes), None
-        for beta in np.array([0.0, 0.3, 1.0, 3.0]) * (log.allowance + 0.01 * log.world.high):
-            ends = bound.ends(bound.locate(float(beta)))
-            now = [np.inf if e is None else s * e.value.mid + e.value.rad + e.spread for s, e in ends.items()]
-            if last is not None:
-                assert all(
-                    a >= b - 0.01 * abs(b) for a, b in zip(now, last, strict=True) if np.isfinite(b)
-                )  # rounds end early
-            last = now
-
-
-def test_a_smaller_probability_gives_larger_sets():
-    log, reference, shapes = prepared(6)
-    sizes = [
-        max(one.size for one in log.bound(reference, shapes, logs=(cost, 1.0, 1.0)).locate(0.0).sets)
-        for cost in (2.0, 4.0, 8.0)
-    ]
-    assert sizes == sorted(sizes)
-    assert sizes[0] < sizes[-1]
-
-
 def test_looser_readings_of_the_bias_are_wrong(monkeypatch):
     """|sum χ η| <= β c: with a small part of c the true f leaves the set on some log."""
     left, exact = {True: 0, False: 0}, sets.FeatureGround._bias.func

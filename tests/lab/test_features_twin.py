@@ -6,10 +6,9 @@ import pytest
 from feature_cases import good_reference, random_case, shapes_of
 from naive_features import NaiveBound, exact, matrix
 
-from bondic.core.errors import InvalidInput, NumericalError
-from bondic_lab.features.ends import FeatureTail
-from bondic_lab.features.sets import FeatureEllipsoid, FeatureEvent, FeatureSet
-from bondic_lab.features.sums import EllipsoidShape, FeatureRows, Range, tally_features
+from bondic.core.errors import NumericalError
+from bondic_lab.features.sets import FeatureEllipsoid, FeatureSet
+from bondic_lab.features.sums import FeatureRows, Range, tally_features
 
 COLUMNS = ("outcome", "next_scale", "value", "scale", "expected")
 TABLES = ("following", "features", "forecast", "instruments", "weights", "floors")
@@ -73,23 +72,6 @@ def near(ours, exactly, above):
     assert float(exactly) - 1e-11 * size <= ours <= float(exactly) + above * size
 
 
-def test_parts_add_up():
-    _, log = random_case(3, rows=300)
-    reference, shapes, part = good_reference(log), shapes_of(log, [0.0]), log.part()
-    pieces = []
-    for here in (slice(0, 100), slice(100, 137), slice(137, None)):
-        columns = {name: getattr(part, name)[here] for name in (*COLUMNS, *TABLES)}
-        pieces.append(FeatureRows(**columns, size=part.size))
-    limits = Range(0.0, log.world.high)
-    whole, again = (
-        tally_features(parts, log.world.gamma, reference, limits, log.rates[0], shapes) for parts in ([part], pieces)
-    )
-    for name in ("matrix", "gram", "offset", "end_step"):
-        np.testing.assert_allclose(getattr(whole.sums, name), getattr(again.sums, name), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(whole.vector.form, again.vector.form, rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(whole.ends[0].moved, again.ends[0].moved)
-
-
 def test_bets_stay_within_the_range():
     _, log = random_case(1, rows=50)
     reference, part = good_reference(log), log.part()
@@ -101,38 +83,3 @@ def test_bets_stay_within_the_range():
             columns["floors"] = np.zeros_like(part.floors)
         with pytest.raises(NumericalError, match="too large"):
             tally_features([FeatureRows(**columns, size=1.0)], 0.5, reference, limits, log.rates[0], [])
-
-
-def test_equations_that_determine_nothing_claim_nothing():
-    """A feature that no row shows, and a shape that is not that of the equations."""
-    _, log = random_case(0, rows=60)
-    reference = good_reference(log)
-    wrong = EllipsoidShape(2.0 * shapes_of(log, [0.0])[0].matrix, 0.0, 1.0)
-    bound = log.bound(reference, [wrong])
-    assert bound.locate(0.0).sets == ()
-    assert set(bound.ends(bound.locate(0.0)).values()) == {None}
-
-
-def test_what_is_refused():
-    _, log = random_case(0, rows=30)
-    reference, part = good_reference(log), log.part()
-    with pytest.raises(InvalidInput, match="no row"):
-        tally_features([], 0.5, reference, Range(0.0, 1.0), 0.1, [])
-    with pytest.raises(InvalidInput, match="range"):
-        Range(1.0, 1.0)
-    with pytest.raises(InvalidInput, match="rate"):
-        FeatureEvent((), 0.1)
-    with pytest.raises(InvalidInput, match="tail"):
-        FeatureTail(0, 0.0, 0.1)
-    with pytest.raises(InvalidInput, match="ridge"):
-        EllipsoidShape(np.eye(2), -1.0, 1.0)
-    with pytest.raises(InvalidInput, match="bound of the coefficients"):
-        _ = log.bound(reference, shapes_of(log, [1.0])).ground
-    bound = log.bound(reference, shapes_of(log, [0.0]))
-    with pytest.raises(InvalidInput, match="allowance"):
-        bound.locate(-1.0)
-    for name in COLUMNS + TABLES:
-        columns = {one: getattr(part, one) for one in (*COLUMNS, *TABLES)}
-        columns[name] = np.full_like(columns[name], np.nan)
-        with pytest.raises(InvalidInput, match=name):
-            FeatureRows(**columns, size=1.0)

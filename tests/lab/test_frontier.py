@@ -7,11 +7,8 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic.core.errors import InvalidInput
-from bondic.report import plots
 from bondic_lab.noise.plug_in import PlugIn
-from bondic_lab.plots import sensitivity_figure
-from test_report import FEW, ask
+from test_report import ask
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +61,6 @@ def test_the_interval_is_nested_in_the_radius_and_in_alpha(world):
         assert all(a[0] >= b[0] and a[1] <= b[1] for a, b in itertools.pairwise(ends))
 
 
-def test_another_alpha_gives_the_interval_that_would_have_been_estimated(world):
-    problem, _, frontier = world
-    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), choices=FEW)
-    other = bondic.estimate_interval(problem, alpha=0.01, method=method)
-    low, high = frontier.interval(frontier.radius, 0.01)
-    assert low == pytest.approx(other.low, abs=0.01 * other.length)
-    assert high == pytest.approx(other.high, abs=0.01 * other.length)
-
-
 @pytest.mark.parametrize("side", ["above", "below"])
 def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
     frontier = world[2]
@@ -87,43 +75,3 @@ def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
     assert frontier.breakdown_alpha(above=frontier.value_range.low - 1) < 1e-8
     smaller = frontier.breakdown_radius(**{side: threshold}, alpha=0.01)
     assert smaller < frontier.breakdown_radius(**{side: threshold}, alpha=0.05)
-
-
-@pytest.mark.parametrize("side", ["lower", "upper"])
-def test_a_one_sided_bound_leaves_the_other_end_alone(side):
-    _, _, problem, result = ask(gauge=PlugIn(0.02), side=side)
-    frontier = bondic_lab.result_frontier(result, problem)
-    low, high = frontier.interval(frontier.radius)
-    limits = frontier.value_range
-    if side == "lower":
-        assert (low > limits.low, high) == (True, limits.high)
-        assert frontier.breakdown_radius(above=low - 0.1) > frontier.radius
-        assert frontier.breakdown_radius(below=high - 0.1) == 0.0
-    else:
-        assert (low, high < limits.high) == (limits.low, True)
-        assert frontier.breakdown_radius(below=high + 0.1) > frontier.radius
-        assert frontier.breakdown_radius(above=low + 0.1) == 0.0
-
-
-def test_a_result_of_another_log_is_refused(world):
-    _, _, other, _ = ask(rows=400)
-    with pytest.raises(InvalidInput, match="another log"):
-        bondic_lab.result_frontier(world[1], other)
-
-
-def test_witnesses_speak_against_small_radii():
-    _, _, problem, result = ask(rows=2000, radius=3.0, gauge=PlugIn(1e-3))
-    frontier = bondic_lab.result_frontier(result, problem)
-    assert 0 < frontier.floor == result.rejection.minimal_radius < frontier.radius
-    below, above = frontier.floor * 0.999, frontier.radius
-    assert frontier.contradicted(below)
-    assert frontier.contradicted(below, 0.5)
-    assert not frontier.contradicted(above)
-    low, high = frontier.interval(below, 0.001)
-    assert frontier.contradicted(below, 0.001) == (low > high)
-
-
-def test_its_picture_is_written(world, tmp_path):
-    svg = [plots.save_plot(sensitivity_figure(world[2], alpha=0.05), tmp_path / f"{k}.svg") for k in "ab"]
-    assert "<svg" in svg[0].read_text()
-    assert "dc:date" not in svg[0].read_text()

@@ -17,13 +17,11 @@ from bondic.core.errors import InvalidInput
 from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant
-from bondic.core.terms import Terms, row_widths
-from bondic.extensions import added_gauges
+from bondic.core.terms import row_widths
 from bondic.methods.setting import make_setting
 from bondic.tuning.defaults import Choices
 from bondic_lab.noise.charges import feature_charges
 from bondic_lab.noise.finite_class import FiniteClass
-from bondic_lab.noise.gauges import mean_square_width
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.noise.self_normalized import SelfNormalized
 from builders import synthetic
@@ -109,15 +107,6 @@ def test_fixed_lambda_at_its_best_is_the_default_gauge():
         FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
 
 
-def test_plug_in():
-    facts = facts_of(make_case(), bondic.Gaussian(1.0))
-    gauge = PlugIn(0.7)
-    upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
-    assert 0 < PlugIn(0.0).p_value(facts, 0.1) < 1e-300
-    with pytest.raises(InvalidInput):
-        PlugIn(-1.0)
-
-
 def test_the_diagonal_sees_embeddings():
     case = make_case(seed=5)
     similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
@@ -126,22 +115,6 @@ def test_the_diagonal_sees_embeddings():
     for ours, slot in zip(diagonal(kernel, case.problem.layout, *rows[:2]), case.problem.whole().slots, strict=True):
         exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
         assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.9999, 1.0])
-@pytest.mark.parametrize("may_terminate", [True, False])
-@pytest.mark.parametrize("horizon", [None, 1, 7, 999, 1000, 3500])
-def test_themean_square_width_of_a_horizon_is_the_mean_over_its_times(horizon, gamma, may_terminate):
-    if horizon is None and gamma == 1.0:
-        return
-    terms = Terms(gamma, (-1.0, 2.0), may_terminate, horizon)
-    slow, steps = [], 0.0
-    for k in range(horizon or 0):
-        steps += gamma**k
-        slow.append((2 * steps - -1 * steps) ** 2)
-    expected = math.fsum(slow) / len(slow) if horizon else (3 / (1 - gamma)) ** 2
-    # every time counts up to 1000 of them; a longer horizon is averaged at 1000 times evenly spread
-    assert mean_square_width(terms) == pytest.approx(expected, rel=1e-10 if (horizon or 1) <= 1000 else 1e-3)
 
 
 # --- the union bound ------------------------------------------------------------------------------------
@@ -184,31 +157,6 @@ def test_feature_charges_see_widths_slots_and_batches():
     np.testing.assert_allclose(ours, slow, rtol=1e-12, atol=1e-290)
 
 
-def test_planned_rates_are_best_for_features_of_equal_size():
-    planned = FiniteClass.planned(WAVES, LAYOUT, 20, probability=0.05, mean_square_width=9.0)
-    one, waves = (math.sqrt(8 * math.log(200) / (20 * 9.0 * square)) for square in (0.5, 0.25))
-    assert planned.rates == pytest.approx([one, *[waves] * 4], rel=1e-14)
-
-
-def test_a_sparse_omega_pays_less_than_in_the_whole_space():
-    weights, _ = weights_of(WAVES, np.eye(5)[3])
-    finite = FiniteClass.planned(WAVES, LAYOUT, ROWS, probability=0.1, mean_square_width=1.0)
-    sizes = [gauge.bound(weights, facts_about(WAVES), 0.1).upper for gauge in (finite, Pinelis())]
-    assert sizes[0] < 0.8 * sizes[1]
-
-
-def test_bad_finite_classes_are_refused():
-    for bad in ([], [0.0], [math.inf], [[1.0]], [-1.0]):
-        with pytest.raises(InvalidInput, match="one positive lambda"):
-            FiniteClass(np.array(bad))
-    with pytest.raises(InvalidInput, match="5 features, the finite class has lambda for 2"):
-        FiniteClass([1.0, 2.0]).bound(weights_of(WAVES, np.ones(5))[0], facts_about(WAVES), 0.1)
-    with pytest.raises(InvalidInput, match="at least 1"):
-        FiniteClass.planned(WAVES, LAYOUT, 0, probability=0.1, mean_square_width=1.0)
-    with pytest.raises(InvalidInput, match="no finite list of features"):
-        feature_charges(facts_about(bondic.Gaussian(1.0)))
-
-
 # --- certificates that name them ------------------------------------------------------------------------
 
 
@@ -225,17 +173,3 @@ def test_a_fresh_process_finds_them_by_name(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "lambda = " in done.stdout
-
-
-def test_without_the_lab_an_unknown_name_is_refused(monkeypatch):
-    monkeypatch.setattr("bondic.extensions._extensions", tuple)
-    added_gauges.cache_clear()
-    mdp, log, policy, initial = synthetic(120, gamma=0.3)
-    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    try:
-        with pytest.raises(
-            InvalidInput, match="gauge='finite'; choose 'half', 'range', 'paper', 'fixed-lambda' or pass"
-        ):
-            bondic.estimate_interval(problem, method=bondic.Dual(radius=5.0, gauge="finite"))
-    finally:
-        added_gauges.cache_clear()

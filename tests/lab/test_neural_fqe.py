@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.errors import InvalidInput, MissingExtra, NumericalError
+from bondic.core.errors import MissingExtra
 from bondic_lab.baselines import neural_fqe
 from bondic_lab.baselines.fqe import FittedQ
-from bondic_lab.baselines.neural_fqe import NeuralFittedQ, default_updates, start_weights
+from bondic_lab.baselines.neural_fqe import NeuralFittedQ, start_weights
 from bondic_lab.baselines.units import units_of
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, exact_problem, part, tabular_problem
@@ -75,47 +75,7 @@ def test_without_torch_the_extra_is_named():
     assert issubclass(MissingExtra, ImportError)
 
 
-def test_target_updates_follow_the_discount():
-    assert default_updates(0.0) == 40
-    assert default_updates(0.5) == 40
-    assert default_updates(1.0) == default_updates(0.9999) == 500
-    assert 0.97 ** default_updates(0.97) <= 1e-4 < 0.97 ** (default_updates(0.97) - 1)
-
-
-def test_start_weights_of_an_exact_list_do_not_vary_and_samples_do():
-    counts = np.vstack([np.ones(40), np.random.default_rng(0).multinomial(40, np.ones(40) / 40, size=3)])
-    exact = start_weights(sampled(), counts, np.random.default_rng(0))
-    np.testing.assert_array_equal(exact, np.tile(random_world().initial_probs, (4, 1)))
-    mdp = random_world()
-    log = as_log(mdp.rollout(40, 6, np.random.default_rng(0)))
-    own = bondic.make_problem(
-        log, bondic.TablePolicy(mdp.target), bondic.InitialStates.from_log(log), gamma=0.8, reward_range=(-1.0, 0.5)
-    )
-    np.testing.assert_allclose(start_weights(own, counts, np.random.default_rng(0)), counts / 40)  # with their episodes
-    drawn = start_weights(gaussian_problem(), np.ones((4, 60)), np.random.default_rng(0))
-    assert drawn.shape == (4, 6)
-    np.testing.assert_array_equal(drawn[0], np.full(6, 0.5))
-    np.testing.assert_allclose(drawn[1:].reshape(3, 2, 3).sum(axis=2), 1.5)
-    assert np.ptp(drawn[1:]) > 0
-
-
-def test_next_points_are_listed_by_row():
-    problem = gaussian_problem()
-    places, weights = neural_fqe._following(problem)
-    for row in range(0, len(problem), 7):
-        mine = np.flatnonzero(problem.whole().next.rows == row)
-        assert sorted(places[row, weights[row].sum(axis=1) > 0]) == sorted(mine)
-    np.testing.assert_allclose(weights.sum(axis=(1, 2)), problem.whole().continues, rtol=1e-6)
-
-
 # ---------------------------------------------------------------------------------------------------- with torch
-
-
-@pytest.mark.torch
-def test_another_seed_gives_other_networks():
-    first, other = (interval(sampled(), seed=seed) for seed in (0, 1))
-    assert first.estimate != other.estimate
-    assert first.seeds["networks and bootstrap"] == 0
 
 
 @pytest.mark.torch
@@ -161,49 +121,3 @@ def test_continuous_actions_reach_the_value_of_a_known_system():
     result = interval(problem, hidden=(16, 16), updates=15, steps=25, batch=128)
     assert result.estimate == pytest.approx(value, abs=0.03)  # of a value range of width 4
     assert result.value_range.low <= result.low < result.estimate < result.high <= result.value_range.high
-
-
-@pytest.mark.torch
-def test_finite_horizons_see_time():
-    """gamma = 1 and values that depend on the steps left: the networks are told the time."""
-    mdp = random_world(termination=0.0)
-    mdp = TabularMDP(mdp.transitions, mdp.rewards, mdp.initial_probs, mdp.target, mdp.behavior, 0.999, mdp.reward_range)
-    log = as_log(mdp.rollout(150, 3, np.random.default_rng(0)))
-    problem = tabular_problem(mdp, log, horizon=3)
-    result = interval(problem, hidden=(16,), updates=25, steps=10, batch=512)
-    table = bondic.estimate_interval(problem, method=FittedQ(replicates=10))
-    assert result.estimate == pytest.approx(table.estimate, abs=0.02)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"replicates": 1}, "replicates=1"),
-        ({"updates": 0}, "updates=0"),
-        ({"steps": 0}, "steps=0"),
-        ({"batch": 0}, "batch=0"),
-        ({"hidden": ()}, "widths"),
-        ({"hidden": (8, 0)}, "widths"),
-        ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"learning_rate": -1.0}, "learning_rate"),
-    ],
-)
-def test_options_have_limits(options, words):
-    with pytest.raises(InvalidInput, match=words):
-        NeuralFittedQ(**options)
-
-
-@pytest.mark.torch
-def test_logs_it_cannot_use_and_training_that_blows_up_are_refused():
-    with pytest.raises(InvalidInput, match="at least 2 episodes"):
-        interval(sampled(episodes=1, accept=["unseen-actions"]))
-    with pytest.raises(NumericalError, match="learning_rate"):
-        interval(sampled(), learning_rate=1e30)
-
-
-@pytest.mark.torch
-def test_rewards_of_zero_give_the_value_zero():
-    result = interval(sampled(rewards=0.0))
-    assert result.estimate == 0.0
-    assert (result.low, result.high) == pytest.approx((0.0, 0.0), abs=1e-300)  # ends are rounded outward

@@ -7,7 +7,6 @@ import pytest
 from conformance_worlds import DynamicsCase
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import solve_ivp
 
 from bondic_lab.worlds import pendulum
 from bondic_lab.worlds.pendulum import FORCES, InvertedPendulum
@@ -57,54 +56,6 @@ def test_one_step_is_two_runge_kutta_steps_of_the_slow_twin(state, action):
         y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
     np.testing.assert_allclose(after[0], y, rtol=1e-11, atol=1e-12)
     assert ended[0] == (abs(y[1]) > 0.2 or abs(y[0]) > 1.0)
-
-
-def test_steps_are_short_enough(rng):
-    """Against an exact integrator: the error of one decision is below 1e-5."""
-    states = rng.uniform([-0.5, -0.2, -1, -1], [0.5, 0.2, 1, 1], (30, 4))
-    actions = rng.integers(7, size=30)
-    _, after, _ = PENDULUM.step(states, actions, rng)
-    for state, action, reached in zip(states, actions, after, strict=True):
-        exact = solve_ivp(
-            slow_slopes, (0, 0.04), state, method="DOP853", rtol=1e-12, atol=1e-12, args=(100 * FORCES[action],)
-        ).y[:, -1]
-        np.testing.assert_allclose(reached, exact, rtol=0, atol=1e-5)
-
-
-def test_work_and_friction_balance_the_energy(rng):
-    """d/dt (kinetic + potential) = F x' − x'² − θ'², along a finely resolved path."""
-
-    def energy(y):
-        m, arm = pendulum.POLE_MASS, pendulum.ARM
-        _, angle, speed, turning = y
-        lean = angle + pendulum.LEAN
-        kinetic = 0.5 * (pendulum.CART_MASS + m) * speed**2 + m * arm * np.cos(lean) * speed * turning
-        kinetic += 0.5 * (pendulum.POLE_INERTIA + m * arm**2) * turning**2
-        return kinetic + m * 9.81 * arm * np.cos(lean)
-
-    for _ in range(10):
-        y, force, h = rng.uniform(-0.2, 0.2, 4), 30.0, 1e-6
-        slope = slow_slopes(0, y, force)
-        rate = (energy(y + h * slope) - energy(y - h * slope)) / (2 * h)
-        assert rate == pytest.approx(force * y[2] - y[2] ** 2 - y[3] ** 2, abs=1e-7)
-
-
-def test_the_capsule_formula_by_integration():
-    """Mass and inertia across the axis, by slicing the capsule into discs."""
-    radius, length = 0.049, 0.6
-    z, dz = np.linspace(-length / 2 - radius, length / 2 + radius, 400_001, retstep=True)
-    beyond = np.maximum(np.abs(z) - length / 2, 0.0)
-    square = np.maximum(radius**2 - beyond**2, 0.0)
-    mass = 1000 * np.pi * np.sum(square) * dz
-    inertia = 1000 * np.pi * np.sum(square * (square / 4 + z**2)) * dz
-    assert pendulum._capsule(radius, length) == pytest.approx((mass, inertia), rel=1e-6)
-
-
-def test_the_good_policy_stands_and_no_push_falls(rng):
-    good = PENDULUM.rollout(shipped_policy("pendulum", "good").action_probs, 20, rng=rng)
-    idle = PENDULUM.rollout(lambda s: np.eye(7)[np.full(len(s), 3)], 20, 200, rng=rng)
-    assert len(good.rewards) == 20 * 50
-    assert idle.terminations.sum() == 20
 
 
 @pytest.mark.mujoco

@@ -24,17 +24,16 @@ from bondic.core.kernels.features import Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.reference import REFERENCE
-from bondic.core.terms import row_widths
 from bondic.engines.sums import STANDARD
 from bondic.search.search import KernelSearch
 from bondic.search.searches import make_search
 from bondic.search.table import TableSearch
 from bondic.tuning.defaults import Choices
-from bondic_lab.noise import charges, coordinates, information
+from bondic_lab.noise import coordinates, information
 from bondic_lab.noise.information import Information
 from bondic_lab.noise.self_normalized import SelfNormalized
 from builders import synthetic
-from conformance_noise import LAYOUT, TERMS, WAVES, facts_about, points, weights_of
+from conformance_noise import LAYOUT, TERMS, WAVES, points
 from core_cases import make_case
 
 FREQUENCIES = RandomFeatures.gaussian(3, 2, 1.0, seed=1)
@@ -186,15 +185,6 @@ def test_few_landmarks_and_wrong_ones_cost_length_alone(monkeypatch, rank, facto
             assert ours.upper < exact * (1 + mpf(10) ** -4)
 
 
-def test_many_features_are_taken_one_by_one(monkeypatch):
-    facts = facts_about(WAVES)
-    joint = charges.information(facts).log_det(3.0).upper
-    monkeypatch.setattr(information, "MOST_JOINT", 2)
-    apart = charges.information(facts_about(WAVES))
-    assert apart.matrix.size == 0
-    assert joint < apart.log_det(3.0).upper < 3 * joint
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 7), st.integers(0, 2**32 - 1), st.floats(-6, 6), st.floats(-3, 3), st.sampled_from([0.0, 1e-9, 0.1])
@@ -231,22 +221,6 @@ def test_a_factor_may_come_from_anywhere(monkeypatch, spoil):
     spoiled = Information(matrix, 0.0, np.zeros(0), Enclosure(0.0)).log_det(1.0).upper
     assert mpf(spoiled) >= truth
     assert spoiled >= right * (1 - 1e-12)
-
-
-def test_landmarks_are_a_contraction():
-    """k - psi.psi >= 0 after the division by 1 + stretch, also for a matrix T that is not what it should be."""
-    pool = np.random.default_rng(1).normal(size=(80, 1))
-    (term,) = normal_form(b.Gaussian(0.4), Layout(1, False, 0, 1))
-    found = coordinates.coordinates_of(term, pool)
-    assert 0 < found.stretch < 1e-6
-    worse = replace(found, mix=1.3 * found.mix)
-    worse = replace(worse, stretch=coordinates._stretch(term, found.landmarks, worse.mix))
-    assert worse.stretch > 0.69
-    far = np.linspace(-3, 3, 50)[:, None]
-    for some in (found, worse):
-        psi = some.values(far)
-        rest = term.block(far, far) - psi @ psi.T / (1 + some.stretch)
-        assert np.linalg.eigvalsh(rest)[0] > -1e-9
 
 
 # --- the event ----------------------------------------------------------------------------------------------
@@ -380,20 +354,6 @@ def test_searches_minimize_the_bound_itself(share):
             assert value(other) > best - 1e-3 * abs(best)
 
 
-def test_squares_are_those_of_the_function_with_widths():
-    case = make_case(horizon=4, gamma=1.0, n=12)
-    kernel, _ = core_cases.kernels(case, 0.8, 0.5)
-    omega = core_cases.kernel_function(case, kernel, np.arange(len(case.logged)) - 3.5)
-    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [ProposedWeights(omega)], sums=STANDARD)
-    (rows,) = case.problem.logged_rows()
-    values = omega.values(rows[0])[0][np.arange(rows[0].shape[0]), rows[1]]
-    exact = sum(
-        (mpf(w) * mpf(v)) ** 2
-        for w, v in zip(row_widths(case.problem.terms, rows[2], values.size).tolist(), values.tolist(), strict=True)
-    )
-    assert exact <= mpf(weighed.squares) <= exact * (1 + mpf(10) ** -10)
-
-
 # --- rho is fixed beforehand ------------------------------------------------------------------------------------
 
 
@@ -407,23 +367,3 @@ def test_rho_follows_from_the_plan_alone():
     assert fixed.proof.noise.ridge == pytest.approx(0.05 * 700 * fixed.proof.instruments.kernel.sup_diag)
     with pytest.raises(InvalidInput, match="pilot= as a whole number"):
         b.estimate_interval(question(900)[3], method=b.Dual(gauge=SelfNormalized(30.0)))
-
-
-def test_planned_rho_counts_rows_of_small_range_less():
-    planned = SelfNormalized.planned(1000, sup_diag=2.0, mean_square_width=4.0, largest_width=4.0)
-    assert planned.ridge == pytest.approx(0.05 * 1000 * 2.0 / 4.0)
-    assert SelfNormalized.planned(1000, sup_diag=2.0, mean_square_width=0.0, largest_width=0.0).ridge == 100.0
-    with pytest.raises(InvalidInput, match="at least 1"):
-        SelfNormalized.planned(0, sup_diag=1.0, mean_square_width=1.0, largest_width=1.0)
-    for bad in (0.0, -1.0, math.inf, math.nan, 1e-30):
-        with pytest.raises(InvalidInput, match="rho"):
-            SelfNormalized(bad)
-
-
-def test_nothing_is_paid_where_values_are_known():
-    """A value range of width 0: no noise."""
-    rows = [(points(), np.zeros(40, dtype=np.int64), None)]
-    facts = NoiseFacts(WAVES, LAYOUT, replace(TERMS, reward_range=(0.0, 0.0)), lambda: rows, 40, 40)
-    weights = replace(weights_of(WAVES, np.ones(5))[0], squares=0.0)
-    assert facts.largest_width == 0.0
-    assert SelfNormalized(10.0).bound(weights, facts, 0.1).upper < 1e-100
