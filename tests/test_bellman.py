@@ -21,16 +21,12 @@ from bondic.core.identity import bellman_residual, residual_error
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
-from bondic.engines.sums import EngineSums
 from bondic.policies.protocol import RowProbabilities
 from bondic_lab.identity.formulas import (
-    discrepancy,
-    doubly_robust_value,
     function_values,
     initial_value,
     signed_measure,
 )
-from bondic_lab.identity.loss import residual_loss
 from builders import weights_at_rows
 from core_cases import inside, kernel_function, make_case
 
@@ -113,49 +109,6 @@ def test_function_values_and_residuals(case):
     assert error <= 1e-11 * (1 + np.abs(residual).max())  # and it is of use
 
 
-def test_kernel_bellman_loss(case):
-    kernel, twin = core_cases.kernels(case, 0.9)
-    ours, exact = q_function(case, kernel, twin, seed=1)
-    values = function_values(case.problem.whole(), ours)
-    residual = bellman_residual(case.problem.whole(), values)
-    expected = naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma)
-    loss = naive.kernel_bellman_loss(twin, expected, case.logged)
-    assert inside(
-        residual_loss(case.problem.whole(), kernel, residual, residual_error(case.problem.whole(), values)), loss
-    )
-    floats = naive.kernel_bellman_loss(twin, [float(r) for r in residual], case.logged)
-    assert inside(residual_loss(case.problem.whole(), kernel, residual), floats)
-
-
-@pytest.mark.parametrize(
-    ("start", "size", "engine"),
-    [(True, 3.0, "auto"), (False, 3.0, "reference"), (True, 0.0, "reference"), (False, 0.0, "auto")],
-)
-def test_discrepancy(case, start, size, engine):
-    """Without weights it is the initial distribution's, and without that nothing."""
-    kernel, twin = core_cases.kernels(case, 1.1, 0.3)
-    omega = np.random.default_rng(2).normal(size=len(case.problem)) * size
-    measure = naive.signed_measure(omega, case.logged, case.nexts, case.initial if start else [], case.gamma)
-    exact = mp.sqrt(naive.norm_squared(twin, measure))
-    enclosure = discrepancy(case.problem.whole(), kernel, omega, start=start, sums=EngineSums.named(engine))
-    assert inside(enclosure, exact)
-    assert enclosure.rad <= 1e-10 * (1 + np.abs(omega).mean())
-    assert start or size or enclosure.upper < 1e-100
-
-
-def test_doubly_robust_value(case):
-    kernel, twin = core_cases.kernels(case, 1.3, 0.5)
-    ours, exact = q_function(case, kernel, twin, seed=4)
-    values = function_values(case.problem.whole(), ours)
-    omega = np.random.default_rng(5).normal(size=len(case.problem)) * 10
-    expected = naive.doubly_robust(
-        naive.integral(exact, case.initial),
-        omega,
-        naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma),
-    )
-    assert inside(doubly_robust_value(case.problem.whole(), values, omega), expected)
-
-
 # --------------------------------------------------------------------------------------- functions of points
 
 
@@ -199,22 +152,6 @@ def test_feature_function_values_and_norm(slots, rng):
     assert not function.is_zero
     with pytest.raises(InvalidInput, match="17 features"):
         FeatureFunction(kernel, layout, w[:-1])
-
-
-def test_feature_function_error_covers_planted_errors(rng):
-    """Features that are wrong by what they declare: values stay within the declared error."""
-    layout = Layout(1, False, 0, 1)
-    leaf = RandomFeatures([[1.0], [0.3]], center=0.0)
-    points = 1e9 + rng.normal(size=(50, 1))  # angles of 1e9 carry an error of 1e-7
-    w = rng.normal(size=4)
-    values, error = FeatureFunction(leaf, layout, w).values(points)
-    worst = mpf(0)
-    for z, value in zip(points, values[:, 0], strict=True):
-        exact = sum(
-            (mpf(c) * v for c, v in zip(w.tolist(), naive.random_features(z, leaf.frequencies), strict=True)), mpf(0)
-        )
-        worst = max(worst, abs(mpf(float(value)) - exact))
-    assert mpf(10) ** -9 < worst <= mpf(error)
 
 
 def test_expansion_function_values_and_norm(rng):

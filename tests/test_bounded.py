@@ -72,6 +72,7 @@ def test_sum_and_difference_contain_the_exact_result(x, y, s, t):
 @given(enclosures(anything), enclosures(anything), places, places)
 @example(Enclosure(5e-324, 5e-324), Enclosure(0.5, 0.0), Fraction(1), Fraction(0))
 @example(Enclosure(1e-200), Enclosure(1e-200), Fraction(0), Fraction(0))
+@example(Enclosure(0.0, 1.0), Enclosure(0.0, 1.0), Fraction(1), Fraction(1))
 @example(Enclosure(0.49, 0.49), Enclosure(5e-324, 5e-324), Fraction(1), Fraction(1))
 def test_product_contains_the_exact_result(x, y, s, t):
     try:
@@ -158,8 +159,10 @@ def test_logarithm_refuses_what_reaches_zero(bad):
         log_enclosure(bad)
 
 
-@pytest.mark.parametrize("base", [0.0, 1e-200, 0.1, 0.5, 0.95, 1 - 2.0**-53, 1.0])
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, 64, 1000])
+@many
+@given(st.floats(0.0, 1.0), st.integers(0, 1000))
+@example(1 - 2.0**-53, 1000)
+@example(1e-200, 2)
 def test_powers(base, exponent):
     assert contains(power_enclosure(base, exponent), Fraction(base) ** exponent)
 
@@ -233,18 +236,6 @@ def test_upper_sum_survives_absorbed_terms():
     assert Fraction(upper_sum(values)) >= Fraction(1) + 100_000 * Fraction(values[1])
 
 
-def test_single_precision_numbers_do_not_drag_the_arithmetic_down():
-    """numpy keeps float32 * float in float32; the radius of an enclosure pays for double precision only."""
-    third = np.float32(1 / 3)
-    for found, truth in (
-        (Enclosure(third) * 0.1, Fraction(float(third)) * Fraction(0.1)),
-        (Enclosure(third) + Enclosure(0.1), Fraction(float(third)) + Fraction(0.1)),
-        (Enclosure(third) / 0.7, Fraction(float(third)) / Fraction(0.7)),
-    ):
-        assert type(found.mid) is float
-        assert abs(Fraction(found.mid) - truth) <= Fraction(found.rad) < Fraction(1, 10**15)
-
-
 # -------------------------------------------------------------------------------------------------- arrays
 
 
@@ -295,11 +286,3 @@ def test_arrays_contain_the_exact_results(rows, columns, seed, scale, s, t):
         for place, exact in truth.items():
             assert abs(Fraction(found.mid[place]) - exact) <= Fraction(found.rad[place])
             assert Fraction(found.lower[place]) <= exact <= Fraction(found.upper[place])
-
-
-def test_errors_of_arrays_are_of_use_and_overflow_is_refused():
-    x = EnclosedArray(np.ones((2, 1000)), 1e-12)
-    assert np.all((x @ np.ones((1000, 1))).rad <= 1.3e-9)
-    assert np.all(x.sum(axis=1).rad <= 1.3e-9)
-    with pytest.raises(NumericalError), np.errstate(over="ignore"):
-        EnclosedArray(np.array([1e300])) * 1e300

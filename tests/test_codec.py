@@ -257,12 +257,6 @@ def test_what_is_supplied_is_not_written():
         decode(Kernel, {**data, "function": "os.system"}, {}, "k", functions={"waves": waves})
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, lambda: 0, {1.0, 2.0}, 1j])
-def test_what_is_no_data_is_not_written(value):
-    with pytest.raises(InvalidInput, match=r"place\.0: a .* cannot be written"):
-        Encoder().encode((value,), "place")
-
-
 # --- a kernel and a noise bound from outside ------------------------------------------------------------
 
 
@@ -416,45 +410,6 @@ def test_noise_bounds_from_outside():
 
     with pytest.raises(InvalidInput, match="not registered"):
         bondic.Dual(gauge=Nameless())
-
-
-@register("function", "test-doubled")
-@dataclass(frozen=True, eq=False)
-class Twice(Function):
-    """A weight function from outside: twice another."""
-
-    part: Function
-    is_zero = False
-
-    @property
-    def kernel(self):
-        return self.part.kernel
-
-    @property
-    def layout(self):
-        return self.part.layout
-
-    def values(self, points, sums=STANDARD):
-        values, error = self.part.values(points, sums)
-        return 2.0 * values, 2.0 * error
-
-    def norm(self, sums=STANDARD):
-        return Enclosure(2.0) * self.part.norm(sums)
-
-
-def test_functions_from_outside():
-    kernel = ExplicitFeatures(waves, 2.0, "waves")
-    own = Twice(FeatureFunction(kernel, LAYOUT, np.ones(2)))
-    assert bondic.Dual(candidates=(own,)).candidates == (own,)
-    assert bondic.Ball(Constant(1.0), 1.0, center=own).center is own
-
-    class Loose(Function):
-        kernel, layout, is_zero = Constant(1.0), LAYOUT, False
-        values = norm = None
-
-    for make in (lambda f: bondic.Dual(candidates=(f,)), lambda f: bondic.Ball(kernel, 1.0, center=f)):
-        with pytest.raises(InvalidInput, match=r'Loose is not registered.*@register\("function", "a-name"\)'):
-            make(Loose())
 
 
 # --- the registry ---------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The GPU engine without a GPU: the same arithmetic by torch on a processor, and what is said where there is no GPU."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from mpmath import mp, mpf
@@ -16,10 +14,9 @@ from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, check_single
 from bondic.engines.linear import Constants, Features
 from bondic.engines.spool import NumpyPairs
-from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
-from builders import Here, synthetic
+from builders import synthetic
 from conformance import EngineCase
 
 pytestmark = pytest.mark.torch
@@ -118,27 +115,3 @@ def test_a_whole_interval_and_its_certificate():
     for check in (sums, REFERENCE):
         found = bondic.verify(device.certificate, log, sums=check)
         assert (found.low, found.high) == pytest.approx((device.low, device.high), rel=1e-9)
-
-
-@pytest.mark.parametrize("name", ["cuda", "cuda32"])
-def test_the_engine_of_workers_is_that_of_their_device(name, monkeypatch):
-    """Pairs of blocks as tasks: a worker makes the engine of its own device (here: the processor), with the same bits."""
-    monkeypatch.setattr(Cuda.__init__, "__defaults__", ("float64", "cpu"))
-    monkeypatch.setattr(Cuda, "block", 64)
-    named_engines.cache_clear()
-    (mdp, log, policy, start), sums = synthetic(300), EngineSums.named(name)
-    question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    done = []
-
-    class Counting(Here):
-        def submit(self, task, /, *given):
-            done.append(given[-1])
-            return super().submit(task, *given)
-
-    found = [
-        bondic.estimate_interval(question, method=bondic.Dual(radius="paper", engine=replace(sums, executor=executor)))
-        for executor in (Serial(), Counting())
-    ]
-    named_engines.cache_clear()
-    assert len(done) == 10  # four blocks
-    assert (found[0].low, found[0].high) == (found[1].low, found[1].high)

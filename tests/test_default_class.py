@@ -9,8 +9,8 @@ import pytest
 
 import bondic as b
 import bondic_lab
-from bondic.core.balls import Box, Instruments, constant_value
-from bondic.core.claims import Status, conclude
+from bondic.core.balls import Box, constant_value
+from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
@@ -108,18 +108,6 @@ def test_steps_that_meet_show_names_and_starts_do_not():
     assert steps(ids[rng.integers(0, 5000, 300)], ids[rng.integers(0, 5000, 300)]).come_again
 
 
-def test_few_whole_numbers_beside_measurements_are_names():
-    """A hospital's number beside an age in years: the number is a name, a count of steps up to 400 is not."""
-    rng = np.random.default_rng(0)
-    states = np.column_stack([rng.normal(size=500), rng.integers(0, 20, 500), rng.integers(0, 400, 500)])
-    found = kind(states)
-    assert found.columns == (1,)
-    assert "column 1 holds few different whole numbers and is treated as names" in found.text
-    assert "column 2 holds whole numbers and is treated as quantities" in found.text
-    assert kind(states, False).columns == ()
-    assert kind(np.round(10 * rng.random((500, 4)))).columns == ()  # nothing but whole numbers: intensities, counts
-
-
 # --------------------------------------------------------------------------------------------------- the radius
 
 
@@ -170,18 +158,6 @@ def test_every_class_is_stated_and_the_rule_of_the_paper_by_its_name():
     _, log, policy, initial = tabular(3000)
     table = b.evaluate_policy(log, policy, gamma=0.5, reward_range=(-1.0, 1.0), initial=initial)
     assert {item.name: item.state for item in table.assumptions}["values"] == "checked"
-
-
-def test_an_end_without_weights_is_no_interval():
-    """Q = {one function}: omega = 0 gives a point, and says nothing about the log."""
-    _, problem = world_problem()
-    point = b.Ball(b.Gaussian(1.0) * Dirac() + Constant(1.0), 0.0)
-    result = b.estimate_interval(problem, method=b.Dual(ball=point, instruments=Instruments(Constant(1.0))))
-    assert not result.lower.uses_log
-    assert result.status in (Status.TRIVIAL, Status.REJECTED)
-    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    again = conclude(result.value_range, result.claims, False, "both")
-    assert again.status is Status.TRIVIAL
 
 
 def test_robustness_is_what_the_ends_do_at_larger_radii():

@@ -100,20 +100,6 @@ def test_the_decision_sees_no_certified_row():
     assert first.choices == second.choices
 
 
-def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
-    problem = numbers(1500)
-    for most, rank, words in (
-        (40_000_000, 200, "the default"),
-        (9_000_000, 60, "60 landmarks"),
-        (1_000_000, None, "GB"),
-    ):
-        monkeypatch.setattr("bondic.methods.forecast.MOST_BYTES", most)
-        chosen, why = STATED.choose(problem)
-        assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
-        assert isinstance(chosen, b.Sequential) == (rank is not None)
-        assert words in why
-
-
 UNSTATED = "states are numbers: without a statement on how values vary nothing can be proved"
 
 
@@ -161,30 +147,7 @@ def test_a_stated_class_needs_a_pilot_that_promises_something(monkeypatch):
     assert b.Default().choose(table)[1].startswith("table")
 
 
-def test_a_statement_on_the_states_reaches_the_default():
-    asked = {"initial": INITIAL, **TERMS}
-    table = b.evaluate_policy(LOG, POLICY, categorical=True, **asked)
-    line = b.evaluate_policy(LOG, POLICY, categorical=False, **asked)
-    assert table.method == "table"
-    assert "as you stated: a table" in table.choices["states"]
-    assert line.choices["states"] == "states are numbers, as you stated"
-
-
 # --- certificates without rows ----------------------------------------------------------------------------------------
-
-
-def test_landmarks_of_a_plan_are_rows():
-    problem = numbers(400)
-    result = b.estimate_interval(problem, method=STATED)
-    with pytest.raises(b.InvalidInput, match="the certificate would show rows"):
-        result.without_rows(problem)
-    private = b.estimate_interval(problem, method=replace(STATED, no_rows=True))
-    assert private.method == "dual"
-    assert "single rows are to be kept out" in private.choices["method"]
-    private.without_rows(problem)
-    table = b.estimate_interval(question(), method=b.Default(no_rows=True))
-    shared = table.without_rows(question())
-    assert b.verify(shared.certificate, LOG, POLICY).low == table.low
 
 
 def episodes(steps, count=1200, seed=0, behavior=0.5):

@@ -4,7 +4,6 @@ With real processes: test_processes.py. Blocks are made short, so that small log
 """
 
 import os
-import sys
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 
@@ -24,7 +23,6 @@ from bondic.engines.spool import Direct, NumpyPairs, sum_blocks
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
-from bondic.policies.adapters import imported
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
 
@@ -120,23 +118,6 @@ def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, mon
     assert (again.low, again.high) == (found[0].low, found[0].high)
 
 
-def test_draws_of_a_continuous_policy_are_those_of_their_rows(tmp_path):
-    data = columns(continuous=True)
-    (tmp_path / "rules.py").write_text(RULES)
-    write_log(tmp_path / "log", data)
-    question = ask(tmp_path, policy="drawn")
-    assert bits(answer(question)) == bits(answer(question, executor=Here()))
-
-
-@pytest.mark.parametrize("engine", ["series", "pairs", "reference"])
-def test_engines_travel(engine, place, monkeypatch):
-    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
-    question, engines = ask(place), named_engines(engine)
-    assert bits(answer(question, engines=engines, executor=Serial())) == bits(
-        answer(question, engines=engines, executor=Here())
-    )
-
-
 def test_arrays_cannot_be_sent(place):
     data = columns()
     question = b.make_problem(
@@ -185,34 +166,7 @@ def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
         answer(question, executor=Here())
 
 
-def test_a_policy_file_that_is_another_one_there_is_refused(place, monkeypatch):
-    question = ask(place)
-    monkeypatch.delitem(sys.modules, "_bondic_policy_rules")
-    (place / "rules.py").write_text(RULES + "# changed\n")
-    with pytest.raises(PolicyError, match=r"rules\.py is not the file"):
-        imported.LoadedFiles.now().load()
-    del question
-
-
-def test_policies_that_cannot_be_pickled_are_refused_with_the_way_out(place):
-    start = b.InitialStates.exact(columns()["observations"][:5])
-    question = b.make_problem(b.stream_log(place / "log"), b.UniformPolicy(2), start, **EASY)
-    assert bits(answer(question)) == bits(answer(question, executor=Here()))
-    closure = b.SoftmaxPolicy(lambda s: np.stack([s[:, 0], -s[:, 0]], axis=1))
-    question = b.make_problem(b.stream_log(place / "log"), closure, start, **EASY)
-    with pytest.raises(InvalidInput, match=r"file\.py:function"):
-        answer(question, executor=Here())
-
-
 # ------------------------------------------------------------------------------------------------- jobs and names
-
-
-def test_another_version_is_refused(monkeypatch):
-    monkeypatch.setattr(remote, "__version__", "0.0.0")
-    job = remote.pack_job(1)
-    monkeypatch.undo()
-    with pytest.raises(ExecutorError, match="install one version"):
-        remote.open_job(job)
 
 
 def test_lost_workers_and_missing_libraries_are_errors_of_ours():
@@ -237,23 +191,6 @@ def test_lost_workers_and_missing_libraries_are_errors_of_ours():
         list(remote.Remote(Now()).parts(lost, b"", range(3)))
     with pytest.raises(ExecutorError, match=r"bondic\[torch\]"):
         list(remote.Remote(Now()).parts(lacking, b"", range(3)))
-
-
-def test_results_come_in_order_and_few_are_on_their_way(monkeypatch):
-    monkeypatch.setattr(remote, "_AHEAD", 4)
-    begun = []
-
-    class Counting(Executor):
-        def submit(self, task, /, *given):
-            begun.append(given[-1])
-            future = Future()
-            future.set_result(task(*given))
-            return future
-
-    found = remote.Remote(Counting()).parts(lambda _, place: place**2, b"", range(20))
-    assert next(found) == 0
-    assert len(begun) == 5
-    assert list(found) == [k**2 for k in range(1, 20)]
 
 
 # ------------------------------------------------------------------------------------- pairs of blocks of points

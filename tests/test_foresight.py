@@ -8,8 +8,6 @@ import pytest
 
 import bondic
 from bondic.methods.group_cells import training_rows
-from bondic.methods.on_cells import expected_starts
-from bondic.methods.on_groups import predicted_groups
 from bondic.plan.foresight import Foresight
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
@@ -46,21 +44,3 @@ def test_the_number_of_groups_is_not_picked_by_rows_that_made_them(seed):
     chosen, many = (bondic.estimate_interval(problem, method=bondic.Groups(count=count)).curve for count in (None, 32))
     assert len(chosen.groups) <= 8
     assert chosen.at(0.0).length < 0.2 * many.value_range.width < many.at(0.0).length
-
-
-def test_sampled_starts_are_part_of_the_prediction():
-    world = smooth(0.5)
-    states = np.random.default_rng(0).random((120, 3))
-    terms = {"gamma": 0.5, "reward_range": (0, 1), "may_terminate": False, "accept": None}
-    problem = bondic.make_problem(world.make_log(4000, 0), world.policy, bondic.InitialStates.sample(states), **terms)
-    method = bondic.Groups(0.0, count=2)
-    pilot, found = fitted(problem, count=2)
-    budget, cells = method.budget(problem, 0.1), found.cells(pilot)
-    few, more, none = (predicted_groups(pilot, cells, budget, "both", 3200, starts) for starts in (20.0, 108.0, 0.0))
-    assert none < 0.5 * more < more < few
-    assert expected_starts(problem, pilot, 3200) == 108.0
-    length = bondic.estimate_interval(problem, method=method).length
-    assert 0.3 * length < more < 3 * length
-    assert 0.3 * length < method.predicted_length(problem, 0.1) < 3 * length
-    exact = bondic.make_problem(world.make_log(4000, 0), world.policy, world.initial, **terms)
-    assert expected_starts(exact, pilot, 3200) == 0.0

@@ -30,7 +30,6 @@ from builders import part
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments.number_worlds import number_worlds
-from experiments.number_worlds_actions import action_worlds
 from experiments.number_worlds_jumps import action_threshold, hours, state_threshold
 
 ROWS = 2000
@@ -264,97 +263,7 @@ def test_a_cliff_inside_a_group_is_ruled_out_with_enough_rows():
     assert point.status is not Status.REJECTED
 
 
-# --- the user's own model and groups --------------------------------------------------------------------
-
-
-def test_groups_may_be_a_function_or_a_column(threshold):
-    world, problem = threshold
-    upper = bondic.estimate_interval(
-        problem, method=bondic.Groups(0.0, model=middle(world), groups=lambda s: np.where(s[:, 0] > 0.5, "high", "low"))
-    )
-    assert upper.curve.groups == ("high", "low", "any other")
-    assert upper.low <= world.truth <= upper.high  # these are the groups of q*: nothing is left inside them
-    assert upper.high - upper.low < 0.2 * upper.value_range.width
-    log = part(world.make_log(ROWS, 3), drop=("episode_ids", "timesteps", "truncations"))
-    rounded = part(
-        log, observations=np.round(log.observations, 1), next_observations=np.round(log.next_observations, 1)
-    )
-    frame = {"s": rounded.observations[:, 0], "action": rounded.actions, "reward": rounded.rewards}
-    frame |= {"terminated": rounded.terminations, "s2": rounded.next_observations[:, 0]}
-    loaded = bondic.read_log(
-        {name: np.asarray(column) for name, column in frame.items()},
-        columns={"observations": ["s"], "next_observations": ["s2"], "actions": "action"},
-    )
-    statements = {"gamma": world.gamma, "reward_range": world.reward_range, "accept": None}
-    by_name = bondic.make_problem(loaded, world.policy, world.initial, **statements)
-    result = bondic.estimate_interval(by_name, method=bondic.Groups(0.3, model=middle(world), groups="s"))
-    assert len(result.curve.groups) == 12  # 0, .1, ..., 1, and any other
-    with pytest.raises(InvalidInput, match=r"groups='x' is no column.*these are s"):
-        bondic.estimate_interval(by_name, method=bondic.Groups(0.3, model=middle(world), groups="x"))
-
-
-@pytest.mark.parametrize("world", action_worlds(), ids=lambda world: world.name)
-def test_continuous_actions(world):
-    """Groups are of states with actions; the model is asked with both."""
-    shapes = set()
-
-    def model(states, actions):
-        shapes.add((states.ndim, actions.ndim, actions.shape[1]))
-        return middle(world)(states, actions)
-
-    problem = world.problem(ROWS, 0, accept=None)
-    result = bondic.estimate_interval(problem, method=bondic.Groups(model=model, count=6))
-    assert shapes == {(2, 2, 1)}
-    assert len(result.curve.groups) == 6
-    assert any("action[0]" in group for group in result.curve.groups)
-    assert result.curve.at(0.0).length < result.value_range.width
-
-
-def test_bad_input_names_the_way_out(threshold):
-    world, problem = threshold
-    run = lambda **options: bondic.estimate_interval(problem, method=bondic.Groups(**options))  # noqa: E731
-    model = middle(world)
-    for options, match in (
-        ({"model": lambda s, _: s[:3, 0]}, r"the values of model"),
-        ({"model": lambda s, _: np.full(len(s), np.nan)}, r"the values of model"),
-        ({"model": lambda *_: 1 / 0}, r"model raised ZeroDivisionError.*model\(states, actions\)"),
-        ({"model": 3.0}, r"model must be a function q\(states, actions\)"),
-        ({"model": model, "groups": 7}, r"function of states.*name of a column"),
-        ({"model": model, "groups": lambda s: s}, r"pass a column, or a function of states"),
-        ({"model": model, "groups": lambda s: np.full(len(s), np.nan)}, r"no label"),
-        ({"model": model, "pilot": 3}, r"at least 20 usable rows.*pilot="),
-    ):
-        with pytest.raises(InvalidInput, match=match):
-            run(**options)
-    many = lambda s: np.round(1e6 * s[:, 0])  # noqa: E731
-    with pytest.raises(InvalidInput, match="make fewer, larger groups"):
-        bondic.estimate_interval(world.problem(8000, 0, accept=None), method=bondic.Groups(model=model, groups=many))
-    for options, match in (
-        ({"allowance": -0.1}, "at least 0"),
-        ({"allowance": (0.1, math.nan)}, "at least 0"),
-        ({"allowance": (0.1, 0.2, 0.3)}, "one number or two"),
-        ({"count": 0}, "at least one group"),
-        ({"count": 3, "groups": "s"}, "leave count= out"),
-        ({"side": "middle"}, "side"),
-    ):
-        with pytest.raises(InvalidInput, match=match):
-            bondic.Groups(**options)
-
-
 # --- certificates ---------------------------------------------------------------------------------------
-
-
-def test_a_certificate_gives_the_same_interval_and_is_replayed(threshold, stated, tmp_path):
-    world, problem = threshold
-    bondic.save_certificate(stated.certificate, tmp_path / "c")
-    loaded = bondic.load_certificate(tmp_path / "c")
-    for replay in (False, True):
-        checked = bondic.verify(loaded, problem.log, world.policy, replay=replay)
-        assert (checked.low, checked.high) == (stated.low, stated.high)
-        assert checked.claims == stated.claims
-        assert ("when the plan was made" in checked.headline) != replay
-        values = next(item for item in checked.assumptions if item.name == "values")
-        assert values.state == "stated"
 
 
 def test_plans_with_functions_of_the_user_verify_and_cannot_be_replayed(threshold, silent):
@@ -502,18 +411,3 @@ def test_groups_model_and_weights_do_not_see_later_rows(make):
         for end, tail in honest.events.tails.items():
             assert np.array_equal(again.events.tails[end].weights[: block + 1], tail.weights[: block + 1])
             assert again.events.tails[end].rate == tail.rate
-
-
-def test_a_streamed_log_gives_the_same_numbers(threshold):
-    world, problem = threshold
-    columns = {name: column for name, column in problem.log.columns().items() if column is not None}
-    method = bondic.Groups((0.01, 0.1), model=middle(world), count=3)
-    whole = bondic.estimate_interval(problem, method=method)
-    for batch in (130, 999):
-        rows = bondic.make_problem(
-            bondic.stream_log(columns, batch_rows=batch), world.policy, world.initial, gamma=world.gamma,
-            reward_range=world.reward_range, may_terminate=world.terminates, accept=None,
-        )  # fmt: skip
-        result = bondic.estimate_interval(rows, method=method)
-        assert (result.low, result.high) == (whole.low, whole.high)
-        assert same(result.proof.events, whole.proof.events)

@@ -273,15 +273,3 @@ def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
     assert max(exact) <= mpf(series.distance(points))
     assert series.distance(points) <= 50 * max(exact) + 1e-300
     assert series.distance(points[:3], points[3:]) <= series.distance(points)
-
-
-def test_a_fitted_series_has_the_least_degree_that_serves():
-    points = np.random.default_rng(3).normal(size=(50, 3))
-    series = GaussianSeries.fit(points, 1.5, tolerance=1e-6)
-    assert series.distance(points) <= 1e-6
-    assert GaussianSeries(1.5, series.degree - 1, series.center).distance(points) > 1e-6
-    with pytest.raises(InvalidInput, match="Use Gaussian itself"):
-        GaussianSeries.fit(points * 1e3, 1.5, tolerance=1e-6)
-    for bad in ({"degree": 0}, {"degree": 2.5}, {"degree": 3, "center": [np.nan]}):
-        with pytest.raises(InvalidInput):
-            GaussianSeries(1.0, **bad)

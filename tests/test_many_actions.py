@@ -5,13 +5,8 @@ import pytest
 
 import bondic
 from bondic.core.balls import Ball
-from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, Gaussian
-from bondic.core.kernels.normal_form import Layout
-from bondic.policies import answers
-from bondic.search.actions import grouped
-from bondic.search.basis import make_basis
+from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
 from builders import setting_of
@@ -58,32 +53,6 @@ def question(rows, actions, dimension=3):
     )
 
 
-@pytest.mark.parametrize(
-    "similar",
-    [Dirac(on="action"), ActionEmbedding(np.random.default_rng(3).normal(size=(30, 30)))],
-    ids=["own", "free"],
-)
-def test_coordinates_of_groups_are_those_of_a_subspace(similar):
-    """Norm and values of a proposed function are what its coordinates say, in the whole space."""
-    rng, layout = np.random.default_rng(0), Layout(2, False, 0, 30)
-    kernel = Gaussian(1.0, on="state") * similar + Constant(1.0)
-    groups = grouped(np.full(30, 1 / 30), rng.uniform(size=30), 8)
-    basis = make_basis(kernel, layout, rng.normal(size=(60, 2)), rank=9, groups=groups)
-    assert basis.dimension == 9 * 8 + 1
-    w = rng.normal(size=basis.dimension)
-    function = basis.function(w)
-    assert function.norm().mid == pytest.approx(float(np.linalg.norm(w)), rel=1e-6)
-    points, slots = rng.normal(size=(20, 2)), rng.integers(0, 30, size=20)
-    phi = np.hstack(
-        [
-            (part.finish(part.raw(points))[:, :, None] * part.term.embedding[slots][:, None, :]).reshape(20, -1)
-            for part in basis.parts
-        ]
-    )
-    values, error = function.values(points)
-    assert np.allclose(values[np.arange(20), slots], phi @ w, atol=1e-6 + error)
-
-
 @pytest.mark.parametrize("actions", [5, 60])
 def test_what_a_capped_search_proposes_is_certified_and_its_primal_feasible(actions):
     problem = question(600, actions)
@@ -99,39 +68,6 @@ def test_what_a_capped_search_proposes_is_certified_and_its_primal_feasible(acti
     ((_, (nothing,), _), (_, (claim,), _)), _ = evaluate_all(setting, ("upper",), [found.omega])
     assert claim.bound - search.offset >= found.primal - 1e-9
     assert claim.bound < nothing.bound
-
-
-def test_initial_states_are_asked_about_in_pieces(monkeypatch):
-    policy, states = Softmax(6, 2), np.random.default_rng(0).normal(size=(250, 2))
-    asked = []
-
-    class Counting:
-        def action_probs(self, observations):
-            asked.append(len(observations))
-            return policy.action_probs(observations)
-
-    def ask(policy):
-        rng = np.random.default_rng(0)
-        return answers.ask_start(
-            policy, states, None, action_dim=0, log_rows=1, draws=1, initial_draws=None, rng=rng
-        ).initial
-
-    whole = ask(policy)
-    monkeypatch.setattr(answers, "PIECE", 100)
-    assert np.allclose(ask(Counting()), whole, rtol=1e-14)
-    assert asked == [100, 100, 50]
-
-    class Wrong:
-        def action_probs(self, observations):
-            out = policy.action_probs(observations)
-            out[np.all(observations == states[217], axis=1)] *= 2
-            return out
-
-    with pytest.raises(PolicyError, match=r"initial state number 217 \(counted from 0\) sum to 2"):
-        ask(Wrong())
-    monkeypatch.setattr(answers, "MOST_ANSWERS", 1000)
-    with pytest.raises(InvalidInput, match=r"250 initial states with 6 actions.*InitialStates.sample"):
-        ask(policy)
 
 
 def test_a_thousand_actions_are_a_matter_of_seconds():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bondic.core.errors import InvalidInput
 from bondic.plan import boosting, learners
 from bondic.plan.fitted import candidates, choose_model, fit_model
-from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
 
 needs_sklearn = pytest.mark.skipif(not boosting.installed(), reason="scikit-learn is not installed")
@@ -125,29 +122,6 @@ def test_the_same_twice_and_for_any_cut_of_the_rows(learner: Any) -> None:
     )
 
 
-def test_an_action_without_rows_and_a_tiny_pilot() -> None:
-    rows = _halves(60, 0)
-    rows = replace(rows, actions=np.zeros(60, dtype=int))
-    for learner in candidates().values():
-        assert np.isfinite(fit_model(rows, learner).value_table(rows.states)).all()
-    for few in (1, 2, 4):
-        assert np.isfinite(choose_model(rows.take(slice(few))).model.values(rows.states, rows.actions)).all()
-
-
 def _hide(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("sklearn", "sklearn.ensemble"):
         monkeypatch.setitem(sys.modules, name, None)
-
-
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda s, _: s, r"shape \(3,\), not \(3, 1\)"),
-        (lambda *_: np.array([0.0, np.inf, 0.0]), "row 1 has inf"),
-        (lambda *_: "abc", "must be numbers"),
-        (lambda s: s, "model raised TypeError"),
-    ],
-)
-def test_bad_models_of_the_user(function: Any, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        UserModel(function, 2).values(np.zeros((3, 1)), np.zeros(3, dtype=int))

@@ -2,7 +2,6 @@
 
 import json
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -141,42 +140,6 @@ def test_identity_5_with_true_q_on_a_log():
     assert (
         abs(sum(terms) - naive.tabular_value(q[0], initial, policy)) < mpf(10) ** -14
     )  # policy rows sum to one up to rounding
-
-
-@pytest.mark.parametrize("may_terminate", [False, True])
-@pytest.mark.parametrize("rewards", [(-0.5, 1.0), (0.3, 1.0), (-2.0, -1.0)])
-@pytest.mark.parametrize("gamma", [0.0, 0.7, 1.0])
-def test_value_range_is_closed_under_the_bellman_target(gamma, rewards, may_terminate):
-    """r + gamma v' stays in the range of its time, so does r alone if episodes may end; ends are reached."""
-    low, high = map(mpf, rewards)
-    steps = list(pairwise(naive.value_range(low, high, gamma, may_terminate, 5, t) for t in range(6)))
-    if gamma < 1:
-        forever = naive.value_range(low, high, gamma, may_terminate)
-        steps.append((forever, forever))
-        assert forever[1] - forever[0] <= 2 * max(abs(low), abs(high)) / (1 - mpf(gamma))  # the paper's width
-    for now, then in steps:
-        targets = [low + mpf(gamma) * then[0], high + mpf(gamma) * then[1]] + ([low, high] if may_terminate else [])
-        assert abs(min(targets) - now[0]) < 1e-40
-        assert abs(max(targets) - now[1]) < 1e-40
-
-
-def test_half_constant_lemma():
-    """E cosh|f + phi Z| <= cosh|f| exp(|phi|^2 B^2 / 8) at every angle: why c = K B^2 / 4 is enough.
-
-    Z takes two values a distance B apart and has mean zero, the extreme case of Hoeffding's lemma."""
-    worst = mpf(0)
-    for length in (0, 0.3, 1, 4):
-        for size in (0.1, 1, 3):  # |phi| B
-            for chance in (0.5, 0.2, 0.03):
-                for cosine in np.linspace(-1, 1, 9):
-                    mean = mpf(0)
-                    for probability, z in ((mpf(chance), mpf(chance) - 1), (1 - mpf(chance), mpf(chance))):
-                        step = size * z
-                        mean += probability * mp.cosh(
-                            mp.sqrt(max(0, length**2 + step**2 + 2 * length * step * mpf(cosine)))
-                        )
-                    worst = max(worst, mean / (mp.cosh(length) * mp.exp(mpf(size) ** 2 / 8)))
-    assert 0.999 < worst <= 1 + mpf(10) ** -40
 
 
 def test_misspecification_allowance_is_the_supremum():

@@ -3,13 +3,11 @@
 J* in oracle, inside oracle_W, inside primal (on the event L_W(q*) <= eps), inside dual at every omega.
 """
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import bondic as b
 import builders
@@ -19,8 +17,6 @@ from bondic.core.identity import bellman_residual
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.search import spectral
-from bondic.search.basis import make_basis
-from bondic.search.model import build_model
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.identity.formulas import function_values
 from bondic_lab.identity.loss import residual_loss
@@ -29,7 +25,6 @@ from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import Given
-from yardsticks import infinite_data_interval, noise_width
 
 
 class World:
@@ -89,17 +84,6 @@ def inside(inner, outer, slack):
     return outer[0] - slack <= inner[0] and inner[1] <= outer[1] + slack
 
 
-def test_the_worlds_know_their_truth():
-    """q* as an element of the space has the closed-form norm, values and J*."""
-    mdp, world = synthetic_world(0)
-    assert world.truth.norm().mid == pytest.approx(mdp.q_norm, rel=1e-12)
-    states = np.linspace(-1, 1, 7)[:, None]
-    np.testing.assert_allclose(world.truth.values(states)[0], mdp.q_values(states), rtol=1e-12)
-    assert primal_point(world.setting, world.truth).value.mid == pytest.approx(mdp.value, rel=1e-12)
-    mdp, world = tabular_world(0, termination=0.3)
-    assert primal_point(world.setting, world.truth).value.mid == pytest.approx(mdp.value, rel=1e-12)
-
-
 @pytest.mark.parametrize(("make", "seed", "options"), WORLDS)
 def test_nesting(make, seed, options):
     """Each bound holds the one before it; the slack is 1e-6 of the trivial width (1e-4 for the oracle's cut-off)."""
@@ -132,84 +116,6 @@ def test_nesting(make, seed, options):
         lower, upper = dual_bound(replace(world.setting, gauge=Given(tight)), omega)
         assert lower.bound <= world.value <= upper.bound
         assert inside(chain[2], (lower.bound, upper.bound), slack)
-
-
-def test_oracle_against_its_definition():
-    """Null space of the residual map written out: the oracle's ends are attained, never passed."""
-    mdp, world = tabular_world(6, rows=8)
-    problem, radius = world.problem, world.ball.radius
-    n, (states, actions) = len(problem), mdp.q_star.shape
-    rows = np.zeros((n, states, actions))  # R^q_i = rows_i . q - r_i
-    rows[np.arange(n), problem.whole().logged[:, 0].astype(int), problem.whole().slots] = 1.0
-    for point, weights, row in zip(
-        problem.whole().next.points, problem.whole().next.weights, problem.whole().next.rows, strict=True
-    ):
-        rows[row, int(point[0])] -= mdp.gamma * weights
-    _, sizes, right = np.linalg.svd(rows.reshape(n, -1))
-    null = right[np.sum(sizes > 1e-9 * sizes[0]) :]
-    assert len(null) >= 1
-    start, truth = mdp.initial_pairs.ravel(), mdp.q_star.ravel()
-    fixed = truth - null.T @ (null @ truth)  # least norm with the same residuals
-    room = math.sqrt(radius**2 - fixed @ fixed)
-    reach = room * np.linalg.norm(null @ start)
-    oracle = oracle_interval(problem, world.ball, world.truth)
-    assert oracle.low == pytest.approx(start @ fixed - reach, abs=1e-9)
-    assert oracle.high == pytest.approx(start @ fixed + reach, abs=1e-9)
-    assert oracle_interval(problem, b.Ball(builders.table_kernel(), 0.5), world.truth).low == math.inf
-    # around a center the ball moves, the residuals stay
-    center = builders.table_function(mdp.q_star, problem.layout)
-    around = oracle_interval(problem, b.Ball(builders.table_kernel(), 0.3, center), world.truth)
-    reach = 0.3 * np.linalg.norm(null @ start)
-    assert (around.low, around.high) == pytest.approx((mdp.value - reach, mdp.value + reach), abs=1e-9)
-
-
-# -------------------------------------------------------------------------------------------- infinitely many rows
-
-
-def bellman_rows(mdp):
-    """q -> q(x) - gamma E q(x') on all pairs: (SA, SA)."""
-    states, actions = mdp.q_star.shape
-    alive = 1.0 - np.asarray(mdp.termination)
-    step = np.einsum("sa,sat,tb->satb", alive, mdp.transitions, mdp.target).reshape(states * actions, -1)
-    return np.eye(states * actions) - mdp.gamma * step
-
-
-def rational_mdp():
-    """P in quarters, so that four rows per pair have exact proportions; every reward depends on (s, a) only."""
-    rng = np.random.default_rng(8)
-    transitions = np.zeros((3, 2, 3))
-    for s, a in np.ndindex(3, 2):
-        transitions[s, a] = np.bincount(rng.integers(3, size=4), minlength=3) / 4
-    rewards = rng.uniform(0, 1, (3, 2))
-    start, target = np.array([0.2, 0.3, 0.5]), rng.dirichlet(np.ones(2), 3)
-    return TabularMDP(transitions, rewards, start, target, np.full((3, 2), 0.5), 0.8, (0.0, 1.0))
-
-
-@pytest.mark.parametrize("missing", [None, (1, 0), (2, 1)])
-def test_exact_proportions_are_infinitely_many_rows(missing):
-    """Rows in exact proportions with no noise allowance give the infinite-data interval, whatever the proportions."""
-    mdp = rational_mdp()
-    copies = np.array([[4, 8], [4, 4], [12, 4]])
-    if missing is not None:
-        copies[missing] = 0
-    problem = builders.tabular_problem(mdp, builders.exact_log(mdp, copies))
-    radius = 1.2 * float(np.linalg.norm(mdp.q_star))
-    kernel = builders.table_kernel()
-    points = np.arange(3.0)[:, None]
-    basis = make_basis(kernel, problem.layout, points, rank=10)
-    model = build_model(problem, basis, basis, None)
-    spectrum = spectral.Spectrum.of(model)
-    seen = np.flatnonzero(copies.ravel())
-    wanted = infinite_data_interval(
-        np.eye(6), bellman_rows(mdp)[seen], mdp.expected_rewards.ravel()[seen], mdp.initial_pairs.ravel(), radius=radius
-    )
-    ends = [spectral.propose(spectrum, sign=s, radius=radius, kappa=1e-9).objective for s in (-1.0, 1.0)]
-    assert -ends[0] == pytest.approx(wanted.low, abs=1e-5)
-    assert ends[1] == pytest.approx(wanted.high, abs=1e-5)
-    assert (wanted.high - wanted.low < 1e-6) == (missing is None)
-
-
-# ---------------------------------------------------------------------------------------------- double robustness
 
 
 # ----------------------------------------------------------------------------------------------------- without Q
@@ -248,33 +154,3 @@ def test_unseen_starts_need_q(rng):
         builders.as_log(keep), b.TablePolicy(mdp.target), initial, gamma=0.5, reward_range=(0, 1), may_terminate=False
     )
     assert b.estimate_interval(seen, method=method).length < 1.0
-
-
-# ---------------------------------------------------------------------------------------------- semi-expected loss
-
-
-def closeness(problem, kernel, mean_residuals, observed, width, delta):
-    """(|L_W(q) - L*_W(q)|, eps) with eps of (9) for residuals of conditional range `width`, constant "half"."""
-    distance = abs(
-        residual_loss(problem.whole(), kernel, observed).mid
-        - residual_loss(problem.whole(), kernel, mean_residuals).mid
-    )
-    return distance, math.sqrt(kernel.sup_diag * width**2 / 2 * math.log(2 / delta) / len(problem))
-
-
-def test_closeness_is_sharp(rng):
-    """On the saturating problem half of eps fails: 200 logs, false alarm as in the finite-class test (99.9 %)."""
-    mdp = TabularMDP.saturating()
-    q, kernel, delta = mdp.q_star, Constant(1.0), 0.1
-    misses = np.zeros(2, dtype=int)
-    for _ in range(200):
-        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(50, 1, rng)))
-        values = function_values(problem.whole(), builders.table_function(q, problem.layout))
-        width = noise_width(problem.whole(), 0.0, 10.0)
-        assert width == pytest.approx(10.0, rel=1e-12)
-        distance, epsilon = closeness(
-            problem, kernel, np.zeros(50), bellman_residual(problem.whole(), values), width, delta
-        )
-        misses += distance > epsilon * np.array([1.0, 0.5])
-    allowed = binom.ppf(0.999, 200, delta)
-    assert misses[0] <= allowed < misses[1]

@@ -10,16 +10,12 @@ import pytest
 
 import bondic as b
 from bondic.core.balls import Instruments
-from bondic.core.columns import RowRange
 from bondic.core.dual.noise import FixedLambda
-from bondic.core.errors import InvalidInput
 from bondic.core.kernels.features import Linear
 from bondic.core.kernels.leaves import Constant
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Threads
 from bondic.rows.draws import Draws
-from bondic.rows.frame import make_frame
-from bondic.rows.returns import ReturnCheck
 from bondic.tuning.defaults import Choices
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
@@ -175,31 +171,3 @@ def test_draws_have_a_key_per_group_and_one_for_the_start():
     numbers = np.array([rng.standard_normal(100) for rng in streams])
     assert np.unique(numbers).size == numbers.size
     np.testing.assert_array_equal(numbers[2], Draws(7).at_group(1).standard_normal(100))
-
-
-@pytest.mark.parametrize("size", [1, 7, 64, ROWS])
-def test_returns_of_alternating_episodes_are_checked_in_any_cut(size):
-    """Ten rewards of 0.1 in an episode whose returns are stated to be at most 0.85, three episodes taking turns."""
-    n = 60
-    data = {
-        "observations": np.arange(n, dtype=float)[:, None],
-        "actions": np.zeros(n, dtype=int),
-        "rewards": np.full(n, 0.1),
-        "next_observations": np.arange(n, dtype=float)[:, None] + 3.0,
-        "terminations": np.arange(n) % 30 >= 27,
-        "episode_ids": np.arange(n) % 3 + 3 * (np.arange(n) // 30),
-        "timesteps": np.arange(n) % 30 // 3,
-    }
-    statement = {"gamma": 0.99, "reward_range": (0.0, 1.0), "accept": None}
-    policy, start = b.UniformPolicy(1), b.InitialStates.exact([[0.0]])
-    terms = replace(b.make_problem(b.Transitions(**data), policy, start, **statement).terms, value_range=(0.0, 0.85))
-    problem = b.make_problem(b.Transitions(**data), policy, start, **statement)
-    with pytest.raises(InvalidInput, match="outside the stated `value_range`"):
-        feed(terms, problem.log, size)
-    feed(replace(terms, value_range=(0.0, 1.0)), problem.log, size)
-
-
-def feed(terms, log, size):
-    check = ReturnCheck(terms)
-    for where, part in log.batches(RowRange(0, len(log)), size):
-        check.feed(part, make_frame(part, terms), where.start)

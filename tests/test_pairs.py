@@ -21,10 +21,10 @@ from mpmath import mpf
 import bondic
 import naive
 from bondic.core.bounded import U
-from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.features import Linear, RandomFeatures
 from bondic.core.kernels.leaves import Dirac, TimeMask
 from bondic.core.kernels.normal_form import Term
-from bondic.engines import pairs, power, products
+from bondic.engines import pairs, products
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat
 from bondic.engines.power import EXP_ULP, LARGEST
@@ -62,27 +62,6 @@ def test_power_of_two_against_fifty_digits(rng):
     )
     assert 2.0 < worst <= EXP_ULP
     assert np.array_equal(_powers(np.arange(-960.0, 961.0)), np.ldexp(1.0, np.arange(-960, 961)))
-
-
-def test_error_of_the_exponential_derived_anew():
-    """Polynomial and Horner steps bounded without looking at the module's count, in units of U relative to 2^r."""
-    coefficients = [mpf(1)] + [mpf(getattr(power, f"C{k}")) for k in range(1, 11)]
-    polynomial = horner = mpf(0)
-    for step in range(-600, 601):
-        r = mpf(step) / 1200
-        exact = mpf(2) ** r
-        value, running = coefficients[10], mpf(0)
-        for c in reversed(coefficients[:10]):
-            product = r * value
-            value = c + product
-            running = abs(r) * running + abs(product) + abs(value)  # without a fused operation
-        polynomial = max(polynomial, abs(value - exact) / exact / U)
-        horner = max(horner, running / exact)
-    # between grid points: Markov's inequality bounds the slope by 11^2 / 0.5 times 3 U
-    polynomial += mpf(242) * 3 / 2400
-    assert polynomial < 3.2
-    assert horner < 2.7
-    assert polynomial + horner < EXP_ULP
 
 
 # ----------------------------------------------------------------------------------------- leaves and their twins
@@ -215,23 +194,6 @@ def test_products_on_hard_sets(kinds, cloud):
         assert abs(mpf(float(values[i, 0])) - exact) <= mpf(error)
 
 
-@pytest.mark.parametrize("h", [1e-150, 1e-3, 1e8, 1e150])
-@pytest.mark.parametrize("kind", RADIAL)
-def test_extreme_bandwidths(kind, h):
-    z, w = CLOUDS["plain"]
-    leaf, twin = {
-        "gaussian": (bondic.Gaussian(h), lambda x, y: naive.gaussian(x, y, h)),
-        "laplace": (bondic.Laplace(h), lambda x, y: naive.laplace(x, y, h)),
-    }.get(kind, (None, None))
-    if leaf is None:
-        nu = float(kind[6:])
-        leaf, twin = bondic.Matern(h, nu=nu), lambda x, y: naive.matern(x, y, h, nu)
-    term = Term(1.0, ((leaf, (0, 1, 2)),), ONE)
-    exact = exact_form(twin, z, w)
-    enclosure = quadratic_form((term,), z, w, engine="pairs")
-    assert abs(mpf(enclosure.mid) - exact) <= mpf(enclosure.rad)
-
-
 @pytest.mark.parametrize("kind", RADIAL)
 def test_single_values_within_the_value_error(kind, rng):
     """One pair at a time, so that the error of summation cannot hide that of the value."""
@@ -321,32 +283,6 @@ def test_sorting_by_labels_across_tiles(labels, rng):
     strange = z[:5].copy()
     strange[:, 2] = -1.0  # a label that no point has
     assert np.all(evaluate((term,), strange, z, w, engine="pairs")[0] == 0.0)
-
-
-def test_a_mask_that_removes_every_point(rng):
-    z, w = np.full((5, 2), 9.0), rng.normal(size=(5, 1))
-    z[:, 0] = rng.normal(size=5)
-    for factors in (((bondic.Laplace(1.0), (0,)),), ((bondic.Gaussian(1.0), (0,)),), ((Dirac("time"), (0,)),), ()):
-        term = Term(1.0, (*factors, (TimeMask(3), (1,))), ONE)
-        assert quadratic_form((term,), z, w, engine="pairs").mid == 0.0
-        assert np.all(evaluate((term,), z, z, w, engine="pairs")[0] == 0.0)
-
-
-def test_what_the_engine_leaves_to_numpy(rng):
-    z = rng.normal(size=(4, 2))
-
-    class Foreign(bondic.Gaussian):
-        """A leaf with a formula of its own."""
-
-    def plan(*leaves):
-        return products.plan(Term(1.0, tuple((leaf, (0, 1)) for leaf in leaves), ONE), z)
-
-    many = ExplicitFeatures(lambda x: np.ones((len(x), 200)), supremum=300.0, label="many")
-    assert plan(Foreign(1.0)) is None
-    assert plan(Linear(supremum=1e9)) is None  # linear in the number of points elsewhere
-    assert plan(bondic.Gaussian(1.0), many) is None
-    assert plan(*[bondic.Matern(1.0)] * 17) is None
-    assert plan(bondic.Gaussian(1.0), Linear(supremum=1e9)) is not None
 
 
 # ------------------------------------------------------------------------------------------------- near points

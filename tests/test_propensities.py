@@ -1,6 +1,5 @@
 """The interval from propensities: means of what is weighed, verification, refusals, and agreement of all ways to ask."""
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -153,18 +152,6 @@ def test_episodes_that_were_cut_stay_on_the_safe_side(end, rewards):
 
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
-def test_weights_of_whole_episodes_with_a_stated_value_range(end):
-    paths, weights = zip(*all_walks(), strict=True)
-    stated = {"reward_range": (-0.5, 2.0), "gamma": 0.8, "value_range": (-1.5, 5.0)}
-    columns = columns_of(question(walk_log(paths), TwoStates(), **stated)).seen_from(end)
-    values, floor = columns.whole(1.0), columns.limits.low
-    assert np.all(values >= floor)
-    assert float(np.array(weights) @ values) <= columns.sign * walk_value() + 1e-12
-    whole = columns_of(question(walk_log(paths), TwoStates(), horizon=STEPS, **stated)).seen_from(end)
-    assert columns.sign * float(np.array(weights) @ whole.whole(1.0)) == pytest.approx(walk_value(STEPS))
-
-
-@pytest.mark.parametrize("end", ["lower", "upper"])
 def test_the_value_after_a_cut_is_bounded_at_its_own_time(end):
     """Rewards in [1, 2] for five steps, every episode cut after two: v_0 is far above v_2, which is all that is known."""
     log = bondic.Transitions(
@@ -293,16 +280,6 @@ def test_scaled_rewards_scale_the_interval(scale):
     assert (two.low, two.high) == pytest.approx(tuple(sorted((scale * one.low, scale * one.high))), rel=1e-6)
 
 
-def test_smaller_alpha_and_larger_factors_give_longer_intervals():
-    log = decisions(2000)
-    lengths = [interval(log, Propensities(), alpha=alpha).length for alpha in (0.2, 0.1, 0.01)]
-    assert lengths == sorted(lengths)
-    results = [interval(log, Propensities(gamma_sensitivity=factor)) for factor in (1.0, 1.05, 1.5, 4.0)]
-    for inner, outer in itertools.pairwise(results):
-        assert outer.low <= inner.low
-        assert outer.high >= inner.high
-
-
 def test_columns_of_the_log_say_the_same_as_the_policy():
     log = decisions(1200)
     places = np.searchsorted(STATES[:, 0], log.observations[:, 0])
@@ -341,19 +318,6 @@ def two_steps(n, seed=0):
     )  # fmt: skip
 
 
-def test_doubly_robust_returns_shorten_the_interval_of_short_episodes():
-    log, policy = two_steps(3000), bondic.TablePolicy([[0.1, 0.9], [0.1, 0.9]])
-    stated = {"policy": policy, "gamma": 1.0, "horizon": 2}
-    free, capped = (interval(log, method, **stated) for method in (Propensities(), Propensities(max_ratio=1.8)))
-    assert "doubly robust" in capped.choices["weighed"]
-    assert 2 * (0.45 + 0.09) in capped.interval
-    assert capped.length < 0.8 * free.length
-    unbounded = interval(log, Propensities(max_ratio=1.8), policy=policy, gamma=0.9)
-    assert "doubly robust" not in unbounded.choices["weighed"]
-    with pytest.raises(InvalidInput, match="single decisions"):
-        interval(log, Propensities(max_ratio=1.8, model=Mean()), **stated)
-
-
 class Mean:
     """The simplest regressor: the mean of what it was fitted on."""
 
@@ -375,18 +339,6 @@ def test_any_regressor_can_be_the_control_variate():
         bondic.verify(result.certificate, log, replay=True)
     with pytest.raises(InvalidInput, match="one for every row"):
         result.without_rows(question(log))
-
-
-@pytest.mark.parametrize("method", [Propensities(), CAPPED, Propensities(value="contexts", min_propensity=0.2)])
-def test_a_log_that_is_read_in_batches_gives_the_same_interval(method):
-    log = decisions(900)
-    data = {name: column for name, column in log.columns().items() if column is not None}
-    stream = bondic.stream_log(data, batch_rows=70)
-    held, read = interval(log, method), interval(stream, method)
-    assert (read.low, read.high) == (held.low, held.high)
-    assert read.proof.target is None
-    again = bondic.verify(read.certificate, stream, ThreeStates())
-    assert (again.low, again.high) == pytest.approx((held.low, held.high), rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)

@@ -101,10 +101,6 @@ def test_rows_of_a_long_episode_are_no_draws_of_the_initial_distribution():
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def said(result):
-    return {one.name: one.text for one in result.assumptions}
-
-
 def test_doubly_robust_values_have_their_share_before_their_first_bet():
     """Else whoever stops before the first block, or goes on if it does not look good, bets with more than the wealth."""
     log = decisions(100)
@@ -114,9 +110,6 @@ def test_doubly_robust_values_have_their_share_before_their_first_bet():
     ]
     assert ends[0] < ends[1] < 1.0
     assert ends[2] == ends[0]
-
-
-# --- certificates -----------------------------------------------------------------------------------------------------
 
 
 # --- which episodes the default certifies --------------------------------------------------------------------------------

@@ -196,13 +196,6 @@ def write(path, n, terminations, **more):
     pq.write_table(pa.table(table | more), path)
 
 
-def test_an_empty_part_between_others_is_passed_over(tmp_path):
-    for name, rows in (("1", 5), ("2", 0), ("3", 6)):
-        write(tmp_path / f"{name}.parquet", rows, [False] * rows)
-    stream = bondic.stream_log(tmp_path, batch_rows=4)
-    assert sum(len(part) for _, part in stream.batches()) == len(stream) == 11
-
-
 @pytest.mark.parametrize("batch_rows", [1, 4, 100])
 def test_parts_of_terminal_rows_alone_can_be_read(tmp_path, batch_rows):
     write(tmp_path / "1.parquet", 5, [False, False, True, False, True])

@@ -25,17 +25,6 @@ def short(monkeypatch):
     monkeypatch.setattr(sample, "_READ", 6000)
 
 
-class Counting:
-    """The target policy, with the number of states at which it was asked."""
-
-    def __init__(self):
-        self.asked = 0
-
-    def action_probs(self, observations):
-        self.asked += len(observations)
-        return MDP.target_probs(observations)
-
-
 @pytest.fixture(scope="module")
 def data():
     return as_log(MDP.rollout(80, 100, np.random.default_rng(0)))
@@ -62,20 +51,3 @@ def test_a_long_log_costs_little_length(data, gauge, request):
     assert some.gap == (math.inf, math.inf)  # what no ω can beat on some rows says nothing about all of them
     checked = b.verify(some.certificate, data)
     assert (checked.low, checked.high) == (some.low, some.high)
-
-
-@pytest.mark.usefixtures("short")
-def test_the_rows_that_are_read_do_not_grow_with_the_log(monkeypatch):
-    read = []
-    monkeypatch.setattr(sample, "build_model", None)
-    for episodes in (80, 320):
-        log = as_log(MDP.rollout(episodes, 100, np.random.default_rng(0)))
-        policy = Counting()
-        asked = question(
-            b.stream_log({k: v for k, v in log.columns().items() if v is not None}, batch_rows=2000), policy
-        )
-        policy.asked = 0
-        layers = sample._Layers(asked)
-        read.append(policy.asked)
-        assert sum(len(batch) for batch in layers.up_to(layers.last)) <= sample.MOST * 1.1
-    assert read[0] == read[1] <= 6000

@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from mpmath import mp, mpf
 
 from bondic.core.betting import clipped_deviation, curvature, loss
 from bondic.core.bounded import Between
@@ -19,6 +20,19 @@ CASES = 20_000
 def corners(rng, low, high, size):
     """Numbers in [low, high], a third of them at its ends."""
     return np.clip(rng.uniform(low - 0.25 * (high - low), high + 0.25 * (high - low), size), low, high)
+
+
+@given(st.floats(-0.995, 50.0).filter(lambda y: y == 0 or abs(y) > 1e-150))
+@example(1e-3)
+@example(-1e-140)
+def test_prices_are_rounded_up(y):
+    """g and g / y^2 in as many digits as y^2 needs: never below, and above by rounding only."""
+    with mp.workdps(360):
+        exact = mpf(y) - mp.log(1 + mpf(y))
+        assert exact <= mpf(float(loss(np.array(y)))) <= exact * (1 + mpf(10) ** -9) + mpf(10) ** -14
+        if y < -1e-12:
+            exact = exact / mpf(y) ** 2
+            assert exact <= mpf(float(curvature(np.array(y)))) <= exact * (1 + mpf(10) ** -3)
 
 
 outcomes = st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.01, 1.0)), min_size=1, max_size=5)

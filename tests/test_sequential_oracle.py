@@ -147,6 +147,3 @@ def test_the_interval_misses_with_a_computed_probability():
 def test_half_of_the_log_term_misses_too_often():
     p, _ = design(0.5)
     assert (1.0 - p) ** (ROWS // 2) > 2.0 * ALPHA
-
-
-# --- the harness ----------------------------------------------------------------------------------------

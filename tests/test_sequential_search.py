@@ -6,16 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import bondic
 from bondic.core.balls import Provenance
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.core.kernels.normal_form import normal_form
-from bondic.core.sequential.basis import LandmarkBasis
-from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.starts import sampled_start
 from bondic.engines.sums import STANDARD
@@ -23,13 +19,8 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import asked_of
-from bondic.search.sequential.basis import Embedder, PointSlots, pilot_basis
 from bondic.search.sequential.blocks import CUTS, block_ends
-from bondic.search.sequential.instruments import Forecast
-from bondic.search.sequential.past import make_history
 from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
-from bondic.search.sequential.starts import known_starts
-from bondic.search.sequential.weights import Problem, propose_aim
 from builders import part, wobbling_sampler
 
 PILOT = 0.1
@@ -157,71 +148,6 @@ def _compare(mine, theirs, begin, row):
 
 
 # --------------------------------------------------------------------------------------------------- parts
-
-
-def history_of(problem, ball, pilot=60, seen=20):
-    rows = tuning_problem(problem, pilot)
-    basis = pilot_basis(ball.kernel, problem.layout, PointSlots(rows.whole().logged, rows.whole().slots), seen)
-    embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
-    path = known_starts(problem, rows)
-    return make_history(problem, ball, embedder, path, None, STANDARD)
-
-
-def test_weights_solve_their_problem():
-    """The dual that Newton minimizes, minimized by another method; the weights of its optimum are within their caps."""
-    history = history_of(numbers_problem(numbers_log(600, 6)), bondic.Ball(KERNEL, 5.0), seen=8)
-    rows = history.before(400).rows
-    toward = rows.coordinates - 0.8 * rows.following
-    factor = np.linalg.cholesky(0.02 * np.eye(8) + toward.T @ toward / 400)
-    final = Forecast(factor @ factor.T, factor)
-    above, below = np.full(400, 0.3), np.full(400, 0.2)
-    problem = Problem(toward, above, below, history.before(400).start, 0.05, final, 3.0, 1000.0)
-    aim = propose_aim(problem)
-
-    def objective(theta):
-        scores = toward @ theta
-        v = np.clip(scores / aim.smoothing, -below, above)
-        mean = np.mean(v * scores - 0.5 * aim.smoothing * v * v)
-        return mean - aim.rate * theta @ problem.start + 0.5 * 3.0 / 1000 * theta @ final.metric @ theta
-
-    best = minimize(objective, np.zeros(8), method="BFGS", options={"gtol": 1e-10})
-    assert objective(aim.theta) <= best.fun + 1e-9 * abs(best.fun) + 1e-12
-
-
-def test_balance_is_kept_from_sub_block_to_sub_block():
-    """|Λ ψ_0 - sum v T| with corrections, against the same plan whose first directions stay in force."""
-    problem, ball = numbers_problem(numbers_log(3000, 8)), bondic.Ball(KERNEL, 5.0)
-    plan = plan_of(problem, ball)
-    still = replace(plan, blocks=tuple(map(_uncorrected, plan.blocks)))
-    assert _imbalance(plan, problem, ball) < 0.7 * _imbalance(still, problem, ball)
-
-
-def _uncorrected(block):
-    plain = {
-        end: replace(w, directions=np.repeat(w.directions[:1], len(w.starts), axis=0))
-        for end, w in block.weightings.items()
-    }
-    return replace(block, weightings=plain)
-
-
-def seen_by(plan, problem, ball, pilot):
-    """The rows in the coordinates that proposals saw."""
-    first = slice(plan.seen)
-    basis = LandmarkBasis(plan.basis.points[first], plan.basis.slots[first], plan.basis.matrix[first, first])
-    embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
-    path = known_starts(problem, tuning_problem(problem, pilot))
-    return make_history(problem, ball, embedder, path, plan.limits, STANDARD)
-
-
-def _imbalance(plan, problem, ball):
-    history = seen_by(plan, problem, ball, 300)
-    total, rate, first = 0.0, 0.0, 300
-    for block in plan.blocks:
-        rows = history.rows.cut(slice(first, block.stop))
-        found = columns(block, 0.8, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
-        total = total + found.weights["upper"] @ (rows.coordinates - 0.8 * rows.following)
-        rate, first = rate + found.rates["upper"] * len(rows), block.stop
-    return float(np.linalg.norm(rate * history.before(3000).start - total) / rate)
 
 
 def test_blocks_follow_the_planned_rows_not_the_log():

@@ -14,10 +14,7 @@ from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.engines import moments
-from bondic.engines import series as engine_of_series
 from bondic.engines.bands import Bands
-from bondic.engines.engine import Survey
-from bondic.engines.threads import Serial
 from forms import quadratic_form, quadratic_forms, series_form
 
 
@@ -131,37 +128,6 @@ def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
     assert bound >= float(truth)
     if norm < degree / 2 and truth > mpf("1e-280"):
         assert bound <= 2.5 * float(truth)
-
-
-def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
-    """A cluster with far satellites: the split is used, and its enclosure holds the exact sum of a small problem."""
-    rng = np.random.default_rng(8)
-    points = np.vstack([rng.normal(size=(58, 2)) * 0.3, rng.normal(size=(2, 2)) * 3 + 4])
-    columns = rng.normal(size=(60, 2))
-    (term,) = normal_form(bondic.Gaussian(1.0), Layout(2, False, 0, 1))
-    monkeypatch.setattr(
-        engine_of_series,
-        "choose_split",
-        lambda center, norms, *_: engine_of_series.Split(center, float(np.sort(norms)[57]), Bands.of(14, 1e-7), 0.0),
-    )
-
-    def gaussian_forms(groups):
-        survey, engine = Survey(60, points, columns, groups, 2, Serial()), engine_of_series.Series(always=True)
-        assert engine.cost(term, survey) == 0.0
-        partial = engine.begin(term, survey)
-        while partial.wants_more:
-            partial.add(points, columns)
-            partial.end_pass()
-        assert len(partial.values()) == 3
-        return enclose(partial.values(), groups)
-
-    found = gaussian_forms(2)
-    for p in range(2):
-        truth = exact(points, columns[:, [p]])
-        assert abs(mpf(found[p].mid) - truth) <= mpf(found[p].rad)
-        assert found[p].rad < 1e-6
-    together = gaussian_forms(1)
-    assert abs(mpf(together[0].mid) - exact(points, columns)) <= mpf(together[0].rad)
 
 
 def test_split_and_pairs_agree_at_scale():

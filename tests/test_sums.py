@@ -238,22 +238,6 @@ def test_features_around_a_block():
     assert enclosure.rad <= 1e-9 * float(np.abs(weights).sum()) ** 2
 
 
-@pytest.mark.parametrize("dimension", [1, 3, 4, 5, 8, 11])
-def test_dimensions_of_the_compiled_engine(dimension):
-    """Four dimensions go through at once; what is left over goes one by one."""
-    rng = np.random.default_rng(dimension)
-    z, w = 1e3 + rng.normal(size=(9, dimension)), rng.normal(size=(9, 1))
-    h = rng.uniform(0.5, 3.0, dimension) * math.sqrt(dimension)
-    exact = exact_form(lambda x, a, y, b: naive.gaussian(x, y, h), z, w)  # noqa: ARG005
-    terms = normal_form(bondic.Gaussian(h), Layout(dimension, False, 0, 1))
-    for engine in ENGINES:
-        assert inside(quadratic_form(terms, z, w, engine=engine), exact)
-    values, error = evaluate(terms, z[:2], z, w)
-    for i in range(2):
-        exact = sum((mpf(w[j, 0]) * naive.gaussian(z[i], z[j], h) for j in range(9)), mpf(0))
-        assert abs(mpf(float(values[i, 0])) - exact) <= mpf(error)
-
-
 # -------------------------------------------------------------------------- the radius is not too small either
 
 

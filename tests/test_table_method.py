@@ -12,7 +12,7 @@ from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.localize import CellTails, VectorEvent
 from bondic.core.cells.proof import CellsProof
-from bondic.core.cells.rows import StateIndex, TableCells
+from bondic.core.cells.rows import TableCells
 from bondic.core.claims import ErrorBudget
 from bondic.core.codec import same
 from bondic.core.errors import InvalidInput, VerificationError
@@ -115,20 +115,6 @@ def test_lengths_are_predicted_by_the_pilot():
 
 
 # --- options --------------------------------------------------------------------------------------------
-
-
-def test_a_result_says_what_it_rests_on(world, honest):
-    mdp, _, problem = world
-    assert honest.method == "table"
-    assert honest.guarantee == "finite-sample"
-    assert honest.low <= mdp.value <= honest.high
-    assert honest.high - honest.low < 0.5 * honest.value_range.width
-    states = {item.name: item.state for item in honest.assumptions}
-    assert states["values"] == "checked"
-    assert states["plan"] == states["length"] == "stated" or states["plan"] == "checked"
-    assert "3 states are a table" in honest.choices["states"]
-    assert honest.estimate == pytest.approx(mdp.value, abs=0.3)
-    assert 0 < honest.effective_sample_size <= len(problem)
 
 
 def test_one_side_spends_all_of_alpha_on_it(world):
@@ -317,19 +303,6 @@ def changed_events(proof, **changes):
     return replace(proof, events=replace(proof.events, **changes))
 
 
-def test_a_certificate_gives_the_same_interval(world, honest, tmp_path):
-    _, log, _ = world
-    bondic.save_certificate(honest.certificate, tmp_path / "c")
-    loaded = bondic.load_certificate(tmp_path / "c")
-    checked = bondic.verify(loaded, log, bondic.TablePolicy(world[0].target))
-    assert (checked.low, checked.high) == (honest.low, honest.high)
-    assert checked.claims == honest.claims
-    assert "when the plan was made" in checked.headline
-    again = bondic.verify(loaded, log, bondic.TablePolicy(world[0].target), replay=True)
-    assert (again.low, again.high) == (honest.low, honest.high)
-    assert "when the plan was made" not in again.headline
-
-
 @pytest.mark.parametrize("start", ["sample", "own"])
 @pytest.mark.parametrize(
     "options", [{}, {"side": "upper", "pilot": 100, "planned_rows": 3000}], ids=["plain", "options"]
@@ -462,16 +435,6 @@ def test_a_certificate_without_rows_has_no_pair_of_few_rows(world):
 
 
 # --- states ---------------------------------------------------------------------------------------------
-
-
-def test_states_are_found_by_all_of_their_numbers(rng):
-    states = np.unique(rng.integers(-3, 4, size=(200, 3)).astype(float), axis=0)
-    states = states[rng.permutation(len(states))]
-    index = StateIndex(states)
-    order = rng.permutation(len(states))
-    assert np.array_equal(index.positions(states[order]), order)
-    assert np.all(index.positions(states + 0.5) == -1)
-    assert index.positions(np.where(states == 0, -0.0, states)).tolist() == list(range(len(states)))
 
 
 def test_starts_that_all_lie_in_the_pilot_say_no_more_when_they_are_verified():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bondic.core.errors import InvalidInput
-from bondic.plan.groups import cell_errors, propose_groups, tree_groups, user_groups
+from bondic.plan.groups import propose_groups
 from bondic.plan.model import UserModel
 from bondic.plan.rows import TrainingRows
 from bondic.plan.tree import grow
@@ -110,33 +110,3 @@ def test_groups_find_the_threshold_from_values_or_from_residuals(known: bool) ->
     cells = groups.cells(rows.states, rows.actions)
     np.testing.assert_array_equal(cells, 2 * (rows.states[:, 0] >= threshold) + rows.actions)
     assert groups.prune(1).n_cells == 2
-
-
-def test_cell_errors_solve_the_table() -> None:
-    """On a table with a cell per pair and q̂ = 0 the errors are the values of the empirical chain, by value iteration."""
-    rng = np.random.default_rng(4)
-    states, actions = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
-    following, rewards = rng.integers(0, 3, 400), rng.random(400)
-    policy = rng.dirichlet(np.ones(2), 3)
-    weights = policy[following] * (rng.random(400) < 0.9)[:, None]
-    rows = TrainingRows(states[:, None] * 1.0, actions, rewards, following[:, None] * 1.0, 0.9, (0.0, 10.0), 2, weights)
-    groups = tree_groups(rows, np.eye(3)[states], count=3, min_rows=1)
-    table = np.zeros((3, 2))
-    for _ in range(400):
-        backup = rewards + 0.9 * (weights * table[following]).sum(axis=1)
-        table = np.array([[backup[(states == s) & (actions == a)].mean() for a in range(2)] for s in range(3)])
-    errors = cell_errors(rows, groups, rewards)
-    np.testing.assert_allclose(errors[groups.cells(rows.states, actions)], table[states, actions], rtol=1e-10)
-
-
-def test_groups_of_the_user() -> None:
-    states = np.arange(10.0)[:, None]
-    by_function = user_groups(lambda s: np.floor(s[:, 0] / 4), states, 2)
-    np.testing.assert_array_equal(by_function.codes(states), [0, 0, 0, 0, 1, 1, 1, 1, 2, 2])
-    assert by_function.codes(np.array([[99.0]])).tolist() == [3], "a label that the pilot has not: the last group"
-    assert by_function.n_cells == 8
-    assert by_function.cells(states[:2], np.array([0, 1])).tolist() == [0, 1]
-    by_column = user_groups(["ward", "icu"] * 5, states, None)
-    assert by_column.codes(np.array(["icu", "ward", "home"])).tolist() == [0, 1, 2]
-    assert by_column.describe() == ("icu", "ward", "any other")
-    assert by_column.cells(["ward"], np.zeros((1, 1))).tolist() == [1]

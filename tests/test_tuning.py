@@ -1,6 +1,5 @@
 """W is chosen on earlier rows, Q is stated, and the result says so."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,14 +7,11 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.core.balls import Instruments, Provenance, constant_function
+from bondic.core.balls import Instruments, Provenance
 from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.core.terms import value_range
-from bondic.tuning import instruments
-from bondic.tuning.defaults import Choices, paper_ball
-from bondic.tuning.radius import held_out_radius
+from bondic.core.kernels.leaves import Dirac
+from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import part, tabular
 
@@ -107,28 +103,6 @@ def test_without_a_pilot_w_does_not_know_whether_states_are_whole_numbers():
     assert found[1.0, (0,)]["W"] == found[0.5, (0,)]["W"] != found[1.0, None]["W"]
 
 
-def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
-    """How many rows lie within the horizon is learned from the certified rows: W may depend on their fixed number only."""
-    seen = []
-
-    def spy(pilot, rows):
-        seen.append((len(pilot), rows))
-        return level(pilot, rows)
-
-    level = instruments._noise_level
-    monkeypatch.setattr(instruments, "_noise_level", spy)
-    columns = rollout(13)
-    other = {name: values.copy() for name, values in columns.items()}
-    other["timesteps"][100:], other["episode_ids"][100:] = 0, 1000 + np.arange(200)
-    kept = []
-    for each in (columns, other):
-        problem = problem_of(each, horizon=4)
-        kept.append(len(problem))
-        b.estimate_interval(problem, method=b.Dual(radius="paper", choices=QUICK, pilot=100))
-    assert kept[0] < kept[1] - 30
-    assert set(seen) == {(seen[0][0], 200)}
-
-
 def test_pilot_rows_are_not_certified():
     """The mirror image: with W and Q given, changing pilot rows of an explicit selection changes no number."""
     columns = rollout(2)
@@ -182,30 +156,7 @@ def test_a_pilot_of_a_log_that_may_stop_any_time():
     assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
 
 
-# ------------------------------------------------------------------------------------------- scales and bandwidth
-
-
 # --------------------------------------------------------------------------------------------------------- radius
-
-
-KERNELS = b.Gaussian(0.8) * Dirac() + Constant(1.0), b.Gaussian(0.5) * Dirac()
-
-
-def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
-    pilot = problem_of(rollout(8)).select(0, 100)
-    limits = value_range(MDP.gamma, MDP.reward_range, may_terminate=True)
-    half = limits.width / 2
-    center = constant_function((limits.low + limits.high) / 2, pilot.layout)
-    ten, three = (
-        held_out_radius(pilot, *KERNELS, factor=factor, half_range=half, center=center) for factor in (10.0, 3.0)
-    )
-    assert ten.fitted_norm == three.fitted_norm > 0
-    assert ten.radius == pytest.approx(math.hypot(half, 10 * ten.fitted_norm))
-    assert three.radius == pytest.approx(math.hypot(half, 3 * ten.fitted_norm))
-    ball, note = paper_ball(pilot, KERNELS[0], Instruments(KERNELS[1]), limits)
-    assert ball.radius == pytest.approx(ten.radius, rel=1e-12)
-    assert "10 times the norm" in note
-    assert ball.provenance.rows == (0, 100)
 
 
 def test_w_does_not_know_how_long_a_stopped_log_became():

@@ -165,22 +165,6 @@ def test_a_log_is_refused_exactly_when_it_contradicts_the_statement(rows, limits
         assert complaint(chain(rewards, ends), gamma, tuple(limits), batch=batch) == said
 
 
-@pytest.mark.parametrize(
-    ("rewards", "ends", "gamma", "words"),
-    [
-        ([0.0, 0.5, 0.5, 0.5], [0, 0, 0, 1], 0.9, "return from row 1 is 1.355, outside the stated `value_range` [0.0, 1.0]"),
-        ([0.0, 0.0, 3.0], [0, 0, 1], 0.9, "return from row 2 is 3, "),
-        ([0.0, 1.0, 1.0, 0.0], [0] * 4, 0.9, "Whatever follows row 2, the discounted return from row 1 is at least 1.9"),
-        ([-0.25, 0.2], [0, 1], 0.5, "return from row 0 is -0.15, outside"),
-        ([0.0, -1.0, 0.0], [0] * 3, 0.5, "Whatever follows row 1, the discounted return from row 1 is at most -0.5"),
-    ],
-)  # fmt: skip
-def test_the_row_and_its_return_are_named(rewards, ends, gamma, words):
-    said = complaint(chain(rewards, ends), gamma, (0, 1))
-    assert words in said
-    assert "pass a wider range" in said
-
-
 @pytest.mark.parametrize("change", ["state", "time", "truncated", "episode"])
 def test_rows_that_do_not_follow_each_other_are_not_added_up(change):
     """Keys tell which row follows which; without timesteps the state that a row led to."""

@@ -67,20 +67,3 @@ def test_against_plain_loops():
             u[:] = [min(a, b) for a, b in zip(u, new, strict=True)]
         wanted = sign * (0.25 * bound(0.2, 1) + 0.75 * bound(0.9, 1))
         assert upper_end(problem, SLOPE, 400, sign=sign) == pytest.approx(wanted, abs=1e-6)
-
-
-def test_an_action_that_is_never_seen_leaves_the_value_range():
-    n = 30
-    s = np.linspace(0, 1, n)
-    log = bondic.Transitions(
-        s[:, None], np.zeros(n, dtype=int), s, step(s, np.zeros(n))[:, None], np.zeros(n, dtype=bool)
-    )
-    policy = bondic.CallablePolicy(lambda x: np.tile([0.0, 1.0], (len(x), 1)))
-    with pytest.warns(bondic.ValidityWarning, match="never took: action 1"):
-        problem = bondic.make_problem(
-            log, policy, bondic.InitialStates.exact([[0.2]]), gamma=GAMMA, reward_range=(0.0, 1.0)
-        )
-    result = bondic.estimate_interval(problem, method=Lipschitz(SLOPE))
-    assert "never took: action 1" in result.warnings[0]
-    assert (result.low, result.high) == pytest.approx((0.0, 1 / (1 - GAMMA)))
-    assert result.status.name == "TRIVIAL"

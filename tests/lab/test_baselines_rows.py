@@ -11,7 +11,7 @@ from scipy import optimize
 import bondic
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms
-from bondic_lab.baselines.coindice import divergence, extreme_value, tilt
+from bondic_lab.baselines.coindice import divergence, extreme_value
 from bondic_lab.baselines.double_rl import DoubleRL
 from bondic_lab.baselines.duan_wang import LinearFittedQ, half_width
 from bondic_lab.baselines.features import Design, make_design
@@ -23,7 +23,7 @@ from bondic_lab.baselines.model_based import ModelBased, table_values
 from bondic_lab.baselines.registry import make_baseline
 from bondic_lab.baselines.trajectories import trajectories
 from bondic_lab.baselines.trajectory_dr import DoublyRobust, corrections
-from bondic_lab.baselines.units import fold_numbers, grouped_error
+from bondic_lab.baselines.units import fold_numbers
 from bondic_lab.noise.v_statistic import VStatistic
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, exact_problem, synthetic, tabular_problem
@@ -68,19 +68,6 @@ def plain_design(phi, following, start, rewards, gamma):
 # ------------------------------------------------------------------------------------------------------ features and fits
 
 
-def test_the_default_design_of_a_table_is_one_hot_up_to_order():
-    problem = sampled(world(termination=0.3))
-    design = make_design(problem)
-    phi, following, start = one_hot(problem)
-    assert design.table
-    assert design.dimension == 6
-    order = (phi.T @ design.logged / phi.sum(axis=0)[:, None]).round(12)  # a permutation
-    np.testing.assert_array_equal(np.sort(order, axis=1)[:, -1], np.ones(6))
-    np.testing.assert_allclose(design.logged, phi @ order, atol=1e-12)
-    np.testing.assert_allclose(design.following, following @ order, atol=1e-12)
-    np.testing.assert_allclose(design.start, start @ order, atol=1e-12)
-
-
 def test_fitted_q_is_the_repeated_regression():
     problem = sampled(world())
     design = make_design(problem)
@@ -107,42 +94,6 @@ def test_expectations_give_the_exact_value(method):
         "model": lambda: design.start @ table_values(design, np.ones(len(problem)), 0.0),
     }[method]()
     assert found == pytest.approx(mdp.value, abs=1e-7)
-
-
-@pytest.mark.parametrize("method", ["lstd", "mis"])
-def test_weights_are_the_density_ratio(method):
-    mdp, problem = exact_problem()
-    design = make_design(problem)
-    share = np.zeros((3, 2))
-    np.add.at(share, (problem.whole().logged[:, 0].astype(int), problem.whole().slots), 1 / len(problem))
-    wanted = mdp.density_ratio(share)[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
-    if method == "lstd":
-        found = len(problem) * design.logged @ fit_lstd(design, ridge=1e-9).dual
-    else:
-        found = minimax_weights(design, design, ridge=1e-9)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
-
-
-def test_the_sandwich_reaches_the_efficiency_limit():
-    """One-step episodes are independent rows: n * variance tends to V* of the table."""
-    mdp = world(termination=0.2)
-    wide = TabularMDP(
-        mdp.transitions,
-        mdp.rewards,
-        np.full(3, 1 / 3),
-        mdp.target,
-        mdp.behavior,
-        mdp.gamma,
-        mdp.reward_range,
-        mdp.termination,
-    )
-    problem = sampled(wide, 40_000, 1)
-    design = make_design(problem)
-    fit = fit_lstd(design, ridge=0.1)
-    error = grouped_error(fit.parts(design), np.arange(len(problem)))
-    assert len(problem) * error**2 == pytest.approx(wide.efficient_variance(wide.log_distribution(1)), rel=0.05)
-    result = bondic.estimate_interval(problem, method=DoubleRL())
-    assert result.length == pytest.approx(2 * 1.6449 * error, rel=0.02)
 
 
 # ------------------------------------------------------------------------------------------------------------ doubly robust
@@ -213,25 +164,6 @@ def test_cross_fitting_never_uses_the_fold_itself():
 # ---------------------------------------------------------------------------------------------------------------- CoinDICE
 
 
-def test_the_tilt_is_the_best_point_of_the_ball():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=12)
-    best = tilt(scores, 2.7)
-    assert divergence(best) == pytest.approx(2.7, rel=1e-6)
-    found = optimize.minimize(
-        lambda p: -scores @ p,
-        np.full(12, 1 / 12),
-        bounds=[(1e-9, 1)] * 12,
-        constraints=[
-            {"type": "eq", "fun": lambda p: p.sum() - 1},
-            {"type": "ineq", "fun": lambda p: 2.7 - divergence(p)},
-        ],
-        options={"maxiter": 500},
-    )
-    assert scores @ best == pytest.approx(-found.fun, abs=1e-5)
-    np.testing.assert_array_equal(tilt(np.ones(4), 1.0), np.full(4, 0.25))
-
-
 def test_extreme_values_match_a_direct_search():
     """Six rows of a two-state table: maximize phi_0 . theta(p) over the ball with a general optimizer."""
     rng = np.random.default_rng(4)
@@ -259,17 +191,6 @@ def test_extreme_values_match_a_direct_search():
 
 
 # -------------------------------------------------------------------------------------------------------------- Duan, Wang
-
-
-def test_the_error_identity_is_exact():
-    mdp = world(termination=0.3)
-    problem = sampled(mdp)
-    phi, following, start = one_hot(problem)
-    design = plain_design(phi, following, start, problem.whole().rewards, mdp.gamma)
-    fit = fit_lstd(design, ridge=1.0)
-    q = mdp.q_star.ravel()
-    noise = problem.whole().rewards + mdp.gamma * following @ q - phi @ q
-    assert fit.value - mdp.value == pytest.approx(fit.dual @ (phi.T @ noise - q), rel=1e-9)
 
 
 @pytest.mark.parametrize("behavior", ["logging", "adaptive"])

@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 import bondic
-from bondic.core.errors import InvalidInput, PolicyError
-from bondic.policies.protocol import CallableSampler
+from bondic.core.errors import InvalidInput
 from bondic_lab.baselines.hcope import EmpiricalBernstein
 from bondic_lab.baselines.importance import ImportanceSampling, positive_values, weighted_sums
 from bondic_lab.baselines.intervals import (
@@ -96,19 +95,6 @@ def test_the_estimators_are_the_loops(weighting, steps):
     assert mine == pytest.approx(loop_estimate(mdp, log, weighting, paths.steps), rel=1e-12)
 
 
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_target_equal_to_behavior_gives_the_mean_return(weighting):
-    mdp = world(mix=1.0)
-    log = sample(mdp)
-    gains = np.bincount(log.episode_ids, weights=log.rewards * mdp.gamma**log.timesteps)
-    paths = trajectories(question(mdp, log))
-    assert weighted_sums(paths, weighting).estimate() == pytest.approx(gains.mean(), rel=1e-12)
-    result = bondic.estimate_interval(question(mdp, log), method=ImportanceSampling(weighting))
-    reference = stats.ttest_1samp(gains, 0.0).confidence_interval(0.9)
-    tail = paths.tail
-    assert (result.low, result.high) == pytest.approx((reference.low + tail.low, reference.high + tail.high))
-
-
 @pytest.mark.parametrize("weighting", ["tis", "pdis"])
 def test_unbiased_over_many_logs(weighting):
     mdp = world()
@@ -187,22 +173,6 @@ def test_bootstraps_match_scipy():
             (values,), np.mean, n_resamples=20_000, confidence_level=0.9, method=kind, rng=np.random.default_rng(5)
         ).confidence_interval
         assert mine == pytest.approx((other.low, other.high), rel=0.02)
-
-
-def test_leave_one_out_and_influence_are_what_they_say():
-    rng = np.random.default_rng(6)
-    sums = RatioSums(rng.normal(size=(9, 3)), rng.uniform(0.1, 2, size=(9, 3)))
-    for i in range(9):
-        kept = np.arange(9) != i
-        assert sums.leave_one_out()[i] == pytest.approx(
-            RatioSums(sums.numerators[kept], sums.denominators[kept]).estimate()
-        )
-        step = 1e-6
-        counts = np.ones((1, 9))
-        counts[0, i] += step
-        assert sums.influence()[i] / 9 == pytest.approx(
-            (sums.at(counts)[0] - sums.estimate()) / step, rel=1e-4, abs=1e-8
-        )
 
 
 @pytest.mark.parametrize(
@@ -311,50 +281,3 @@ def test_starts_that_are_no_draws_of_the_stated_ones_are_refused():
         assert "are not used" in {one.name: one.text for one in result.assumptions}["own starts"]
     own = bondic.estimate_interval(asked(None), method=ImportanceSampling())
     assert "own starts" not in {one.name for one in own.assumptions}
-
-
-def test_estimated_behavior_is_labeled_and_close():
-    mdp = world()
-    log = sample(mdp, 2000)
-    known = bondic.estimate_interval(question(mdp, log), method=ImportanceSampling("pdis"))
-    fitted = bondic.estimate_interval(
-        question(mdp, part(log, drop=("behavior_action_probs",))),
-        method=ImportanceSampling("pdis", behavior="estimated"),
-    )
-    assert fitted.guarantee == "none"
-    assert fitted.estimate == pytest.approx(known.estimate, abs=0.1)
-
-
-def test_continuous_actions_use_densities():
-    rng = np.random.default_rng(0)
-    n = 4000
-    states = rng.normal(size=(n, 1))
-    actions = rng.normal(size=(n, 1))
-    density = stats.norm.pdf(actions[:, 0])
-    log = bondic.Transitions(
-        states, actions, np.tanh(actions[:, 0]), states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
-        behavior_action_probs=density,
-    )  # fmt: skip
-    initial = bondic.InitialStates.from_log(log)
-    target = bondic.GaussianPolicy(lambda s: 0 * s + 0.5, 1.0)
-    problem = bondic.make_problem(log, target, initial, gamma=0.5, reward_range=(-1, 1))
-    result = bondic.estimate_interval(problem, method=ImportanceSampling("tis"))
-    truth = np.tanh(rng.normal(0.5, 1.0, 200_000)).mean()
-    assert abs(result.estimate - truth) < 0.1
-    clipped = bondic.GaussianPolicy(lambda s: 0 * s, 1.0, low=-1.0, high=1.0)
-    with pytest.raises(PolicyError, match="no density"):
-        bondic.estimate_interval(
-            bondic.make_problem(log, clipped, initial, gamma=0.5, reward_range=(-1, 1)), method=ImportanceSampling()
-        )
-    for answer in (lambda *_: 1 / 0, lambda *_: -np.ones(n), lambda *_: np.ones((n, 2))):
-        broken = bondic.GaussianPolicy(lambda s: 0 * s, 1.0)
-        object.__setattr__(broken, "action_density", answer)
-        with pytest.raises(PolicyError, match="action_density"):
-            bondic.estimate_interval(
-                bondic.make_problem(log, broken, initial, gamma=0.5, reward_range=(-1, 1)), method=ImportanceSampling()
-            )
-    mixed = bondic.MixturePolicy(0.5, target, bondic.GaussianPolicy(lambda s: 0 * s, 1.0))
-    wanted = 0.5 * stats.norm.pdf(actions[:, 0], 0.5) + 0.5 * density
-    np.testing.assert_allclose(mixed.action_density(states, actions), wanted)
-    sampler = CallableSampler(lambda s, _rng: 0 * s)
-    refused(bondic.make_problem(log, sampler, initial, gamma=0.5, reward_range=(-1, 1)), "action_density")

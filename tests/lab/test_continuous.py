@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate
 
-import bondic
 from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
 from bondic_lab.worlds.occupancy import (
     density_ratio,
@@ -19,7 +18,6 @@ from bondic_lab.worlds.occupancy import (
     log_distribution,
     mean_under,
     pair_grid,
-    visitation,
 )
 
 WORLDS = {
@@ -39,10 +37,6 @@ SMOOTH = {
     "a²": lambda _, a: a[:, 0] ** 2,
     "wave": lambda s, a: np.cos(1.3 * s[:, 0] - 0.8 * a[:, 0] + 0.4),
 }
-
-
-def column(values) -> np.ndarray:
-    return np.asarray(values, dtype=float).reshape(-1, 1)
 
 
 def points(rng: np.random.Generator, n: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -111,19 +105,6 @@ def test_bellman_equation(mdp, rng):
     np.testing.assert_allclose(wrong, 0.1 * (1 - mdp.gamma), atol=1e-11)
 
 
-def test_norm_is_that_of_the_kernel(rng):
-    """‖f‖² = θᵀKθ for the library's own kernel; a larger set of points with f's values gives no more (interpolation)."""
-    mdp = WORLDS["noisy"]
-    kernel = bondic.Gaussian(mdp.bandwidth)
-    x = np.column_stack([mdp.state_centers, mdp.action_centers])
-    bumps = mdp.weights @ kernel.block(x, x) @ mdp.weights
-    assert mdp.q_norm == pytest.approx(np.sqrt(bumps + mdp.constant**2 / mdp.offset))
-    more = np.concatenate([x, rng.normal(size=(3, 2))])
-    gram = kernel.block(more, more) + mdp.offset
-    values = mdp.q_star(more[:, :1], more[:, 1:])
-    assert np.sqrt(values @ np.linalg.solve(gram, values)) <= mdp.q_norm * (1 + 1e-9)
-
-
 @every
 def test_rewards_never_leave_the_range_and_come_close_to_it(mdp, rng):
     low, high = mdp.reward_range
@@ -163,28 +144,6 @@ def test_logged_residuals_have_mean_zero_and_the_stated_variance(mdp, behavior, 
 
 
 # --- laws of pairs --------------------------------------------------------------------------------------
-
-
-def gaussian_states(mdp: ContinuousMDP, states: np.ndarray, heat: float, shares: np.ndarray) -> np.ndarray:
-    """Σ_t share_t N(s; m_t, v_t), the closed form for a single temperature."""
-    mean, variance, total = mdp.initial_mean, mdp.initial_variance, np.zeros(len(states))
-    step = mdp.reversion + mdp.push * mdp.gain
-    for share in shares:
-        total += share * stats.norm.pdf(states, mean, np.sqrt(variance))
-        mean, variance = step * mean, step**2 * variance + mdp.noise**2 + mdp.push**2 * heat
-    return total
-
-
-@every
-def test_laws_of_states_are_mixtures_of_gaussians(mdp):
-    states = np.linspace(-4, 4, 41)
-    closed = gaussian_states(mdp, states, mdp.target_temperature, mdp.gamma ** np.arange(900))
-    np.testing.assert_allclose(visitation(mdp).state_density(column(states)), closed, rtol=1e-10, atol=1e-30)
-    for length in (1, 2, 30):
-        for rate, heat in ((0.0, mdp.behavior_temperature), (1.0, mdp.target_temperature)):
-            closed = gaussian_states(mdp, states, heat, np.full(length, 1 / length))
-            part = log_distribution(mdp, length, (rate,)).parts[0]
-            np.testing.assert_allclose(part.state_density(column(states)), closed, rtol=1e-10, atol=1e-30)
 
 
 @every
@@ -229,6 +188,3 @@ def test_the_efficient_variance_is_the_variance_of_the_ideal_estimate(mdp, rng):
     terms = (ratio(rows.observations, rows.actions) * (noise - rows.rewards)) ** 2
     episodes = np.bincount(rows.episode_ids, weights=terms) / 20
     assert within_four_standard_errors(episodes, found)
-
-
-# --- with the library -----------------------------------------------------------------------------------

@@ -90,15 +90,3 @@ def test_logs_of_a_foreign_environment_tell_ends_from_cuts():
     assert np.array_equal(log.observations[1:][~last[:-1]], log.next_observations[:-1][~last[:-1]])
     with pytest.raises(InvalidInput, match="step to log"):
         rollout_gym(environment, uniform, 1, 0, rng=np.random.default_rng(0))
-
-
-@pytest.mark.mujoco
-def test_mujoco_with_seven_actions():
-    from bondic_lab.worlds.gym import mujoco_pendulum, rollout_gym
-
-    environment = mujoco_pendulum()
-    assert environment.action_space.n == 7
-    log = rollout_gym(environment, lambda s: np.full((len(s), 7), 1 / 7), 10, 50, rng=np.random.default_rng(0))
-    environment.close()
-    assert log.observations.shape == (len(log.rewards), 4)
-    assert np.array_equal(log.rewards, np.where(log.terminations, 0.0, 1.0))

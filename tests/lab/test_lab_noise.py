@@ -11,16 +11,10 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.core.balls import Instruments
 from bondic.core.dual.noise import FixedLambda, Pinelis, diagonal
 from bondic.core.errors import InvalidInput
-from bondic.core.functions import FeatureFunction, FeatureMap
-from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.leaves import ActionEmbedding, Constant
 from bondic.core.terms import row_widths
-from bondic.methods.setting import make_setting
 from bondic.tuning.defaults import Choices
-from bondic_lab.noise.charges import feature_charges
 from bondic_lab.noise.finite_class import FiniteClass
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.noise.self_normalized import SelfNormalized
@@ -107,16 +101,6 @@ def test_fixed_lambda_at_its_best_is_the_default_gauge():
         FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
 
 
-def test_the_diagonal_sees_embeddings():
-    case = make_case(seed=5)
-    similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.7 * bondic.Gaussian(1.0) * ActionEmbedding(similar) + Constant(0.1)
-    (rows,) = case.problem.logged_rows()
-    for ours, slot in zip(diagonal(kernel, case.problem.layout, *rows[:2]), case.problem.whole().slots, strict=True):
-        exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
-        assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
-
-
 # --- the union bound ------------------------------------------------------------------------------------
 
 
@@ -131,30 +115,6 @@ def test_finite_class_is_its_formula():
         exact += abs(mpf(weight)) * (mp.log(10 / mpf(0.05)) + mpf(rate) ** 2 * charge / 8) / mpf(rate) / ROWS
     assert exact <= mpf(ours.upper)
     assert abs(mpf(ours.mid) - exact) <= 1e-12 * exact
-
-
-def test_feature_charges_see_widths_slots_and_batches():
-    rng = np.random.default_rng(0)
-    log = bondic.Transitions(
-        rng.normal(size=(50, 2)), rng.integers(0, 3, 50), rng.uniform(size=50), rng.normal(size=(50, 2)),
-        np.zeros(50, dtype=bool), timesteps=np.tile(np.arange(5), 10),
-    )  # fmt: skip
-    start = bondic.InitialStates.exact(np.zeros((1, 2)))
-    problem = bondic.make_problem(
-        log, bondic.UniformPolicy(3), start, gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
-    )
-    similar = ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.5 * RandomFeatures.gaussian(3, 2, 1.0, seed=1) * similar + Constant(2.0)
-    setting = make_setting(bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 1.0)), problem, 0.1)[0]
-    kept = log.timesteps < 4
-    widths = 4.0 - log.timesteps[kept]
-    slow = np.zeros(FeatureMap(kernel, problem.layout).dimension)
-    for j, row in enumerate(np.eye(slow.size)):
-        values, _ = FeatureFunction(kernel, problem.layout, row).values(problem.whole().logged)
-        slow[j] = np.sum((widths * values[np.arange(kept.sum()), log.actions[kept]]) ** 2)
-    ours = feature_charges(setting.facts)
-    assert np.all(ours >= slow)
-    np.testing.assert_allclose(ours, slow, rtol=1e-12, atol=1e-290)
 
 
 # --- certificates that name them ------------------------------------------------------------------------

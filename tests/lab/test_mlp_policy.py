@@ -6,7 +6,6 @@ import subprocess
 import sys
 from itertools import pairwise
 from math import exp, tanh
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,23 +42,6 @@ def test_by_the_slow_definition(sizes, temperature, rng):
     states = rng.standard_normal((20, sizes[0]))
     expected = [slow_probs(policy, state) for state in states.tolist()]
     np.testing.assert_allclose(policy.action_probs(states), expected, rtol=1e-10, atol=1e-15)
-
-
-def test_a_file_keeps_every_bit(rng, tmp_path: Path):
-    double = random_policy(rng)
-    single = MLPPolicy(
-        tuple(w.astype(np.float32) for w in double.weights), tuple(b.astype(np.float32) for b in double.biases)
-    )
-    sizes = []
-    for number, policy in enumerate((double, single)):
-        path = tmp_path / f"{number}.npz"
-        policy.save(path)
-        sizes.append(path.stat().st_size)
-        for again in (MLPPolicy.load(path, 0.1), MLPPolicy.load(path.read_bytes(), 0.1)):
-            assert again.temperature == 0.1
-            assert all(np.array_equal(a, b) for a, b in zip(again.weights, policy.weights, strict=True))
-            assert all(np.array_equal(a, b) for a, b in zip(again.biases, policy.biases, strict=True))
-    assert sizes[1] < sizes[0]
 
 
 # --- what ships ---------------------------------------------------------------------------------------

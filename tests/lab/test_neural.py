@@ -180,34 +180,6 @@ def test_it_comes_close_to_the_optimum(kernel):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_kernel_and_action(kind):
-    setting = noise_setting(kind, variance=0.5, misspecification=0.01)
-    model = search_model(setting)
-    shares = closed(setting, NeuralSearch(steps=12, hidden=(32,))(model, setting), model)
-    assert min(shares.values()) >= 0.95
-
-
-@pytest.mark.torch
-def test_same_seed_same_weights_and_no_global_state():
-    import torch
-
-    setting, model = synthetic_setting(), synthetic_model()
-    found = []
-    for seed, unrelated in ((0, 5), (0, 6), (1, 5)):
-        torch.manual_seed(unrelated)
-        before = torch.get_rng_state()
-        found.append(NeuralSearch(steps=5, batch=50, centers=60, seed=seed)(model, setting))
-        assert torch.equal(torch.get_rng_state(), before)
-    assert torch.get_default_dtype() is torch.float32
-    for one, two, three in zip(*found, strict=True):
-        assert one.weights.dtype == np.float64
-        np.testing.assert_array_equal(one.weights, two.weights)
-        np.testing.assert_array_equal(one.centers, two.centers)
-        assert not np.array_equal(one.centers, three.centers)
-
-
-@pytest.mark.torch
 def test_a_certificate_that_uses_it_verifies():
     """Three landmarks leave the spectral search blind, so the neural weights win; no torch is needed to verify."""
     mdp, problem = synthetic()

@@ -34,25 +34,6 @@ def sampled(episodes=40, steps=6, *, rewards=1.0, reward_range=None, **more):
     return tabular_problem(mdp, log, reward_range=reward_range or mdp.reward_range, **more)
 
 
-def gaussian_problem(episodes=60, steps=4, draws=3, **more):
-    """s' = s / 2 + a / 4, r = tanh s: continuous states and actions, target a ~ N(s / 2, 0.1^2)."""
-    rng = np.random.default_rng(2)
-    s = np.empty((episodes, steps + 1))
-    s[:, 0] = rng.uniform(-1, 1, episodes)
-    a = rng.normal(size=(episodes, steps))
-    for t in range(steps):
-        s[:, t + 1] = 0.5 * s[:, t] + 0.25 * a[:, t]
-    ends = np.tile(np.arange(steps) == steps - 1, episodes)
-    log = bondic.Transitions(
-        s[:, :-1].reshape(-1, 1), a.reshape(-1, 1), np.tanh(s[:, :-1]).ravel(), s[:, 1:].reshape(-1, 1),
-        np.zeros(ends.size, dtype=bool), ends, np.repeat(np.arange(episodes), steps), np.tile(np.arange(steps), episodes),
-    )  # fmt: skip
-    policy = bondic.GaussianPolicy(lambda x: 0.5 * x, 0.1)
-    options = {"gamma": 0.5, "reward_range": (-1.0, 1.0), "draws": draws, "initial_draws": draws, **more}
-    initial = bondic.InitialStates.exact(np.array([[0.8], [0.4]]), np.array([0.5, 0.5]))
-    return bondic.make_problem(log, policy, initial, **options)
-
-
 def interval(problem, alpha=0.1, **options):
     return bondic.estimate_interval(problem, alpha=alpha, method=NeuralFittedQ(**{**SMALL, **options}))
 
@@ -107,17 +88,3 @@ def test_every_member_solves_its_own_bootstrap_sample():
     wanted = [design.start @ fit_q(design, c, ridge=1e-6) for c in counts]
     assert np.ptp(wanted) > 0.1
     np.testing.assert_allclose(found, wanted, atol=5e-3)
-
-
-@pytest.mark.torch
-def test_continuous_actions_reach_the_value_of_a_known_system():
-    """gamma = 1/2, s' = s/2 + a/4 with a ~ N(s/2, 0.1^2): simulated from the two initial states."""
-    problem = gaussian_problem(episodes=150)
-    rng = np.random.default_rng(0)
-    s, value = np.repeat([0.8, 0.4], 20_000), 0.0
-    for t in range(20):
-        value += 0.5**t * np.tanh(s).mean()
-        s = 0.5 * s + 0.25 * (0.5 * s + 0.1 * rng.standard_normal(s.size))
-    result = interval(problem, hidden=(16, 16), updates=15, steps=25, batch=128)
-    assert result.estimate == pytest.approx(value, abs=0.03)  # of a value range of width 4
-    assert result.value_range.low <= result.low < result.estimate < result.high <= result.value_range.high

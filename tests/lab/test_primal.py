@@ -105,21 +105,6 @@ def test_weak_duality(case, rng):
             assert q.value.upper <= upper.bound
 
 
-def test_an_infeasible_function_may_lie_outside(rng):
-    """The constraint matters: q in Q with a large loss beats F+."""
-    setting = make_setting(rng)
-    model = builders.search_model(setting)
-    found = spectral.propose(
-        spectral.Spectrum.of(model), sign=1.0, radius=setting.ball.radius, kappa=setting.epsilon().upper
-    )
-    (upper,) = dual_bound(setting, model.function(found.weights), ("upper",))
-    greedy = 0.999 * setting.ball.radius * model.start / np.linalg.norm(model.start)
-    q = primal_point(setting, model.values.function(greedy))
-    assert q.distance.upper <= setting.ball.radius
-    assert not q.feasible(setting.ball.radius, setting.epsilon().lower)
-    assert q.value.lower > upper.bound
-
-
 @pytest.mark.parametrize(
     ("side", "continuous", "centered"),
     [

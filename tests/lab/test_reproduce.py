@@ -12,21 +12,15 @@ from click.testing import CliRunner
 from scipy import stats
 
 import bondic
-from bondic.cli import lab
 from bondic.cli import main as cli
-from bondic.methods.dual import Dual
-from bondic.methods.setting import make_setting
 from bondic_lab.noise.v_statistic import VStatistic
 from bondic_lab.reproduction import tightness, trials, worlds
 from bondic_lab.reproduction.intervals import GAUGES, dual_intervals
 from bondic_lab.reproduction.known import (
-    start_rule,
-    synthetic,
-    synthetic_world,
     tabular,
 )
 from bondic_lab.reproduction.registry import EXPERIMENTS, find_experiment
-from bondic_lab.reproduction.summary import binomial_checks, failed, holm, slope
+from bondic_lab.reproduction.summary import binomial_checks, failed, holm
 from bondic_lab.reproduction.trials import Job, run_jobs
 
 
@@ -157,28 +151,6 @@ def test_holm_against_its_definition():
     assert holm([]) == []
 
 
-def test_a_miss_within_the_truths_own_error_is_none_and_a_slope_is_a_slope():
-    assert failed({"low": 0.6, "high": 1.0, "truth": 0.5, "slack": 0.05})
-    assert not failed({"low": 0.6, "high": 1.0, "truth": 0.5, "slack": 0.11})
-    assert slope([10, 100, 1000], [7 / 10**0.5, 7 / 10, 7 / 10**1.5]) == pytest.approx(-0.5)
-
-
-@pytest.mark.parametrize("gamma", [0.95, 0.99])
-def test_the_list_of_starts_stands_for_the_initial_law(gamma):
-    """At q* it is exact to 1e-12, far within the slack; the question holds that list and pays no δ for it."""
-    mdp = synthetic_world(gamma)
-    states, actions, weights = start_rule(mdp)
-    assert weights.sum() == pytest.approx(1.0, abs=1e-14)
-    assert weights @ mdp.q_star(states, actions) == pytest.approx(mdp.value, abs=1e-12)
-    setup = synthetic(60, np.random.default_rng(0), gamma=gamma)
-    assert np.array_equal(setup.problem.initial.points, np.hstack([states, actions]))
-    assert np.array_equal(setup.problem.answers.initial[:, 0], actions)
-    np.testing.assert_allclose(setup.problem.initial_states.weights, weights, rtol=1e-12)
-    setting, budget, _ = make_setting(Dual(instruments=setup.instruments, ball=setup.ball), setup.problem, 0.1)
-    assert setting.initial_term().mid == setting.initial_term().rad == 0.0
-    assert budget["noise"] == 0.1
-
-
 def test_command_runs_resumes_and_writes_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(tightness, "QUICK_ROWS", (200, 400))
     monkeypatch.setattr(tightness, "WORLDS", ((11, 0.5),))
@@ -192,15 +164,6 @@ def test_command_runs_resumes_and_writes_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "_run_and_store", None)  # nothing is left to run
     assert CliRunner().invoke(cli.group, call, catch_exceptions=False).output == done.output
     assert CliRunner().invoke(cli.group, ["reproduce", "fig9"]).exit_code != 0
-
-
-def test_without_the_lab_its_command_is_absent_and_the_hint_says_where_it_is(monkeypatch):
-    assert [command.name for command in lab.lab_commands()] == ["reproduce"]
-    monkeypatch.setattr(lab, "LAB", "no_lab_of_this_name")
-    assert lab.lab_commands() == ()
-    done = CliRunner().invoke(lab.Commands(), ["reproduce", "fig1"])
-    assert done.exit_code == 2
-    assert "no_lab_of_this_name, which is not installed" in done.output
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

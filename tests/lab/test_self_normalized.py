@@ -13,7 +13,7 @@ from scipy.stats import binom
 import bondic as b
 import core_cases
 import naive
-from bondic.core.balls import Box, Instruments
+from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseFacts, Weights
@@ -25,18 +25,13 @@ from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines.sums import STANDARD
-from bondic.search.search import KernelSearch
-from bondic.search.searches import make_search
-from bondic.search.table import TableSearch
 from bondic.tuning.defaults import Choices
-from bondic_lab.noise import coordinates, information
+from bondic_lab.noise import information
 from bondic_lab.noise.information import Information
 from bondic_lab.noise.self_normalized import SelfNormalized
 from builders import synthetic
 from conformance_noise import LAYOUT, TERMS, WAVES, points
 from core_cases import make_case
-
-FREQUENCIES = RandomFeatures.gaussian(3, 2, 1.0, seed=1)
 
 
 def slow_log_det(matrix):
@@ -97,30 +92,6 @@ def test_the_bound_is_its_formula_without_features(case, ridge):
     assert mpf(ours.mid) <= exact * (1 + mpf(10) ** -5)
 
 
-@pytest.mark.parametrize("name", ["plain", "horizon"])
-@pytest.mark.parametrize("ridge", [1e-3, 0.5, 40.0])
-def test_the_bound_is_its_formula_with_features(name, ridge):
-    """Random features, one set per action, beside a constant: one matrix, exact but for rounding."""
-    case = make_case(**CASES[name])
-    kernel = FREQUENCIES * Dirac() + Constant(0.5)
-
-    def local(x, y):
-        return naive.random_feature(x, y, FREQUENCIES.frequencies)
-
-    twin = naive.plus(naive.on_product(local, naive.dirac), lambda p, q: mpf(0.5))  # noqa: ARG005
-    if case.horizon is not None:
-        twin = naive.plus(naive.with_time(naive.on_product(local, naive.dirac), lambda t, u: 1), lambda p, q: mpf(0.5))  # noqa: ARG005
-    setting = setting_of(case, kernel, ridge)
-    alpha = np.random.default_rng(2).normal(size=len(case.logged))
-    omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [ProposedWeights(omega)], sums=STANDARD)
-    ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
-    values = naive.omega_values(twin, alpha, case.logged, case.logged)
-    exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
-    assert mpf(ours.upper) >= exact
-    assert abs(mpf(ours.mid) - exact) <= 1e-10 * exact
-
-
 # --- log det ------------------------------------------------------------------------------------------------
 
 
@@ -159,30 +130,6 @@ def test_log_det_is_that_of_the_kernel_matrix(name):
         ours = mpf(found.log_det(ridge).upper)
         assert ours >= exact
         assert ours <= exact * (1 + 1e-9 if name in EXACT else 1.6) + 1e-9
-
-
-@pytest.mark.parametrize("factor", [1.0, 1.3, 0.7])
-@pytest.mark.parametrize("rank", [1, 4, 300])
-def test_few_landmarks_and_wrong_ones_cost_length_alone(monkeypatch, rank, factor):
-    """Whatever T is: what landmarks miss is paid by its trace, and what T adds is divided away."""
-    original = coordinates.solve_triangular
-    monkeypatch.setattr(coordinates, "_RANK", rank)
-    monkeypatch.setattr(coordinates, "solve_triangular", lambda *a, **k: factor * original(*a, **k))
-    rng = np.random.default_rng(6)
-    states, slots, widths = rng.normal(size=(50, 1)), rng.integers(0, 3, 50), rng.choice([0.5, 2.0], 50)
-    (term,) = normal_form(b.Gaussian(0.5) * Dirac(), layout := Layout(1, False, 0, 3))
-    gram = term.block(states, states) * (slots[:, None] == slots)
-    charge = Enclosure(float(np.sum(widths**2)), 1e-12)
-    found = information.read_information(
-        b.Gaussian(0.5) * Dirac(), layout, rows_of(states, slots, widths), 50, lambda: charge
-    )
-    for ridge in (0.5, 20.0):
-        exact = slow_log_det((widths[:, None] * gram * widths / ridge).tolist())
-        ours = found.log_det(ridge)
-        assert exact <= mpf(ours.upper)
-        assert ours.upper < charge.mid / ridge
-        if rank == 300 and factor == 1.0:
-            assert ours.upper < exact * (1 + mpf(10) ** -4)
 
 
 @settings(max_examples=60, deadline=None)
@@ -308,50 +255,6 @@ def test_it_is_shorter_and_verified_by_the_reference(kernel):
     found = b.verify(ours.certificate, log, policy, sums=REFERENCE)
     assert found.low == pytest.approx(ours.low, abs=1e-7)
     assert found.high == pytest.approx(ours.high, abs=1e-7)
-
-
-@pytest.mark.parametrize("share", [None, 0.0])
-def test_searches_minimize_the_bound_itself(share):
-    """No random step away from the proposal gains anything, and the gap says so."""
-    if share is None:
-        problem, ball, kernel = question(400)[3], BALL, FEATURES
-    else:
-        states = np.random.default_rng(3).integers(0, 4, (500, 1)).astype(float)
-        rng = np.random.default_rng(4)
-        log = b.Transitions(
-            states,
-            rng.integers(0, 2, 500),
-            rng.uniform(size=500),
-            np.roll(states, -1, axis=0),
-            np.zeros(500, dtype=bool),
-        )
-        start = b.InitialStates.exact(states[:3])
-        problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0, 1), accept=None)
-        ball, kernel = Box.around(0.0, 2.0, problem.layout), Dirac(on="state") * Dirac(on="action")
-    setting = Setting(problem, ball, Instruments(kernel), SelfNormalized(25.0), 0.1, None, 2, STANDARD)
-    search = make_search(setting, 100)
-    kappa = setting.epsilon().upper
-    found = search.propose(sign=1.0, radius=ball.radius, kappa=kappa)
-
-    def value(omega):
-        (weighed,) = weigh(problem, ball, [ProposedWeights(omega)], sums=STANDARD)
-        noise = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
-        return (weighed.support.bias + noise - weighed.correction).mid
-
-    best = value(found.omega)
-    assert found.primal <= best + 1e-9
-    assert best - found.primal < 2e-3 * best
-    rng = np.random.default_rng(0)
-    for size in (1e-3, 1e-2, 0.1, 1.0):
-        for _ in range(5):
-            if isinstance(search, KernelSearch):
-                w = found.omega.coordinates
-                other = FeatureFunction(kernel, problem.layout, w + size * np.abs(w).max() * rng.normal(size=w.size))
-            else:
-                assert isinstance(search, TableSearch)
-                w = search.solve(sign=1.0, radius=ball.radius, kappa=kappa)[0]
-                other = search.function(w + size * np.abs(w).max() * rng.normal(size=w.size))
-            assert value(other) > best - 1e-3 * abs(best)
 
 
 # --- rho is fixed beforehand ------------------------------------------------------------------------------------
