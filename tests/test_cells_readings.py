@@ -177,29 +177,3 @@ def test_larger_allowances_contain_smaller_ones_nearly_and_every_true_one_the_va
             assert all(now[sign] >= before[sign] - NEARLY * world.high for sign in now)
         before = now
     assert reached >= 1
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_model_as_center_of_a_table_changes_nothing(seed):
-    """q̂ + e is q* at every pair, whatever q̂ is: it changes the box of e, which a constant shifts, and others widen."""
-    rng = np.random.default_rng([seed, 6])
-    table = random_world(rng, (0.0, 0.5, 0.9)[seed % 3], states=3)
-    table = replace(table, behavior=np.full(table.size, 1 / table.reward.size))
-    log = replace(random_log(rng, table, 5000, 2), by_states=True)
-    models = (np.full(table.size, 0.3 * table.high), rng.random(table.size) * table.high)
-    vector = VectorEvent(np.ones(table.count), (0.3 / table.high, 0.05 / table.high))
-    events = Events(vector, 0.3, CellTails(np.full((1, table.count), 0.1 / table.high)), 0.2)
-    reference, found = log.solved(2), []
-    tails = {sign: random_tail(rng, log, log.tally(2, np.zeros(table.count)), sign) for sign in (1.0, -1.0)}
-    centered = [(replace(log, world=replace(table, model=model)), reference - model.ravel()) for model in models]
-    for one, shifted in ((log, reference), *centered):
-        own, chances = foresee_cells(one, by_states=True), {1.0: 0.04, -1.0: 0.04}
-        sums, labels = own.tally(2, shifted), own.by_label(2, shifted)
-        bound = CellBound(sums, labels, events, tails, chances, starts_of(one.world), limits_of(one.world))
-        assert np.all(sums.count.sum(axis=0) > 0)
-        now = bound.ends(bound.locate(NOTHING_ALLOWED))
-        found.append([end.value.mid + sign * end.spread for sign, end in now.items()])
-    assert found[0] == pytest.approx(found[1], abs=1e-6)
-    assert all(sign * wide >= sign * one - 1e-6 for sign, one, wide in zip((1, -1), found[0], found[2], strict=True))
-    assert true_allowance(log).averages.max() <= 1e-12
-    assert math.isfinite(sum(found[0]))

@@ -182,46 +182,6 @@ def test_absurd_forecasts_say_nothing_or_are_refused(size, part):
 # --- what is refused ------------------------------------------------------------------------------------
 
 
-def test_labels_and_forecasts_that_do_not_fit_are_refused():
-    case = make_case(2)
-    label, given = case.label, case.given
-    numbers = np.zeros(label.size)
-
-    def tallied(labels=label, forecasts=given, rows=case.rows, numbers=None):
-        numbers = np.zeros(labels.size) if numbers is None else numbers
-        return tally_by_label([rows], labels, numbers, forecasts, case.shape, case.gamma, case.reference)
-
-    for other in (numbers[1:], numbers[:, None], changed(numbers, 2, np.nan), changed(numbers, 0, np.inf)):
-        with pytest.raises(InvalidInput, match="finite forecast"):
-            tallied(numbers=other)
-
-    other = label.copy()
-    other[3] = np.flatnonzero(given.cell != case.rows.cell[3])[0]
-    for labels, words in (
-        (other, "another cell"), (np.where(label == label[0], -1, label), "has a label"), (label[1:], "has a label"),
-        (np.where(label == label[0], given.cell.size, label), "has a label"), (np.append(label, 0), "labels of"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInput, match=words):
-            tallied(labels)
-    with pytest.raises(InvalidInput, match="another cell"):  # rows without a cell have no label
-        tallied(rows=replace(case.rows, cell=np.where(np.arange(label.size) == 3, -1, case.rows.cell)))
-    for forecasts in (
-        Forecasts(given.cell + case.cells, given.offset, given.following),
-        Forecasts(given.cell, given.offset, given.following[:, 1:]),
-        Forecasts(given.cell, given.offset, np.hstack([given.following, given.following])),
-    ):
-        with pytest.raises(InvalidInput, match="other cells"):
-            tallied(forecasts=forecasts)
-    for cell, offset, following in (
-        (given.cell - 9, given.offset, given.following), (given.cell[:, None], given.offset, given.following),
-        (given.cell, given.offset[1:], given.following), (given.cell, given.offset, given.following[1:]),
-        (given.cell, given.offset * np.nan, given.following), (given.cell, given.offset, given.following + np.inf),
-        (given.cell, given.offset, given.following[:, 0]),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInput, match="finite forecasts"):
-            Forecasts(cell, offset, following)
-
-
 def test_forecasts_belong_to_the_rows_the_reference_and_the_discount_of_the_tally():
     case = make_case(2)
     assert case.gamma > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import sys
 from dataclasses import replace
@@ -356,24 +355,6 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     with pytest.raises(VerificationError, match="no quotas"):  # an allowance is about all rows of a block and cell
         replace(stated.proof, events=replace(events, quotas=np.full((len(events.stops), events.reference.size), 9.0)))
     assert isinstance(stated.proof, CellsProof)
-
-
-def test_damaged_groups_are_refused(threshold, stated):
-    _, problem = threshold
-    for path, value in (
-        (("proof", "allowance"), {"averages": -1.0, "single": None}),
-        (("proof", "allowance"), {"averages": 0.0, "single": None}),
-        (("proof", "cells", "count"), -3),
-        (("proof", "stated_first"), 2),
-    ):
-        body = copy.deepcopy(stated.certificate.body)
-        node = body
-        for key in path[:-1]:
-            node = node[key]
-        assert path[-1] in node
-        node[path[-1]] = value
-        with pytest.raises(VerificationError):
-            bondic.verify(type(stated.certificate)(body, stated.certificate.arrays), problem.log)
 
 
 # --- what a plan may see --------------------------------------------------------------------------------

@@ -10,14 +10,16 @@ import bondic
 import naive
 from bondic.core.balls import Instruments
 from bondic.core.bounded import U
+from bondic.core.codec import Encoder, decode
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.kernels import checks
-from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf
+from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Leaf
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.kernels.series import GaussianSeries
-from conformance_kernels import EMBEDDING, FREQUENCIES, dot_twin, linear_twin, series_twin, waves
+from bondic.core.registry import from_outside, lookup, names
+from conformance_kernels import EMBEDDING, FREQUENCIES, Example, LeafCase, dot_twin, linear_twin, series_twin, waves
 
 # What the formulas cost in roundings, counted here once more; `declared` may be larger, never smaller.
 # d dimensions; a relative error e of the exponent D moves exp(-D) by at most e / (exp(1) (1 - e)).
@@ -43,22 +45,6 @@ def test_declared_errors_cover_the_count(name, dimension):
     x = np.zeros((1, dimension))
     counted = COUNTED[name](dimension) * U
     assert counted <= kernel.value_error(x, x) <= 2.5 * counted
-
-
-def test_feature_error_grows_with_the_angle():
-    """At an offset of 1e8 an angle loses eight digits; the declared error says so, a center repairs it."""
-    x = 1e8 + np.random.default_rng(0).normal(size=(20, 2))
-    raw, centered = RandomFeatures(FREQUENCIES), RandomFeatures(FREQUENCIES, center=1e8)
-    for leaf in (raw, centered):
-        worst = mpf(0)
-        for row, point in zip(leaf.features(x), x, strict=True):
-            shifted = [mpf(float(p)) - mpf(float(c)) for p, c in zip(point, leaf.center, strict=True)]
-            exact = naive.random_features(shifted, FREQUENCIES)
-            worst = max(worst, *(abs(mpf(float(a)) - b) for a, b in zip(row, exact, strict=True)))
-        assert worst <= leaf.feature_error(x)
-        if leaf is raw:
-            assert worst > 1e-10
-    assert centered.feature_error(x) < 1e-14
 
 
 def test_elementary_functions_are_as_good_as_trusted(rng):
@@ -273,3 +259,91 @@ def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
     assert max(exact) <= mpf(series.distance(points))
     assert series.distance(points) <= 50 * max(exact) + 1e-300
     assert series.distance(points[:3], points[3:]) <= series.distance(points)
+
+
+# --- Every leaf of the library keeps the laws of leaves.
+
+
+class TestGaussian(LeafCase):
+    examples = tuple(
+        Example(bondic.Gaussian(h), lambda x, y, h=h: naive.gaussian(x, y, h)) for h in (0.7, [0.3, 5.0], 1e-9, 1e9)
+    )
+
+
+class TestLaplace(LeafCase):
+    examples = tuple(Example(bondic.Laplace(h), lambda x, y, h=h: naive.laplace(x, y, h)) for h in (0.7, [3.0, 0.2]))
+
+
+class TestMatern(LeafCase):
+    examples = tuple(
+        Example(bondic.Matern([0.5, 3.0], nu), lambda x, y, nu=nu: naive.matern(x, y, [0.5, 3.0], nu))
+        for nu in (0.5, 1.5, 2.5)
+    )
+
+
+class TestConstant(LeafCase):
+    examples = (Example(Constant(0.3), lambda x, y: naive.constant(x, y, 0.3)),)
+
+
+class TestDirac(LeafCase):
+    examples = (Example(Dirac(on="observation"), naive.dirac),)
+
+
+class TestActionEmbedding(LeafCase):
+    examples = (
+        Example(
+            ActionEmbedding(EMBEDDING),
+            lambda x, y: dot_twin(EMBEDDING[int(x[0])], EMBEDDING[int(y[0])]),
+            "actions",
+        ),
+    )
+
+
+class TestTimeMask(LeafCase):
+    examples = (Example(TimeMask(3), lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)), "times"),)
+
+
+class TestLinear(LeafCase):
+    examples = (Example(Linear(bandwidth=[2.0, 0.3], center=[0.1, -5.0]), linear_twin([0.1, -5.0], [2.0, 0.3])),)
+
+
+class TestExplicitFeatures(LeafCase):
+    leaf, functions = ExplicitFeatures(waves, 3.0, "waves"), {"waves": waves}
+    examples = (Example(leaf, lambda x, y: dot_twin(waves(np.array([x]))[0], waves(np.array([y]))[0]), "near"),)
+
+    def test_its_function_is_asked_for(self):
+        encoder = Encoder()
+        data = encoder.encode(self.leaf, "k")
+        with pytest.raises(InvalidInput, match="waves"):
+            decode(Leaf, data, encoder.arrays, "k")
+
+
+class TestRandomFeatures(LeafCase):
+    drawn = np.random.default_rng(3).standard_normal((40, 2)) / [0.5, 2.0]
+    examples = (
+        Example(RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+        Example(RandomFeatures(FREQUENCIES, center=[0.5, 1e3]), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+        Example(
+            RandomFeatures.gaussian(40, 2, [0.5, 2.0], seed=3),
+            lambda x, y, drawn=drawn: naive.random_feature(x, y, drawn),
+            "near",
+        ),
+    )
+
+
+class TestGaussianSeries(LeafCase):
+    examples = tuple(
+        Example(
+            GaussianSeries(h, degree, center),
+            lambda x, y, h=h, degree=degree, center=center: series_twin(x, y, h, degree, center),
+        )
+        for h, degree, center in ((1.3, 6, 0.0), ([0.5, 2.0], 9, [0.25, -1.0]), (40.0, 1, 0.0))
+    )
+
+
+def test_every_leaf_has_its_case():
+    ours = {lookup("kernel", name) for name in names("kernel") if issubclass(lookup("kernel", name), Leaf)}
+    cases = [cls for cls in LeafCase.__subclasses__() if cls.__module__ == __name__]
+    tried = {type(example.leaf) for case in cases for example in case.examples}
+    assert tried == {leaf for leaf in ours if leaf.__module__.startswith("bondic.")}
+    assert not any(from_outside(example.leaf) for case in cases for example in case.examples)

@@ -15,7 +15,6 @@ from bondic.core.kernels.features import Linear
 from bondic.core.kernels.leaves import Constant
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Threads
-from bondic.rows.draws import Draws
 from bondic.tuning.defaults import Choices
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
@@ -163,11 +162,3 @@ def test_a_log_that_grows_keeps_the_draws_of_its_rows(policy, monkeypatch):
     for rows in (51, 130, 300, ROWS):
         np.testing.assert_array_equal(draws(rows), kept)
     np.testing.assert_array_equal(draws(ROWS, 4096), kept)
-
-
-def test_draws_have_a_key_per_group_and_one_for_the_start():
-    draws = Draws(7)
-    streams = [draws.at_start(), *(draws.at_group(k) for k in range(4)), Draws(8).at_start(), Draws(8).at_group(0)]
-    numbers = np.array([rng.standard_normal(100) for rng in streams])
-    assert np.unique(numbers).size == numbers.size
-    np.testing.assert_array_equal(numbers[2], Draws(7).at_group(1).standard_normal(100))

@@ -15,7 +15,7 @@ from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.engines import moments
 from bondic.engines.bands import Bands
-from forms import quadratic_form, quadratic_forms, series_form
+from forms import quadratic_form, series_form
 
 
 def exact(points: np.ndarray, columns: np.ndarray) -> mpf:
@@ -42,8 +42,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-9, 1e-13])
+@pytest.mark.parametrize(("dimension", "tolerance"), [(1, 1e-13), (2, 1e-3), (3, 1e-9)])
 def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
     rng = np.random.default_rng(len(name) * 7 + dimension)
     points = SETS[name](rng, 40, dimension)
@@ -77,8 +76,7 @@ def banded(points, columns, degree, root):
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-@pytest.mark.parametrize("root", [0.5, 1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize(("dimension", "root"), [(1, 1e-9), (2, 0.5), (2, 1e-2), (3, 1e-5)])
 def test_fewer_terms_for_near_points_still_enclose_the_exact_sum(name, dimension, root):
     rng = np.random.default_rng(len(name) * 11 + dimension)
     points, columns = SETS[name](rng, 40, dimension), rng.normal(size=(40, 2))
@@ -119,8 +117,10 @@ def test_the_cut_off_part_is_positive_and_below_the_tail():
         before = kept
 
 
-@pytest.mark.parametrize("norm", [0.0, 1e-8, 0.3, 2.0, 9.0, 40.0])
-@pytest.mark.parametrize("degree", [1, 2, 7, 20, 60])
+@pytest.mark.parametrize(
+    ("norm", "degree"),
+    [(0.0, 1), (1e-8, 2), (1e-8, 20), (0.3, 1), (0.3, 7), (2.0, 2), (2.0, 60), (9.0, 7), (9.0, 20), (40.0, 60)],
+)
 def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
     with mp.workdps(500):
         truth = 1 - mp.fsum(mp.e ** (-mpf(norm)) * mpf(norm) ** j / mp.factorial(j) for j in range(degree))
@@ -140,16 +140,3 @@ def test_split_and_pairs_agree_at_scale():
     assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
     assert fast.rad <= 1e-4 * fast.mid
     assert fast.rad != slow.rad
-
-
-def test_points_whose_distance_overflows_are_left_to_pairs():
-    points = np.random.default_rng(0).normal(size=(40, 2))
-    points[3] = 1e200
-    terms = normal_form(bondic.Gaussian(1.0) * Dirac(on="action"), Layout(2, False, 0, 1))
-    for size in (1.0, 1e-160):
-        weights = np.full((1, 40, 1), size)
-        (series_value,) = quadratic_forms(terms, points, weights, engine="series")
-        (pair_value,) = quadratic_forms(terms, points, weights, engine="pairs")
-        assert series_value.lower <= pair_value.upper
-        assert pair_value.lower <= series_value.upper
-        assert np.isfinite(series_value.rad)

@@ -10,14 +10,16 @@ import pytest
 import bondic as b
 import builders
 import naive
+from bondic.core.balls import Instruments
 from bondic.core.columns import Cloud, RowRange
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.search import spectral
+from bondic.search import sample, spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.search.conic import solve_dual
-from builders import everything
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from builders import as_log, everything
 
 AGREEMENT = 1e-6
 """Spectral against conic optimum, relative to max( r |psi_0|, |optimum| )."""
@@ -178,3 +180,46 @@ def test_ridge_path_agrees_with_conic(seed):
         w = spectral.witness(spectrum, radius=radius)
         if floor > 1e-6 * size:
             assert (abs(g @ w) - radius * np.linalg.norm(a @ w)) / np.linalg.norm(w) == pytest.approx(floor, rel=1e-6)
+
+
+# --- Searches that look at some rows of a long log: which rows, how many, and what that costs. Layers are made small here.
+
+MDP = SyntheticMDP.default(0.8, seed=2, dimension=1)
+KERNEL = b.Gaussian(1.0, on="state") * Dirac() + Constant(1.0)
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """A log of eight thousand rows is long."""
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 512)
+    monkeypatch.setattr(sample, "FEWEST", 500)
+    monkeypatch.setattr(sample, "MOST", 4000)
+    monkeypatch.setattr(sample, "_READ", 6000)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return as_log(MDP.rollout(80, 100, np.random.default_rng(0)))
+
+
+def question(log, policy=None):
+    start = b.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
+    policy = b.CallablePolicy(MDP.target_probs) if policy is None else policy
+    return b.make_problem(log, policy, start, gamma=MDP.gamma, reward_range=MDP.reward_range)
+
+
+def method(**more):
+    return b.Dual(instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 3.0), rank=40, **more)
+
+
+@pytest.mark.parametrize("gauge", ["half", "self-normalized"])
+def test_a_long_log_costs_little_length(data, gauge, request):
+    whole = b.estimate_interval(question(data), method=method(gauge=gauge))
+    request.getfixturevalue("short")
+    some = b.estimate_interval(question(data), method=method(gauge=gauge))
+    assert "of 8000 rows (predicted loss" in some.choices["search upper"]
+    assert some.rows == whole.rows  # certified on every row
+    assert some.high - some.low <= 1.05 * (whole.high - whole.low)
+    assert some.gap == (math.inf, math.inf)  # what no ω can beat on some rows says nothing about all of them
+    checked = b.verify(some.certificate, data)
+    assert (checked.low, checked.high) == (some.low, some.high)

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 import bondic
 from bondic.core.bounded import Between
 from bondic.core.errors import InvalidInput
-from bondic.core.starts import SampledStart, StartBets, start_error, used_starts
+from bondic.core.starts import SampledStart, StartBets, start_cost, start_error, used_starts
 from bondic.core.terms import ValueRange, range_of
 from bondic.search.sequential.starts import propose_bets
 
@@ -146,6 +146,16 @@ def test_never_worse_than_hoeffding_at_a_quarter_of_the_probability(count, state
     for end in ("lower", "upper"):
         assert start_error(problem, bets, limits, limits, end, 0.01, nothing).upper <= plain * 1.03
         assert start_error(problem, bets, limits, limits, end, 0.01).upper <= plain * 1.03
+
+
+def test_two_ends_share_the_probability_of_the_starts():
+    problem, limits = sample_of(np.arange(60) % 3), range_of(walk(10).terms)
+    bets = StartBets(5, None, 0.01, (0.5 / limits.width,), (0.5, 0.5))
+
+    def cost(probability, ends):
+        return start_cost(problem, bets, probability, ends, "upper", limits).upper
+
+    assert cost(0.02, ("lower", "upper")) == cost(0.01, ("upper",)) > cost(0.02, ("upper",))
 
 
 def test_starts_are_the_same_only_if_the_policy_answers_the_same():

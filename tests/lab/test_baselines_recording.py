@@ -83,18 +83,6 @@ def test_few_cut_episodes_that_set_the_length_for_all_are_named(name):
 # -------------------------------------------------------------------------------------------------- estimates of J* itself
 
 
-@pytest.mark.parametrize("name", TRAJECTORY_METHODS)
-def test_estimates_of_cut_episodes_are_estimates_of_the_whole_value(name):
-    """Rewards near 1/2: the middle of what was not recorded is near the truth, and 0 is far from it."""
-    mdp = walk()
-    problem = ask(mdp, part(mdp.rollout(2000, 4, np.random.default_rng(0))), may_terminate=False)
-    result = bondic.estimate_interval(problem, method=method(name))
-    middle = 0.5 * mdp.gamma**4 / (1 - mdp.gamma)
-    assert result.estimate == pytest.approx(mdp.finite_value(4) + middle, abs=0.1)
-    assert abs(result.estimate - mdp.value) < 0.5 * middle
-    assert f"takes the middle, {middle:.6g}" in result.choices["episodes"]
-
-
 # ------------------------------------------------------------------------------------------------- gaps and glued episodes
 
 
@@ -130,34 +118,3 @@ def test_truncated_episodes_that_share_an_id_are_refused():
     untold = part(short, drop=("timesteps",), episode_ids=short.episode_ids // 3)
     with pytest.raises(InvalidInput, match=r"Row 3 follows row 2 .* led to"):
         bondic.estimate_interval(ask(mdp, untold), method=method("hcope"))
-
-
-def continuous_log(stored=np.float64, shift=0.0, seed=0):
-    """Episodes of 5 steps of a random walk in two dimensions of very different size; `next_observations` as stored."""
-    rng = np.random.default_rng(seed)
-    paths = np.cumsum(rng.normal(size=(40, 6, 2)), axis=1) * [1e4, 1e-3]
-    here, there = paths[:, :-1].reshape(-1, 2), paths[:, 1:].reshape(-1, 2)
-    moved = there.astype(stored).astype(float) + shift * np.abs(there).mean(axis=0)
-    actions = rng.integers(2, size=200)
-    return bondic.Transitions(
-        here, actions, rng.random(200), moved, np.zeros(200, dtype=bool), np.tile([False] * 4 + [True], 40),
-        np.repeat(np.arange(40), 5), behavior_action_probs=np.full(200, 0.5),
-    )  # fmt: skip
-
-
-def test_copies_stored_with_32_bits_pass_and_larger_differences_do_not():
-    def run(log):
-        problem = bondic.make_problem(
-            log,
-            bondic.UniformPolicy(2),
-            bondic.InitialStates.from_log(log),
-            gamma=0.5,
-            reward_range=(0.0, 1.0),
-            accept=None,
-        )
-        return bondic.estimate_interval(problem, method=method("pdis"))
-
-    exact, stored = run(continuous_log()), run(continuous_log(np.float32))
-    assert (exact.low, exact.high) == (stored.low, stored.high)
-    with pytest.raises(InvalidInput, match="led to"):
-        run(continuous_log(shift=1e-4))

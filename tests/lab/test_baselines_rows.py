@@ -19,14 +19,14 @@ from bondic_lab.baselines.feng2020 import Feng2020
 from bondic_lab.baselines.fqe import fit_q
 from bondic_lab.baselines.lstd import fit_lstd
 from bondic_lab.baselines.marginalized import minimax_weights
-from bondic_lab.baselines.model_based import ModelBased, table_values
+from bondic_lab.baselines.model_based import table_values
 from bondic_lab.baselines.registry import make_baseline
 from bondic_lab.baselines.trajectories import trajectories
 from bondic_lab.baselines.trajectory_dr import DoublyRobust, corrections
 from bondic_lab.baselines.units import fold_numbers
 from bondic_lab.noise.v_statistic import VStatistic
 from bondic_lab.worlds.tabular import TabularMDP
-from builders import as_log, exact_problem, synthetic, tabular_problem
+from builders import as_log, exact_problem, tabular_problem
 from core_cases import plain_facts
 
 
@@ -66,20 +66,6 @@ def plain_design(phi, following, start, rewards, gamma):
 
 
 # ------------------------------------------------------------------------------------------------------ features and fits
-
-
-def test_fitted_q_is_the_repeated_regression():
-    problem = sampled(world())
-    design = make_design(problem)
-    ridge, theta = 0.3, np.zeros(design.dimension)
-    for _ in range(64):
-        target = design.rewards + design.gamma * design.following @ theta
-        theta = np.linalg.lstsq(
-            np.vstack([design.logged, math.sqrt(ridge) * np.eye(design.dimension)]),
-            np.concatenate([target, np.zeros(design.dimension)]),
-            rcond=None,
-        )[0]
-    np.testing.assert_allclose(fit_q(design, ridge=ridge, iterations=64), theta, rtol=1e-10)
 
 
 @pytest.mark.parametrize("method", ["fqe", "lstd", "mis", "model"])
@@ -213,32 +199,6 @@ def test_the_half_width_is_its_formula():
 
 
 # ------------------------------------------------------------------------------------------------------------- model based
-
-
-def test_the_model_is_counting():
-    mdp = world(termination=0.3)
-    problem = sampled(mdp, 30, 4)
-    visits, rewards = np.zeros((3, 2)), np.zeros((3, 2))
-    jumps = np.zeros((3, 2, 3))
-    following = dict(
-        zip(problem.whole().next.rows.tolist(), problem.whole().next.points[:, 0].astype(int).tolist(), strict=True)
-    )
-    for row in range(len(problem)):
-        s, a = int(problem.whole().logged[row, 0]), problem.whole().slots[row]
-        visits[s, a] += 1
-        rewards[s, a] += problem.whole().rewards[row]
-        if row in following:
-            jumps[s, a, following[row]] += 1
-    q = np.zeros((3, 2))
-    for _ in range(400):
-        v = (mdp.target * q).sum(axis=1)
-        q = (rewards + mdp.gamma * jumps @ v) / visits
-    result = bondic.estimate_interval(problem, method=ModelBased(replicates=5))
-    assert result.estimate == pytest.approx(mdp.initial_probs @ (mdp.target * q).sum(axis=1), rel=1e-9)
-    mdp, log, policy, initial = synthetic(2000)
-    wide = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    with pytest.raises(InvalidInput, match="distinct states"):
-        bondic.estimate_interval(wide, method=ModelBased())
 
 
 # --------------------------------------------------------------------------------------------------- kernel Bellman, 2020

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
+from bondic_lab.worlds.continuous import ContinuousMDP
 from bondic_lab.worlds.occupancy import (
     density_ratio,
     efficient_variance,
     log_distribution,
     mean_under,
-    pair_grid,
 )
 
 WORLDS = {
@@ -29,14 +28,6 @@ WORLDS = {
     "no gain": replace(ContinuousMDP.default(0.5, seed=6, n_centers=1), gain=0.0, noise=0.5),
 }
 every = pytest.mark.parametrize("mdp", WORLDS.values(), ids=WORLDS.keys())
-
-SMOOTH = {
-    "one": lambda s, _: np.ones(len(s)),
-    "s": lambda s, _: s[:, 0],
-    "s a": lambda s, a: s[:, 0] * a[:, 0],
-    "a²": lambda _, a: a[:, 0] ** 2,
-    "wave": lambda s, a: np.cos(1.3 * s[:, 0] - 0.8 * a[:, 0] + 0.4),
-}
 
 
 def points(rng: np.random.Generator, n: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -144,35 +135,6 @@ def test_logged_residuals_have_mean_zero_and_the_stated_variance(mdp, behavior, 
 
 
 # --- laws of pairs --------------------------------------------------------------------------------------
-
-
-@every
-@pytest.mark.parametrize(("length", "rates"), [(2, (0.0,)), (50, (0.0,)), (10, (0.4,)), (5, (0.0, 0.4, 0.8))])
-def test_the_ratio_turns_the_log_into_the_target(mdp, length, rates):
-    """E_log[ ω* (q(x) − γ E q(x')) ] = E q(s_0, a_0) for any q, E_log[ω* r] = J*, E_log ω* = 1/(1 − γ)."""
-    log = log_distribution(mdp, length, rates)
-    states, actions, cell = pair_grid(mdp)
-    law = cell * log.density(states, actions)
-    weighted = law * density_ratio(mdp, log)(states, actions)
-    kept = weighted > 1e-20 * weighted.max()  # Gauss–Hermite at every pair is the dear part
-    states, actions, weighted = states[kept], actions[kept], weighted[kept]
-    assert law.sum() == pytest.approx(1.0, abs=1e-10)
-    assert weighted.sum() == pytest.approx(1 / (1 - mdp.gamma), rel=1e-10)
-    assert weighted @ mdp.expected_rewards(states, actions) == pytest.approx(mdp.value, abs=1e-9)
-    for q in SMOOTH.values():
-        change = q(states, actions) - mdp.gamma * next_mean(mdp, q, states, actions)
-        assert weighted @ change == pytest.approx(mdp.initial_mean_of(q), abs=1e-6)
-
-
-def next_mean(mdp: ContinuousMDP, q, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """E[q(x')|x] with 12 nodes per axis, enough for these q, at a tenth of the cost of `next_mean`."""
-    nodes, masses = hermite_rule(12)
-    total = np.zeros(len(states))
-    for kick, share in zip(nodes, masses, strict=True):
-        following = mdp.reversion * states + mdp.push * actions + mdp.noise * kick
-        for draw, part in zip(nodes, masses, strict=True):
-            total += share * part * q(following, mdp.gain * following + np.sqrt(mdp.target_temperature) * draw)
-    return total
 
 
 @every

@@ -262,18 +262,3 @@ def test_density_ratio_balances_the_log(mdp, rng):
         assert abs(balance) <= 1e-12
         wrong = np.sum(mdp.initial_pairs * f) + np.sum(log * (mdp.gamma * following - f)) / (1 - mdp.gamma)
         assert abs(wrong) > 1e-6
-
-
-@pytest.mark.parametrize(("gamma", "reward_range"), [(0.9, (0.0, 1.0)), (0.5, (-3.0, 2.0))])
-def test_saturating_residual_is_half_the_width_of_the_value_range(gamma, reward_range, rng):
-    mdp = TabularMDP.saturating(gamma=gamma, reward_range=reward_range)
-    low, high = reward_range
-    width = (high - low) / (1 - gamma)
-    log = mdp.rollout(10_000, 1, rng)
-    assert np.all(log.observations == 0.0)
-    noise = residuals(mdp, log)
-    np.testing.assert_allclose(np.abs(noise), width / 2, rtol=1e-12)
-    assert within_four_standard_errors(np.sign(noise), 0.0)
-    np.testing.assert_allclose(mdp.v_star[1:], [high / (1 - gamma), low / (1 - gamma)], rtol=1e-12)
-    assert mdp.value == pytest.approx((high + low) / 2 / (1 - gamma), rel=1e-12)
-    assert mdp.residual_variances[0, 0] == pytest.approx(width**2 / 4, rel=1e-12)

@@ -9,6 +9,7 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+import bondic_lab
 import core_cases
 import naive
 from bondic.core.dual.noise import FixedLambda, Pinelis, diagonal
@@ -133,3 +134,14 @@ def test_a_fresh_process_finds_them_by_name(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "lambda = " in done.stdout
+
+
+# --- The bound of Feng et al. (2020) keeps the laws of every noise bound.
+
+
+class TestVStatistic(NoiseCase):
+    control = 0.2
+
+    def make(self, kernel, rows, probability):
+        del kernel, rows, probability
+        return bondic_lab.VStatistic("range")

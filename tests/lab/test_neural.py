@@ -1,5 +1,8 @@
 """Neural search: its sums agree with the trusted core, its proposals are valid, reproducible and close to the optimum."""
 
+from __future__ import annotations
+
+import subprocess
 import sys
 from functools import cache
 from itertools import combinations
@@ -7,6 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+import bondic
 import bondic as b
 from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
@@ -16,12 +20,14 @@ from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.engines.sums import STANDARD
 from bondic.search import spectral
+from bondic_lab.baselines.fqe import FittedQ
+from bondic_lab.baselines.neural_fqe import NeuralFittedQ
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.search import neural, row_batches
 from bondic_lab.search.neural import NeuralSearch
 from bondic_lab.search.row_batches import Centers, RowSums
 from bondic_lab.worlds.synthetic import SyntheticMDP
-from builders import as_log, noise_problem, search_model, synthetic_kernel, synthetic_problem
+from builders import as_log, exact_problem, noise_problem, search_model, synthetic_kernel, synthetic_problem
 
 GAUSSIAN = 0.5 * Constant(1.0) + 0.5 * b.Gaussian(0.5) * Dirac()
 FEATURES = 0.5 * Constant(1.0) + 0.5 * RandomFeatures.gaussian(32, 1, 0.5, seed=0) * Dirac()
@@ -206,3 +212,44 @@ def test_without_torch_the_way_out_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"The neural search needs .*`torch`.*bondic\[torch\]"):
         NeuralSearch()
+
+
+# --- Neural fitted Q evaluation: exact values of tables, bootstrap weights, seeds, limits of what it accepts.
+
+SMALL = {"hidden": (16,), "replicates": 4, "updates": 12, "steps": 5, "batch": 64}
+
+
+def interval(problem, alpha=0.1, **options):
+    return bondic.estimate_interval(problem, alpha=alpha, method=NeuralFittedQ(**{**SMALL, **options}))
+
+
+# ------------------------------------------------------------------------------------------------- without torch
+
+
+def test_without_torch_the_extra_is_named():
+    """In a fresh interpreter in which torch cannot be imported: the registry loads, the method says what is missing."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import bondic\n"
+        "from bondic.core.errors import MissingExtra\n"
+        "try:\n    import bondic_lab; bondic_lab.make_baseline('dm-neural')\n"
+        "except MissingExtra as problem:\n    print(problem)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "bondic[torch]" in told
+    assert "Neural fitted Q evaluation" in told
+    assert issubclass(MissingExtra, ImportError)
+
+
+# ---------------------------------------------------------------------------------------------------- with torch
+
+
+@pytest.mark.torch
+def test_the_estimate_is_the_exact_value_of_a_log_that_is_its_own_expectation():
+    """Every empirical mean is an expectation, so that the exact fixed point of the regressions is q*."""
+    mdp, problem = exact_problem()
+    result = interval(problem, unit="rows", hidden=(16,), updates=25, steps=20, replicates=8, batch=256)
+    assert result.estimate == pytest.approx(mdp.value, abs=2e-3)  # of a value range of width 6.7
+    table = bondic.estimate_interval(problem, method=FittedQ(unit="rows"))
+    assert result.length == pytest.approx(table.length, rel=0.6)  # a standard deviation of 8 numbers
+    assert result.low < mdp.value < result.high
