@@ -265,3 +265,15 @@ def test_rows_that_the_choice_has_seen_are_not_certified(rows):
     problem = b.make_problem(demo.log, demo.policy, demo.initial, gamma=0.8, reward_range=(0.0, 1.0))[:rows]
     looked = b.Sequential().pilot_rows(problem)
     assert b.estimate_interval(problem, alpha=0.1).rows[0] >= looked > 0.05 * rows
+
+
+def test_rows_of_a_longer_pilot_are_not_certified_either():
+    """States that come again only after the first 220 rows: the choice looks at more of them."""
+    rng = np.random.default_rng(1)
+    states = np.concatenate([rng.random((220, 1)), rng.random((20, 1))[rng.integers(0, 20, 2780)]])
+    log = b.Transitions.one_step(states, np.arange(3000) % 2, rng.random(3000))
+    start = b.InitialStates.exact(states[-1:])
+    problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.0, reward_range=(0.0, 1.0))
+    chosen, _ = b.Default().choose(problem)
+    assert isinstance(chosen, b.Table)
+    assert chosen.pilot == b.Sequential().pilot_rows(problem) == 300

@@ -88,8 +88,8 @@ SETTINGS = (exact_list, never_ending, drawn_starts, own_starts, horizon)
 
 @pytest.mark.parametrize("make", SETTINGS, ids=lambda make: make.__name__)
 def test_coverage(make):
-    """12 logs for each of five ways to ask, where many may miss; rejections are misses."""
-    missed, lengths, repeats, alpha = 0, [], 12, 0.5
+    """8 logs for each of five ways to ask, where many may miss; rejections are misses. Seeds are fixed."""
+    missed, lengths, repeats, alpha = 0, [], 8, 0.5
     for seed in range(repeats):
         mdp = small_world(seed % 4, gamma=1.0 if make is horizon else GAMMA)
         problem, truth = make(mdp, seed)
@@ -275,7 +275,7 @@ def test_with_a_planned_length_the_plan_does_not_see_the_length(rows):
 # --- batches --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [97, 400, 10_000])
+@pytest.mark.parametrize("batch", [97, 400])
 def test_a_streamed_log_gives_the_same_bits(world, honest, batch):
     mdp, log, _ = world
     columns = {name: column for name, column in log.columns().items() if column is not None}
