@@ -1,6 +1,6 @@
-"""Enclosures contain the exact result.
+"""Enclosures contain the exact result, and bounds on matrices are on the right side.
 
-Exact results come from `fractions.Fraction` (a float is a fraction) and, for logarithms, from 50 digits.
+Exact results come from `fractions.Fraction` (a float is a fraction) and, for logarithms and matrices, from 50 and 60 digits.
 """
 
 import math

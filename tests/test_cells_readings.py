@@ -1,7 +1,6 @@
 """Readings of (23) and (24) that look alike and are wrong: the code covers, and each loose reading, computed here, does not.
 
-And what must not depend on anything else: a larger allowance contains a smaller one, a table needs none, a model as center of
-a table changes nothing.
+And a larger allowance contains a smaller one.
 """
 
 import math
@@ -10,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bondic.core.betting import loss, tail_term
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import CellBound, EndWeights, end_terms
 from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent, locate
@@ -117,6 +117,37 @@ def test_the_box_of_errors_is_moved_by_the_model():
 
     assert low(limits_of(world)) <= world.value
     assert low(ValueLimits(1.0, 0.0, 1.0)) > world.value + 0.9
+
+
+def test_a_set_of_a_smaller_allowance_is_not_one_of_a_larger():
+    world, log, ground = rows_at_one_start_at_the_other()
+    right, nothing = true_allowance(log), CellAllowance.of(NOTHING_ALLOWED, 1)
+    weights, rate = np.full((1, 1), 0.02), 0.02 * ROWS
+    smaller = locate(ground, nothing)
+    _, reused = ends(replace(smaller, allowance=right), world, weights, rate)
+    assert reused < world.value - 0.3
+    larger = locate(ground, right)
+    low, high = ends(
+        replace(larger, allowance=nothing), world, weights, rate
+    )  # the reverse is a bound, if not a sharp one
+    own = ends(smaller, world, weights, rate)
+    assert low <= own[0] <= own[1] <= high
+
+
+def test_errors_fitted_after_the_rows_do_not_make_a_center(rng):
+    """Behavior sees a fair coin, then stays where the value is what the coin said: a late fit leaves no noise to pay for."""
+    cells, later, delta, repeats, bet = 400, 19, 0.1, 4000, 0.9
+    coin = rng.integers(2, size=(repeats, cells)).astype(float)
+    total = bet * (0.5 - coin).sum(axis=1)  # the later rows are certain, so that their Z is 0
+    fixed = np.full_like(coin, 0.5)
+    fitted = (0.5 + later * coin) / (later + 1)  # makes every average of ζ vanish: (23) at β̄ = 0
+
+    def failures(center):
+        cost = (later + 1) * loss(-bet * (coin - center)).sum(axis=1)
+        return float(np.mean(total > tail_term(delta).upper + cost))
+
+    assert failures(fixed) <= delta
+    assert failures(fitted) > 2 * delta
 
 
 def test_single_values_belong_to_the_energy_and_to_the_reach():

@@ -1,4 +1,4 @@
-"""Value ranges, noise radii, initial terms and the division of alpha against their 50-digit twins."""
+"""Value ranges, noise radii, initial terms and the division of alpha against their 50-digit twins; laws of noise bounds."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""What is proposed from the pilot: forecasts through the next state, the number of groups, groups of a column of numbers."""
+"""What is proposed from the pilot: forecasts through the next state, and the number of groups."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Coordinates through landmarks against 60 digits: norms that are left over are bounds, however close the landmarks are."""
+"""Coordinates through landmarks against 60 digits: norms that are left over are bounds, of single rows and of many together."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Logs with hundreds of actions: groups that share coordinates, capped searches, tables in pieces, series for long logs."""
+"""Logs with hundreds of actions: capped searches, and no decomposition that takes minutes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Intervals from propensities: what must be known beforehand is, bit by bit, and what is relied on is checked or said."""
+"""Intervals from propensities: what must be known beforehand is, bit by bit; and both ends once more, row by row in 50 digits."""
 
 import math
 from dataclasses import replace

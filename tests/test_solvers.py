@@ -1,4 +1,4 @@
-"""Coordinates, matrices and the two-cone search against dense algebra and a general conic solver."""
+"""The two-cone search against a general conic solver, on all rows and on some rows of a long log."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A value range stated by the user: its formulas, and the log against it."""
+"""A value range stated by the user: its formulas, the log against it, and its place in intervals and certificates."""
 
 import json
 from dataclasses import asdict
@@ -207,7 +207,7 @@ def test_rounding_is_no_contradiction():
         assert "at least" in complaint(ones, 0.95, (0, 19.999), batch=batch)
 
 
-# --- A stated value range in every interval, in certificates, in baselines and in the tool.
+# --- in intervals and certificates
 
 KERNEL = Dirac(on="state") * Dirac()
 METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=Instruments(KERNEL))
