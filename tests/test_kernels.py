@@ -1,4 +1,4 @@
-"""Kernels: every leaf keeps the laws of leaves; counted errors, sums and products against their 50-digit twin, what is refused."""
+"""Kernels: every leaf keeps the laws of leaves; counted errors; sums and products against their 50-digit twin."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Models by fitted Q evaluation, close to known values and chosen on held-out rows; trees for groups, against an exhaustive search."""
+"""Models by fitted Q evaluation, close to known values and chosen on held-out rows; trees against an exhaustive search."""
 
 from __future__ import annotations
 

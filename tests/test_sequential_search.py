@@ -1,4 +1,4 @@
-"""Proposals of the sequential interval, and W of the dual one: made from earlier rows alone, and good enough for short intervals."""
+"""Proposals of the sequential interval, and W of the dual one: made from earlier rows alone, and good enough."""
 
 from __future__ import annotations
 
