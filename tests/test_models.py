@@ -169,26 +169,6 @@ def test_growth_is_the_exhaustive_search(seed: int, outputs: int) -> None:
     np.testing.assert_array_equal(tree.codes(inputs), _naive_codes(inputs, targets, 7, 6))
 
 
-def test_nested_family() -> None:
-    rng = np.random.default_rng(0)
-    inputs = rng.random((3000, 4))
-    targets = np.sin(6 * inputs[:, 0]) + inputs[:, 1] * inputs[:, 2]
-    tree = grow(inputs, targets, leaves=32, min_rows=20)
-    assert tree.leaves == 32
-    fine = tree.codes(inputs)
-    assert np.bincount(fine).min() >= 20
-    losses = []
-    for leaves in (16, 8, 4, 2, 1):
-        coarse = tree.prune(leaves).codes(inputs)
-        assert tree.prune(leaves) == grow(inputs, targets, leaves=leaves, min_rows=20)
-        assert coarse.max() == leaves - 1
-        pairs = np.unique(np.column_stack([fine, coarse]), axis=0)
-        assert len(pairs) == 32, "every fine group lies in one coarse group"
-        losses.append(sum(_loss(targets[coarse == code]) for code in range(leaves)))
-    assert losses == sorted(losses)
-    assert tree.prune(100) == tree
-
-
 def test_words_decide_like_the_tree() -> None:
     rng = np.random.default_rng(2)
     inputs = rng.normal(size=(2000, 2))

@@ -21,7 +21,6 @@ from bondic_lab.bounds.primal import primal_point
 from bondic_lab.identity.formulas import function_values
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.methods.oracle import oracle_interval
-from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 from core_cases import Given
@@ -119,38 +118,3 @@ def test_nesting(make, seed, options):
 
 
 # ----------------------------------------------------------------------------------------------------- without Q
-
-
-def test_unseen_starts_need_q(rng):
-    """A start outside the log's reach: no omega helps, the ends grow linearly with the radius, to the trivial interval."""
-    mdp = TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.5)
-    keep = mdp.rollout(30, 8, rng)
-    # state 3 is nowhere in this log (picked by s', so no coverage could be claimed: only the algebra is tested)
-    rows = (keep.observations[:, 0] != 3) & (keep.next_observations[:, 0] != 3)
-    log = builders.part(keep, rows, drop=builders.COLUMNS[5:])
-    initial = b.InitialStates.exact([[3.0], [0.0]], [0.25, 0.75])
-    problem = b.make_problem(log, b.TablePolicy(mdp.target), initial, gamma=0.5, reward_range=(0, 1))
-    kernel = builders.table_kernel()
-    unseen = 0.25 * float(np.linalg.norm(mdp.target[3]))  # |mu_0| on state 3
-    highs = []
-    for radius in (10.0, 1e3, 1e5):
-        world = World(problem, kernel, builders.table_function(mdp.q_star, problem.layout), 0.0, instruments=kernel)
-        setting = builders.setting_of(problem, b.Ball(kernel, radius), kernel, PlugIn(1e-6))
-        best = spectral.propose(world.spectrum, sign=1.0, radius=radius, kappa=setting.epsilon().upper)
-        for w in (best.weights, np.zeros_like(best.weights), *rng.standard_normal((3, best.weights.size))):
-            omega = world.model.function(w) if w.any() else None
-            lower, upper = dual_bound(setting, omega)
-            assert upper.bound - upper.value.mid >= radius * unseen
-            assert lower.value.mid - lower.bound >= radius * unseen
-        highs.append(best.objective)
-        assert best.objective >= radius * unseen
-    assert highs[2] - highs[1] == pytest.approx((1e5 - 1e3) * unseen, rel=1e-3)
-    method = b.Dual(instruments=Instruments(kernel), ball=b.Ball(kernel, 1e5), gauge=PlugIn(1e-6))
-    result = b.estimate_interval(problem, method=method)
-    assert result.status is b.Status.TRIVIAL
-    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    # the same starts, had the log visited them: the radius hardly matters
-    seen = b.make_problem(
-        builders.as_log(keep), b.TablePolicy(mdp.target), initial, gamma=0.5, reward_range=(0, 1), may_terminate=False
-    )
-    assert b.estimate_interval(seen, method=method).length < 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import cache
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from bondic.search import spectral
 from bondic_lab.baselines.fqe import FittedQ
 from bondic_lab.baselines.neural_fqe import NeuralFittedQ
 from bondic_lab.noise.plug_in import PlugIn
-from bondic_lab.search import neural, row_batches
+from bondic_lab.search import row_batches
 from bondic_lab.search.neural import NeuralSearch
 from bondic_lab.search.row_batches import Centers, RowSums
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -115,45 +114,7 @@ def test_sums_over_all_rows_are_those_of_the_trusted_core(kind, held, rng, monke
     assert centers.gram(alpha[:, None])[0, 0] == pytest.approx(terms["|omega|"].mid ** 2, rel=1e-10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_batches_are_unbiased(kind, rng):
-    """The mean over all batches of 3 of 7 rows is the sum over all rows: no tolerance for sampling."""
-    setting = noise_setting(kind, n=7)
-    centers = Centers.of(search_model(setting), setting, np.arange(7))
-    data = RowSums(setting, centers, np.arange(7))
-    v = coefficients(centers, rng.normal(size=7))
-    every = [sums_of(data.batch(np.array(rows)), v) for rows in combinations(range(7), 3)]
-    np.testing.assert_allclose(np.mean(every, axis=0), sums_of(data.held, v), rtol=1e-10)
-
-
 # ------------------------------------------------------------------------------------------------------ the search
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("kind", ["discrete", "continuous features"])
-def test_the_gradient_is_that_of_the_bound(kind, rng):
-    """Difference quotients of F+ and F- from the trusted core, misspecification included."""
-    import torch
-
-    setting = noise_setting(kind, n=12, misspecification=0.05, variance=0.3)
-    centers = Centers.of(search_model(setting), setting, np.arange(5))
-    data = RowSums(setting, centers, np.arange(12))
-    search = neural._Search(NeuralSearch(), data, rng)
-    start = rng.normal(size=(5, 2))
-    alpha = torch.from_numpy(start.copy()).requires_grad_()
-    parts = search.parts(alpha, data.held)
-    average = (parts.start + 2 * parts.move + parts.square).detach()
-    (search.majorant(parts, average) * data.scale).backward()
-
-    def bounds(alpha):
-        upper, lower = (dual_bound(setting, centers.function(alpha[:, k]))[1 - k] for k in range(2))
-        return np.array([upper.bound, -lower.bound])
-
-    for j in range(5):
-        step = np.zeros((5, 2))
-        step[j] = 1e-5
-        slopes = (bounds(start + step) - bounds(start - step)) / 2e-5
-        np.testing.assert_allclose(alpha.grad[j].numpy(), slopes, rtol=1e-4, atol=1e-5)
 
 
 def closed(setting, functions, model):
