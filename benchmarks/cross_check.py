@@ -27,8 +27,8 @@ import numpy as np
 
 import bondic
 from bondic.core.errors import MissingExtra
-from bondic.rows import Rows
 from bondic.rows.episodes import episode_numbers
+from bondic.rows.rows import Rows
 from bondic_lab.baselines.features import make_design
 from bondic_lab.baselines.lstd import restrict
 from bondic_lab.baselines.registry import make_baseline

@@ -15,7 +15,7 @@ import numpy as np
 from machine import describe
 
 import bondic
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic.tuning.defaults import Choices, default_instruments, default_value_kernel
 from bondic.tuning.radius import held_out_radius
 

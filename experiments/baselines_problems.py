@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import bondic
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic_lab.worlds.tabular import TabularMDP
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",

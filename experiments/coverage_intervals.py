@@ -27,7 +27,7 @@ from bondic.core.dual.noise import NoiseBound, NoiseFacts, Pinelis
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.registry import register
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP

@@ -23,7 +23,7 @@ from bondic.core.kernels.features import ExplicitFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant
 from bondic.engines.sums import STANDARD
 from bondic.policies.protocol import CallableSampler
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic_lab.identity.loss import residual_loss
 from bondic_lab.worlds.rollout import Rollout
 from bondic_lab.worlds.tabular import TabularMDP

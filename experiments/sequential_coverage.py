@@ -48,7 +48,7 @@ from bondic.core.sequential.plan import NextModel
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of
 from bondic.engines.sums import STANDARD
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 
 ROWS = 2000
 CASES: dict[str, Callable[[np.random.Generator], Known]] = {

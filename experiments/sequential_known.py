@@ -21,7 +21,7 @@ from bondic.core.columns import Batch
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 

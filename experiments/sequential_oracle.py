@@ -24,7 +24,7 @@ from bondic.core.sequential.plan import Block, Plan, Predictable, columns
 from bondic.core.sequential.pooled import pool
 from bondic.core.sequential.proof import SequentialProof
 from bondic.engines.sums import STANDARD
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 
 ROUNDING = 1e-9
 

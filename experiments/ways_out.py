@@ -26,7 +26,7 @@ from bondic.advice.levers import next_steps
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.rendering import three
 from bondic.result import NextStep
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic_lab.worlds.tabular import TabularMDP
 
 LENIENT = 1.5

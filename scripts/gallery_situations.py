@@ -12,7 +12,7 @@ import bondic
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.report.compare import Comparison
 from bondic.report.page import report_page
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 COLUMNS = (

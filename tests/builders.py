@@ -17,7 +17,7 @@ from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines.sums import STANDARD
 from bondic.policies.protocol import CallableSampler
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.worlds.synthetic import SyntheticMDP

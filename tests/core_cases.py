@@ -16,9 +16,11 @@ from bondic.core.dual.noise import NoiseBound, NoiseFacts
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout
+from bondic.core.terms import Terms
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows import Rows, Terms, make_rows
+from bondic.rows.make import make_rows
+from bondic.rows.rows import Rows
 
 
 def normalized(row):

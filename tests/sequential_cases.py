@@ -22,10 +22,11 @@ from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.embedded import limits_from_class
 from bondic.core.sequential.plan import Block, Plan, RidgeModel, Weighting, columns
 from bondic.core.sequential.proof import SequentialProof
+from bondic.core.terms import Terms
 from bondic.engines.sums import STANDARD
 from bondic.policies.answers import StoredAnswers
-from bondic.rows import Terms, make_rows
 from bondic.rows.asked import asked_of
+from bondic.rows.make import make_rows
 
 CONSTANT = 0.3
 

@@ -14,26 +14,19 @@ from bondic.core.errors import InvalidInput
 from bondic.core.functions import (
     ExpansionFunction,
     FeatureFunction,
-    Function,
     KernelFunction,
     TermExpansion,
-    values_together,
 )
 from bondic.core.identity import bellman_residual, residual_error
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
-from bondic.engines.sums import EngineSums
 from bondic.policies.protocol import RowProbabilities
 from bondic_lab.identity.formulas import (
-    WholeValues,
-    discrepancy,
-    doubly_robust_value,
     function_values,
     initial_value,
     signed_measure,
 )
-from bondic_lab.identity.loss import residual_loss
 from builders import weights_at_rows
 from core_cases import inside, kernel_function, make_case
 
@@ -116,113 +109,6 @@ def test_function_values_and_residuals(case):
     assert error <= 1e-11 * (1 + np.abs(residual).max())  # and it is of use
 
 
-def test_kernel_bellman_loss(case):
-    kernel, twin = core_cases.kernels(case, 0.9)
-    ours, exact = q_function(case, kernel, twin, seed=1)
-    values = function_values(case.problem.whole(), ours)
-    residual = bellman_residual(case.problem.whole(), values)
-    expected = naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma)
-    loss = naive.kernel_bellman_loss(twin, expected, case.logged)
-    assert inside(
-        residual_loss(case.problem.whole(), kernel, residual, residual_error(case.problem.whole(), values)), loss
-    )
-    floats = naive.kernel_bellman_loss(twin, [float(r) for r in residual], case.logged)
-    assert inside(residual_loss(case.problem.whole(), kernel, residual), floats)
-
-
-def test_loss_knows_the_error_of_its_residuals():
-    """All residuals off by the same amount in the direction that matters: the allowance is used up."""
-    case = make_case(n=6, seed=3)
-    kernel = 4.0 * Constant(1.0)
-    residual, off = np.full(len(case.problem), 3.0), 1e-3
-    wrong = residual_loss(case.problem.whole(), kernel, residual + off, off)
-    assert wrong.lower <= 6.0 <= wrong.upper
-    assert wrong.rad <= 2 * off * 1.001
-
-
-@pytest.mark.parametrize(
-    ("start", "size", "engine"),
-    [(True, 3.0, "auto"), (False, 3.0, "reference"), (True, 0.0, "reference"), (False, 0.0, "auto")],
-)
-def test_discrepancy(case, start, size, engine):
-    """Without weights it is the initial distribution's, and without that nothing."""
-    kernel, twin = core_cases.kernels(case, 1.1, 0.3)
-    omega = np.random.default_rng(2).normal(size=len(case.problem)) * size
-    measure = naive.signed_measure(omega, case.logged, case.nexts, case.initial if start else [], case.gamma)
-    exact = mp.sqrt(naive.norm_squared(twin, measure))
-    enclosure = discrepancy(case.problem.whole(), kernel, omega, start=start, sums=EngineSums.named(engine))
-    assert inside(enclosure, exact)
-    assert enclosure.rad <= 1e-10 * (1 + np.abs(omega).mean())
-    assert start or size or enclosure.upper < 1e-100
-
-
-def test_signed_measure_weighs_what_it_should(case):
-    """Total mass and every weight within the declared relative error."""
-    omega = np.random.default_rng(3).normal(size=len(case.problem))
-    measure = signed_measure(case.problem.whole(), omega)
-    exact = naive.signed_measure(omega, case.logged, case.nexts, case.initial, case.gamma)
-    size = sum((abs(weight) for weight, _ in exact), mpf(0))
-    total = sum((mpf(float(w)) for w in measure.weights.ravel()), mpf(0))
-    expected = sum((weight for weight, _ in exact), mpf(0))
-    assert abs(total - expected) <= mpf(measure.error) * size
-    assert measure.error <= 1e-14
-    alone = signed_measure(case.problem.whole(), omega, start=False)
-    assert len(measure.points) - len(alone.points) == len(case.problem.initial.points)
-    assert np.array_equal(measure.weights[:, : len(alone.points)], alone.weights)
-
-
-def test_doubly_robust_value(case):
-    kernel, twin = core_cases.kernels(case, 1.3, 0.5)
-    ours, exact = q_function(case, kernel, twin, seed=4)
-    values = function_values(case.problem.whole(), ours)
-    omega = np.random.default_rng(5).normal(size=len(case.problem)) * 10
-    expected = naive.doubly_robust(
-        naive.integral(exact, case.initial),
-        omega,
-        naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma),
-    )
-    assert inside(doubly_robust_value(case.problem.whole(), values, omega), expected)
-
-
-def test_errors_of_function_values_reach_the_end():
-    """Values that are all too large by their declared error move residuals, start and estimate by as much."""
-    case = make_case(seed=12, may_terminate=False, gamma=0.5)
-    n, n0 = len(case.problem), len(case.problem.initial_states)
-    off = 1e-4
-    values = WholeValues(np.full(n, 2.0 + off), np.full(n, 1.0 - off), off, np.full(n0, 3.0 - off))
-    assert residual_error(case.problem.whole(), values) >= 1.5 * off
-    start = initial_value(case.problem, values)
-    assert start.lower <= 3.0 <= start.upper
-    omega = np.ones(n)
-    exact = 3.0 - (2.0 - 0.5 * 1.0 - np.mean(case.rewards))
-    found = doubly_robust_value(case.problem.whole(), values, omega)
-    assert found.lower <= exact - 1e-12
-    assert exact + 1e-12 <= found.upper
-    assert found.rad <= 2.51 * off
-
-
-@pytest.mark.parametrize("where", ["logged", "next", "initial"])
-def test_the_largest_error_of_all_points_is_kept(where):
-    """A function that is badly known at one of the three clouds only."""
-    case = make_case(seed=14)
-    clouds = {
-        "logged": case.problem.whole().logged,
-        "next": case.problem.whole().next.points,
-        "initial": case.problem.initial.points,
-    }
-
-    class Rough(Function):
-        layout, is_zero = case.problem.layout, False
-
-        def values(self, points, sums=None):  # noqa: ARG002
-            return np.ones((len(points), 3)), 1e-3 if np.array_equal(points, clouds[where]) else 1e-9
-
-        def norm(self, sums=None):  # noqa: ARG002
-            raise AssertionError
-
-    assert 1e-3 <= function_values(case.problem.whole(), Rough()).error <= 1.001e-3
-
-
 # --------------------------------------------------------------------------------------- functions of points
 
 
@@ -266,41 +152,6 @@ def test_feature_function_values_and_norm(slots, rng):
     assert not function.is_zero
     with pytest.raises(InvalidInput, match="17 features"):
         FeatureFunction(kernel, layout, w[:-1])
-
-
-def test_functions_evaluated_together_have_the_values_they_have_alone(rng):
-    layout = Layout(2, False, 0, 3)
-    features = RandomFeatures.gaussian(4, 2, 1.0, seed=0)
-    shared = features * Dirac(on="action") + Constant(0.5)
-    other = RandomFeatures.gaussian(2, 2, 1.0, seed=1)
-    points = rng.normal(size=(5000, 2))
-    functions = [
-        FeatureFunction(shared, layout, rng.normal(size=25)),
-        KernelFunction(bondic.Gaussian(1.0), layout, points[:2], rng.normal(size=(2, 3))),
-        FeatureFunction(other, layout, rng.normal(size=4)),
-        FeatureFunction(shared, layout, rng.normal(size=25)),
-    ]
-    for function, (values, error) in zip(functions, values_together(functions, points), strict=True):
-        alone, own = function.values(points)
-        np.testing.assert_array_equal(values, alone)
-        assert error == own
-    assert values_together([], points) == []
-
-
-def test_feature_function_error_covers_planted_errors(rng):
-    """Features that are wrong by what they declare: values stay within the declared error."""
-    layout = Layout(1, False, 0, 1)
-    leaf = RandomFeatures([[1.0], [0.3]], center=0.0)
-    points = 1e9 + rng.normal(size=(50, 1))  # angles of 1e9 carry an error of 1e-7
-    w = rng.normal(size=4)
-    values, error = FeatureFunction(leaf, layout, w).values(points)
-    worst = mpf(0)
-    for z, value in zip(points, values[:, 0], strict=True):
-        exact = sum(
-            (mpf(c) * v for c, v in zip(w.tolist(), naive.random_features(z, leaf.frequencies), strict=True)), mpf(0)
-        )
-        worst = max(worst, abs(mpf(float(value)) - exact))
-    assert mpf(10) ** -9 < worst <= mpf(error)
 
 
 def test_expansion_function_values_and_norm(rng):

@@ -14,22 +14,21 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
-from bondic.core.balls import Box, Instruments, constant_function, constant_value
+from bondic.core.balls import Box, constant_function, constant_value
 from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import dual_bound
 from bondic.core.dual.weighing import ProposedWeights, weigh
-from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.errors import NumericalError, VerificationError
 from bondic.core.functions import KernelFunction
-from bondic.core.kernels.leaves import Constant, Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.sums import forms
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange, range_at_all_times
 from bondic.engines.sums import STANDARD
-from bondic.search.table import TableModel, TableSearch, table_kernel, table_search, table_share
+from bondic.search.table import TableSearch, table_kernel, table_search
 from bondic.tuning.defaults import Choices
-from builders import COLUMNS, setting_of, tabular, world_problem
+from builders import setting_of, tabular, world_problem
 
 
 def exact_variation(points, weights):
@@ -65,20 +64,6 @@ def test_total_variation_charges_the_error_of_weights():
     (found,) = REFERENCE.total_variations(Measure(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6))
     assert found.mid == 0.0
     assert found.rad >= 2e-6
-
-
-def test_total_variation_of_batches_without_points():
-    nothing, one = Measure(np.zeros((0, 1)), np.zeros((2, 0, 3))), Measure(np.zeros((1, 1)), np.ones((2, 1, 3)))
-    source = Stream(lambda task: map(task, [nothing, one, nothing]), lambda: one.points, 1, 2, 3, 1)
-    assert [found.mid for found in REFERENCE.total_variations(source)] == [3.0, 3.0]
-    assert [found.mid for found in REFERENCE.total_variations(nothing)] == [0.0, 0.0]
-
-
-def test_too_many_points_are_refused(monkeypatch):
-    monkeypatch.setattr(forms, "MOST_POINTS", 3)
-    measure = Measure(np.arange(4.0)[:, None], np.ones((1, 4, 1)))
-    with pytest.raises(InvalidInput, match="distinct points"):
-        REFERENCE.total_variations(measure)
 
 
 def box_setting(problem, share=0.5):
@@ -152,20 +137,6 @@ def test_a_box_around_the_value_range_holds_it_and_a_smaller_one_does_not():
     assert constant_value(None) == 0.0
 
 
-def test_bad_boxes_are_refused():
-    for radius in (-1.0, np.nan, np.inf):
-        with pytest.raises(InvalidInput, match="half-width"):
-            Box(radius)
-
-
-def test_shares_of_table_kernels_are_read_back():
-    for share in (0.0, 0.2, 0.5, 0.8):
-        assert table_share(table_kernel(share)) == share
-    assert table_share(b.Gaussian(1.0) * Dirac()) is None
-    assert table_share(0.5 * Constant(1.0) + 0.5 * Dirac(on="action")) is None
-    assert table_share(0.5 * Constant(2.0) + 0.5 * (Dirac(on="state") * Dirac(on="action"))) is None
-
-
 def conic_optimum(search, *, sign, radius, kappa):
     """min sign g.w + r |psi_0 + A w|_1 + kappa |w| by an interior-point solver."""
     a, g, psi = search._balance.toarray(), sign * search._gradient, search.model.start
@@ -199,35 +170,6 @@ def test_the_search_reaches_the_conic_optimum(seed, share):
         assert primal <= best + 1e-6
 
 
-def test_the_model_counts_rows():
-    """A and g of a log of three rows by hand."""
-    log = b.Transitions([[0.0], [0.0], [1.0]], [0, 1, 0], [1.0, 0.0, 0.5], [[1.0], [0.0], [1.0]], [False, False, True])
-    policy = b.TablePolicy([[0.25, 0.75], [1.0, 0.0]])
-    problem = b.make_problem(log, policy, b.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0))
-    model: TableModel = table_search(box_setting(problem, 0.0)).model
-    dense = np.zeros((4, 4))
-    dense[:, model.pairs] = model.balance.toarray()
-    expected = np.zeros((4, 4))
-    expected[:, 0] = [-1 / 3, 0, 0.5 / 3, 0]
-    expected[:, 1] = [0.5 * 0.25 / 3, -1 / 3 + 0.5 * 0.75 / 3, 0, 0]
-    expected[:, 2] = [0, 0, -1 / 3, 0]
-    np.testing.assert_allclose(dense, expected, atol=1e-15)
-    np.testing.assert_allclose(model.start, [0.25, 0.75, 0, 0])
-    residuals = {0: 1.0 - 0.5 - 1.0, 1: 1.0 - 0.5 - 0.0, 2: 1.0 - 0.5}  # the center is 1, the middle of [0, 2]
-    np.testing.assert_allclose(model.gradient, [-residuals[int(pair)] / 3 for pair in model.pairs])
-
-
-def test_memory_and_stream_agree():
-    mdp, log, policy, initial = tabular(1000, gamma=0.8)
-    columns = {name: getattr(log, name) for name in COLUMNS[:6]}
-    found = []
-    for source in (b.Transitions(**columns), b.stream_log(columns, batch_rows=170)):
-        problem = b.make_problem(source, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-        found.append(b.estimate_interval(problem, method=b.Dual(choices=Choices(categorical=True))))
-    assert found[0].low == pytest.approx(found[1].low, abs=1e-9)
-    assert found[0].high == pytest.approx(found[1].high, abs=1e-9)
-
-
 def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assumption():
     mdp, log, policy, initial = tabular(3000, gamma=0.8)
     terms = {"gamma": 0.8, "reward_range": mdp.reward_range, "initial": initial}
@@ -240,28 +182,6 @@ def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assum
     smaller = result.certificate.with_proof(replace(result.proof, ball=result.proof.ball.with_radius(0.01)))
     with pytest.raises(VerificationError):
         b.verify(smaller, log)
-
-
-def test_a_stated_box_that_is_too_small_is_a_statement():
-    _, problem = world_problem(tabular, 1000)
-    result = b.estimate_interval(problem, method=b.Dual(ball=Box(0.5), instruments=Instruments(table_kernel(0.5))))
-    values = {item.name: item for item in result.assumptions}["values"]
-    assert values.state in ("stated", "rejected")
-    assert "within 0.5 of 0 at every point" in values.text
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_sparse_and_full_systems_reach_one_objective(share, monkeypatch):
-    from bondic.search import table
-
-    _, problem = world_problem(tabular, 2000)
-    search = table_search(box_setting(problem, share))
-    full = search.solve(sign=1.0, radius=2.0, kappa=0.01), search.estimate()
-    monkeypatch.setattr(table, "_DENSE", 0)
-    sparse_one = search.solve(sign=1.0, radius=2.0, kappa=0.01), search.estimate()
-    # the constant and the table can stand in for each other: the objective is what both agree on
-    assert sparse_one[0][1] == pytest.approx(full[0][1], rel=1e-6)
-    assert sparse_one[1] == pytest.approx(full[1], rel=1e-6)
 
 
 @pytest.mark.parametrize("batches", [0, 1])

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 import bondic
 from bondic.core.balls import Instruments
-from bondic.core.bounded import Enclosure
 from bondic.core.certificate import Certificate
 from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.core.kernels.features import ExplicitFeatures, RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.core.printed import last_digit
 from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import continuous, synthetic
@@ -87,29 +84,6 @@ def test_every_changed_number_is_noticed_by_the_digest(certified):
             bondic.verify(Certificate(_set(body, path, other), arrays, result.certificate.digest), log)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ("conclusion", "low"),
-        ("conclusion", "high"),
-        *(("claims", "ends", 1, "parts", part, "size", "mid") for part in (0, 1, 2)),
-        ("claims", "ends", 0, "parts", 0, "size", "mid"),
-        ("proof", "ball", "radius"),
-        ("proof", "asked", "terms", "gamma"),
-        ("proof", "budget", "alpha"),
-    ],
-)
-def test_changed_numbers_are_noticed_even_with_a_forged_digest(certified, path):
-    """Somebody who recomputes the digest still has to explain the numbers."""
-    result, log, _ = certified
-    value = result.certificate.body
-    for key in path:
-        value = value[key]
-    forged = Certificate(_set(result.certificate.body, path, value * 0.999 + 1e-6), result.certificate.arrays)
-    with pytest.raises(VerificationError):
-        bondic.verify(forged, log)
-
-
 def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
     result, log, _ = certified
     names = [name for name in result.certificate.arrays if name.startswith("asked")]
@@ -150,28 +124,6 @@ def test_an_older_certificate_names_the_version_that_verifies_it(certified):
     for information in (None, {"versions": 3}, {"versions": {"bondic": ["1"]}}):
         with pytest.raises(VerificationError, match="make it again with this version"):
             bondic.verify(Certificate(old | {"information": information}, result.certificate.arrays), log)
-
-
-@pytest.mark.parametrize("change", ["name", "role", "order", "missing", "uses_log"])
-def test_other_parts_are_not_believed(certified, change):
-    """Equal numbers under other names, with other roles or without one of them: the answer has those that were recomputed."""
-    result, log, _ = certified
-    body = copy.deepcopy(result.certificate.body)
-    claim = body["claims"]["ends"][0]
-    if change in ("name", "role"):
-        claim["parts"][1][change] = "detail"
-    elif change == "order":
-        claim["parts"].reverse()
-    elif change == "missing":
-        del claim["parts"][4]
-    else:
-        claim["uses_log"] = not claim["uses_log"]
-    forged = Certificate(body, result.certificate.arrays)
-    if change in ("role", "uses_log"):  # then the interval no longer follows
-        with pytest.raises(VerificationError, match="by the end points"):
-            bondic.verify(forged, log)
-    else:
-        assert bondic.verify(forged, log).claims == result.claims
 
 
 def test_a_file_is_never_half_written_nor_overwritten(certified, tmp_path, monkeypatch):
@@ -297,31 +249,6 @@ def test_assumptions_are_recomputed(certified):
     ):
         with pytest.raises(VerificationError, match="assumptions"):
             bondic.verify(forged, log)
-
-
-@pytest.mark.parametrize("end", ["lower", "upper"])
-def test_claims_cannot_be_moved_inward(certified, end):
-    """By less than the last printed digit two machines may differ; the answer is the recomputed interval in any case."""
-    result, log, _ = certified
-    k, name, inward = (0, "low", 1.0) if end == "lower" else (1, "high", -1.0)
-    claim, unit = result.certificate.claims.ends[k], last_digit(result.low, result.high)
-    value = claim.parts[0].size
-    for step, fine in ((-5.0, True), (0.5, True), (1.5, False)):
-        moved = replace(claim.parts[0], size=Enclosure(value.mid + inward * step * unit, value.rad))
-        forged = _forged(
-            result.certificate,
-            **{
-                f"claims__ends__{k}__parts__0__size": asdict(moved.size),
-                f"conclusion__{name}": replace(claim, parts=(moved, *claim.parts[1:])).bound,
-            },
-        )
-        if fine:
-            same(bondic.verify(forged, log), result)
-        else:
-            with pytest.raises(VerificationError, match=r"when recomputed.*in the certificate"):
-                bondic.verify(forged, log)
-    with pytest.raises(VerificationError, match="by the end points"):
-        bondic.verify(_forged(result.certificate, **{f"conclusion__{name}": claim.bound + 1e-6 * inward}), log)
 
 
 def test_answers_and_starts_that_do_not_fit_are_refused(certified):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bondic.core.bounded import Enclosure
-from bondic.core.claims import Claim, Part, Rejection, Status, conclude, ends_of
+from bondic.core.claims import Claim, Part, Status, conclude, ends_of
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import ValueRange
 
@@ -132,10 +132,3 @@ def test_an_empty_intersection_rejects(which, beyond):
 def test_of_several_claims_the_tightest_counts(order):
     found = conclude(RANGE, order, False, "both")
     assert (found.low, found.high) == (at("lower", 0.5).bound, at("upper", 2.5).bound)
-
-
-def test_rejections_combine_to_the_strongest():
-    one, two = Rejection(False, 0.2, 1.0, 0.5, 3.0), Rejection(True, 0.3, 0.5, 0.5, 4.0)
-    assert one.combine(two) == two.combine(one) == Rejection(True, 0.2, 1.0, 0.5, 4.0)
-    nothing = Rejection.none(Enclosure(0.5))
-    assert one.combine(nothing) == replace(one, epsilon=nothing.epsilon)

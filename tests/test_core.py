@@ -25,11 +25,6 @@ def test_readme_quotes_the_size_of_the_core():
     assert [int(number.replace(" ", "")) for number in quoted.groups()] == [lines, code], "make core-size"
 
 
-def test_lines_of_code_leave_out_words():
-    text = '"""Words.\n\nMore."""\n\nX = 1  # a note\n"""Of X."""\n\n\ndef f(\n    a,\n):\n    # why\n    return """x\ny"""\n'
-    assert script("core_size").code_lines(text) == 1 + 3 + 2
-
-
 def test_the_core_loads_numpy_alone():
     code = "import json, sys; import bondic.core, bondic.core.verify; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "src")

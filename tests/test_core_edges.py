@@ -9,25 +9,20 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
-import naive
 from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure, U
 from bondic.core.claims import ErrorBudget
-from bondic.core.codec import same
 from bondic.core.dual.bound import dual_bound, evaluate_witness
 from bondic.core.dual.noise import FixedLambda, Pinelis
-from bondic.core.errors import InvalidInput, NumericalError, VerificationError
-from bondic.core.functions import FeatureFunction, KernelFunction, term_feature_bounds
-from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
-from bondic.core.kernels.leaves import Constant, Dirac, TimeMask
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.functions import KernelFunction
+from bondic.core.kernels.features import ExplicitFeatures, Linear
+from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.engines import moments
 from bondic.tuning.defaults import Advanced
-from bondic_lab.bounds.primal import sum_of_values
-from bondic_lab.identity.formulas import WholeValues, initial_value
 from bondic_lab.noise.plug_in import PlugIn
 from builders import setting_of
-from core_cases import make_case, plain_facts
+from core_cases import plain_facts
 from forms import evaluate, quadratic_form
 
 LINE = Layout(1, False, 0, 1)
@@ -84,31 +79,6 @@ def test_a_certificate_with_a_foreign_omega_does_not_verify(rng):
         bondic.verify(certificate.with_proof(smaller), log)
 
 
-def test_same_kernel():
-    def build(h=1.0, c=2.0, order=False):
-        parts = (bondic.Gaussian([h, 2.0]) * Dirac(), c * Constant(1.0))
-        return parts[1] + parts[0] if order else parts[0] + parts[1]
-
-    assert same(build(), build())
-    assert not same(build(), build(h=1.5))
-    assert not same(build(), build(c=3.0))
-    assert not same(build(), build(order=True))
-    assert not same(bondic.Gaussian(1.0), bondic.Gaussian(1.0, on="time"))
-    assert not same(bondic.Gaussian(1.0), bondic.Laplace(1.0))
-
-    def one(x):
-        return x
-
-    def two(x):
-        return x
-
-    assert same(ExplicitFeatures(one, 1.0, "f"), ExplicitFeatures(one, 1.0, "f"))
-    assert not same(ExplicitFeatures(one, 1.0, "f"), ExplicitFeatures(two, 1.0, "f"))
-    a = RandomFeatures.gaussian(3, 2, 1.0, seed=1)
-    assert same(a, RandomFeatures.gaussian(3, 2, 1.0, seed=1))
-    assert not same(a, RandomFeatures.gaussian(3, 2, 1.0, seed=2))
-
-
 # ------------------------------------------------------------------------------------------------- initial states
 
 
@@ -120,21 +90,6 @@ def test_an_open_size_is_for_uniform_samples_only():
         with pytest.raises(InvalidInput, match=r"count_fixed|equal weights"):
             bondic.InitialStates(states, weights, kind, count_fixed=False)
     assert not bondic.InitialStates.sample(states, count_fixed=False).count_fixed
-
-
-def test_normalisation_of_initial_weights_is_paid_for():
-    """A float sum may swallow thousands of small weights; the mean of a constant must still be the constant."""
-    count = 4096
-    weights = np.full(count, 0.999 * 2.0**-54)
-    weights[0] = 0.5
-    weights[-1] = float(Fraction(1, 2) - sum(map(Fraction, weights[1:-1].tolist())))
-    states = bondic.InitialStates.exact(np.arange(count, dtype=float)[:, None], weights)
-    case = make_case(starts=3)
-    problem = replace(case.problem, initial_states=states)
-    values = WholeValues(np.zeros(len(problem)), np.zeros(len(problem)), 0.0, np.ones(count))
-    start = initial_value(problem, values)
-    assert start.lower <= 1.0 <= start.upper
-    assert abs(start.mid - 1.0) <= start.rad
 
 
 # ------------------------------------------------------------------------------------------------ stated suprema
@@ -150,28 +105,7 @@ def test_a_supremum_broken_beyond_rounding_is_refused():
     assert Linear(supremum=1.0).max_abs(unit, unit) >= 1.0
 
 
-def test_a_time_mask_looks_at_time_only():
-    with pytest.raises(InvalidInput, match="time"):
-        TimeMask(3, on="observation")
-
-
 # --------------------------------------------------------------------------------------------- many terms, dust
-
-
-@pytest.mark.parametrize("count", [1, 200])
-def test_every_added_term_is_charged(count):
-    """1 + 1e-16 + 1e-16 + ... in floats stays 1: the error must know how often that happens."""
-    kernel = Constant(1.0)
-    for _ in range(count):
-        kernel = kernel + Constant(1e-16)
-    exact = 1 + count * Fraction(1e-16)
-    values, error = evaluate(normal_form(kernel, LINE), ORIGIN, ORIGIN, np.ones((1, 1)))
-    assert abs(Fraction(float(values[0, 0])) - exact) <= Fraction(error)
-    tiny = math.sqrt(1e-16)
-    function = FeatureFunction(kernel, LINE, np.array([1.0] + [tiny] * count))
-    values, error = function.values(ORIGIN)
-    exact = 1 + count * mpf(tiny) * mp.sqrt(mpf(1e-16))
-    assert abs(mpf(float(values[0, 0])) - exact) <= mpf(error)
 
 
 @engines
@@ -213,19 +147,6 @@ def test_bandwidths_at_the_edge_of_the_floats_are_refused(bandwidth):
             build(bandwidth)
 
 
-@pytest.mark.parametrize("bandwidth", [1e-150, 1e150])
-@engines
-def test_bandwidths_just_inside(engine, bandwidth):
-    x = bandwidth * np.array([[0.0], [1.0], [-0.5]])
-    w = np.array([[1.0], [2.0], [-1.0]])
-    exact = mpf(0)
-    for i in range(3):
-        for j in range(3):
-            exact += mpf(w[i, 0]) * mpf(w[j, 0]) * naive.gaussian(x[i], x[j], bandwidth)
-    square = quadratic_form(normal_form(bondic.Gaussian(bandwidth), LINE), x, w, engine=engine)
-    assert abs(mpf(square.mid) - exact) <= mpf(square.rad)
-
-
 @pytest.mark.parametrize("factors", [1, 4, 7, 12])
 @pytest.mark.parametrize("dimension", [3, 5, 40])
 def test_error_of_a_product_does_not_cancel(factors, dimension):
@@ -238,21 +159,6 @@ def test_error_of_a_product_does_not_cancel(factors, dimension):
     own = Fraction(term.factors[0][0].value_error(x, x))
     needed = (1 + own) ** factors - 1 + factors * Fraction(U)
     assert needed <= Fraction(term.bounds(x, x)[1]) <= 3 * needed
-
-
-def test_error_of_product_features_does_not_cancel():
-    leaf = RandomFeatures.gaussian(64, 1, 1.0, seed=0)
-    (term,) = normal_form(leaf * leaf * leaf, LINE)
-    own = Fraction(leaf.feature_error(ORIGIN))
-    needed = (1 + own) ** 3 - 1 + 3 * Fraction(U)
-    assert needed <= Fraction(term_feature_bounds(term, ORIGIN)[0])
-
-
-def test_sum_of_values_pays_for_its_additions():
-    big, small = np.array([2.0**60]), np.array([100.0])
-    none = np.zeros(0)
-    total = sum_of_values(WholeValues(big, none, 0.0, none), WholeValues(small, none, 0.0, none))
-    assert abs(Fraction(float(total.logged[0])) - (Fraction(2) ** 60 + 100)) <= Fraction(total.error)
 
 
 # ------------------------------------------------------------------------------------------------------ p-values
@@ -271,24 +177,6 @@ def test_not_a_hair_more_than_alpha():
 
 
 # ---------------------------------------------------------------------------------------------- series engine
-
-
-@pytest.mark.parametrize("degree", [1, 20, 150, 399])
-@pytest.mark.parametrize("norm", [0.0, 30.0])
-def test_error_of_the_moments_covers_an_independent_count(degree, norm):
-    """Exponents (d + 1 roundings) and two exponentials; per degree 1/sqrt(i) and two products; a chunk's sum."""
-    factors = max(float(abs(mpf(1.0 / math.sqrt(i)) * mp.sqrt(i) - 1)) / U for i in range(1, 400))
-    counted = 2 * norm / 2 + 8 + (degree - 1) * (2 + factors) + 2 + moments.CHUNK
-    assert counted * U <= moments.relative_error(norm, 1, degree) <= 3 * counted * U
-
-
-@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-@pytest.mark.parametrize("weight", [1e155, 1e200])
-def test_overflow_in_a_large_sum_is_a_numerical_error(weight):
-    """1500 points: the engine for many points must fail like the others."""
-    points = np.linspace(0.0, 1.0, 1500)[:, None]
-    with pytest.raises(NumericalError):
-        quadratic_form(normal_form(bondic.Gaussian(100.0), LINE), points, np.full((1500, 1), weight))
 
 
 @pytest.mark.parametrize("far", [1e6, 1e120, 1e150])

@@ -24,9 +24,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experim
 
 from experiments import coverage
 from experiments.coverage_checks import FALSE_ALARM, Tally, crossing_rate, tally, two_sided_rate
-from experiments.coverage_intervals import INTERVALS, ContinuousMDP
+from experiments.coverage_intervals import INTERVALS
 from experiments.coverage_saturating import EVENTS, JUMP, tabular_problem, tabular_residuals, transitions_of
-from experiments.coverage_stopping import LONGEST, bounds, stopping_trial
+from experiments.coverage_stopping import stopping_trial
 
 from bondic.core.dual import noise
 from bondic.core.dual.noise import Pinelis
@@ -72,23 +72,7 @@ def test_bounds_at_the_worst_stopping_time():
     assert held == {"noise event, fixed lambda, at the worst time", "start event, any size, at the worst time"}
 
 
-def test_bounds_of_a_walk_are_those_of_the_theory():
-    """n ε = (log(2/δ) + λ²B²n/8)/λ and sqrt(2 n log(2/δ)) in steps of B/2 = 1."""
-    n = np.arange(1, LONGEST + 1)
-    rate = math.sqrt(8 * math.log(20) / (100 * 4))
-    np.testing.assert_allclose(bounds()["fixed lambda"], (math.log(20) + rate**2 * 4 * n / 8) / rate, rtol=1e-12)
-    for name in ("half", "start of fixed size"):
-        np.testing.assert_allclose(bounds()[name], np.sqrt(2 * n * math.log(20)), rtol=1e-12)
-    assert np.all(bounds()["start of any size"] > bounds()["start of fixed size"])
-
-
 # --- a library that is wrong is caught by the claims themselves ----------------------------------------
-
-
-def test_a_constant_too_small_by_four_is_caught(monkeypatch):
-    proxy = Pinelis.proxy
-    monkeypatch.setattr(Pinelis, "proxy", lambda self, facts: proxy(self, facts) * 0.25)
-    assert observe(EVENTS["jump"], 150)["noise event, half"].violated
 
 
 def test_a_constant_too_small_by_a_fifth_does_not_fit_its_rate(monkeypatch):
@@ -169,22 +153,6 @@ def test_exact_rates_agree_with_counting_all_walks():
         assert crossing_rate(bound) == pytest.approx(np.mean(np.any(np.abs(walks) > bound, axis=1)), abs=1e-12)
 
 
-def test_continuous_problem_satisfies_its_bellman_equation(rng):
-    """v* = E q*(s, a) by simulation; r + γ v*(s') has mean q*; rewards stay in their range."""
-    mdp = ContinuousMDP()
-    for state in (-1.0, 0.3):
-        values = mdp.q(np.full(200_000, state), -state / 2 + mdp.spread * rng.standard_normal(200_000))
-        assert abs(values.mean() - mdp.v(np.array([state]))[0]) < 4 * values.std() / math.sqrt(200_000)
-    log = mdp.log(4000, rng)
-    residuals = mdp.q(log.observations[:, 0], log.actions[:, 0]) - log.rewards
-    residuals -= mdp.gamma * mdp.v(log.next_observations[:, 0])
-    assert abs(residuals.mean()) < 4 * residuals.std() / math.sqrt(4000)
-    assert residuals.std() > 0.01
-    low, high = mdp.reward_range
-    assert low < log.rewards.min()
-    assert log.rewards.max() < high
-
-
 def test_residuals_of_the_tables_are_those_of_the_library(rng):
     """The experiment computes R^q* from the model; the library must agree, or events would be about something else."""
     log = transitions_of(JUMP.rollout(50, 3, rng))
@@ -199,35 +167,9 @@ def test_residuals_of_the_tables_are_those_of_the_library(rng):
     assert set(np.abs(tabular_residuals(JUMP, log, problem)).round(9)) == {0.0, 5.0}  # B/2 in state 0, else 0
 
 
-def test_command_writes_what_it_prints(tmp_path, capsys):
-    """From another folder, as a script: the same counts as in this process, and nothing but two files."""
-    options = ["--only", "sampled start", "--logs", "60", "--seed", "3", "--jobs", "1"]
-    code = coverage.main([*options, "--out", str(tmp_path / "one" / "c.json")])
-    printed = capsys.readouterr().out
-    done = run_script(*options, "--out", "two/c.json", cwd=tmp_path)
-    assert done.returncode == code, done.stderr
-    one, two = ({path.name: path.read_text() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
-    assert one == two
-    assert sorted(one) == ["c.json", "c.md"]  # no drafts left
-    for output in (printed, done.stdout):
-        assert output.startswith(one["c.md"])
-    record = json.loads(one["c.json"])
-    assert record["seed"] == 3
-    assert [row["statement"] for row in record["statements"]] == ["start event", "start event, radius/2"]
-    assert code == (0 if all(row["as_expected"] for row in record["statements"]) else 1)
-    coverage.main([*options[:4], "--seed", "4", "--jobs", "1", "--out", str(tmp_path / "other.json")])
-    assert json.loads((tmp_path / "other.json").read_text())["statements"] != record["statements"]
-
-
 def run_script(*options, cwd):
     command = [sys.executable, str(SCRIPT), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
-
-
-def test_command_refuses_a_name_that_no_case_has(tmp_path, capsys):
-    assert coverage.main(["--only", "no such case", "--out", str(tmp_path / "c.json")]) == 2
-    assert "stopping times" in capsys.readouterr().err
-    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -1,11 +1,5 @@
 """The GPU engine without a GPU: the same arithmetic by torch on a processor, and what is said where there is no GPU."""
 
-import os
-import subprocess
-import sys
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
 from mpmath import mp, mpf
@@ -15,17 +9,14 @@ from bondic.core.bounded import upper_sum
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
-from bondic.core.sums.measure import Measure
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, check_single
-from bondic.engines.engine import Survey
 from bondic.engines.linear import Constants, Features
 from bondic.engines.spool import NumpyPairs
-from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
-from builders import Here, synthetic
+from builders import synthetic
 from conformance import EngineCase
 
 pytestmark = pytest.mark.torch
@@ -85,38 +76,6 @@ def test_error_of_a_single_value():
     assert worst >= found.error / 60  # the bound is one of this engine, not of a worse one
 
 
-def test_points_too_far_for_single_precision():
-    (term,) = normal_form(bondic.Gaussian(1e-5), Layout(1, False, 0, 1))
-    points, columns = np.array([[0.0], [1.0]]), np.ones((2, 1))
-    engine = Cuda("float32", "cpu")
-    assert engine.cost(term, Survey(2, points, columns, 1, 1, Serial())) is None
-    with pytest.raises(InvalidInput, match="too far for float32"):
-        engine.own(term, points, columns, Serial())
-
-
-def test_without_compiled_code():
-    """A machine with NumPy, SciPy and torch alone: an interval and its verification."""
-    code = """
-import sys
-for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
-    sys.modules[name] = None
-import bondic
-from bondic.engines.cuda import Cuda
-from bondic.engines.linear import Constants, Features
-from bondic.engines.spool import NumpyPairs
-from bondic.engines.sums import EngineSums
-from builders import synthetic
-(mdp, log, policy, start), sums = synthetic(120), EngineSums((Constants(), Features(), Cuda(device="cpu"), NumpyPairs()))
-problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
-result = bondic.estimate_interval(problem, method=bondic.Dual(engine=sums, gauge="plug-in", radius=5.0))
-assert bondic.verify(result.certificate, log, sums=sums).low == result.low
-"""
-    path = os.pathsep.join([str(Path(bondic.__file__).parents[1]), str(Path(__file__).parent)])
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_wrong_exponential_is_refused(monkeypatch):
     import torch
 
@@ -129,18 +88,6 @@ def test_a_wrong_exponential_is_refused(monkeypatch):
     with pytest.raises(InvalidInput, match="float32 is off by"):
         check_single("cpu")
     check_single.cache_clear()
-
-
-def test_single_precision_leaves_what_it_cannot_do():
-    rng = np.random.default_rng(0)
-    points, columns = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
-    measure = Measure(points, columns.T[:, :, None])
-    sums = EngineSums((Constants(), Features(), Cuda("float32", "cpu"), NumpyPairs()))
-    kernel = bondic.Matern(1.0) + bondic.Gaussian(1e-7)
-    (found,) = sums.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
-    (exact,) = REFERENCE.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
-    assert abs(found.mid - exact.mid) <= found.rad + exact.rad
-    assert found.rad < 1e-9  # neither of the two was done in float32
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda32"])
@@ -168,27 +115,3 @@ def test_a_whole_interval_and_its_certificate():
     for check in (sums, REFERENCE):
         found = bondic.verify(device.certificate, log, sums=check)
         assert (found.low, found.high) == pytest.approx((device.low, device.high), rel=1e-9)
-
-
-@pytest.mark.parametrize("name", ["cuda", "cuda32"])
-def test_the_engine_of_workers_is_that_of_their_device(name, monkeypatch):
-    """Pairs of blocks as tasks: a worker makes the engine of its own device (here: the processor), with the same bits."""
-    monkeypatch.setattr(Cuda.__init__, "__defaults__", ("float64", "cpu"))
-    monkeypatch.setattr(Cuda, "block", 64)
-    named_engines.cache_clear()
-    (mdp, log, policy, start), sums = synthetic(300), EngineSums.named(name)
-    question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    done = []
-
-    class Counting(Here):
-        def submit(self, task, /, *given):
-            done.append(given[-1])
-            return super().submit(task, *given)
-
-    found = [
-        bondic.estimate_interval(question, method=bondic.Dual(radius="paper", engine=replace(sums, executor=executor)))
-        for executor in (Serial(), Counting())
-    ]
-    named_engines.cache_clear()
-    assert len(done) == 10  # four blocks
-    assert (found[0].low, found[0].high) == (found[1].low, found[1].high)

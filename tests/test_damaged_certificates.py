@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import os
 import struct
 import sys
@@ -91,14 +90,6 @@ def test_an_archive_that_grows_is_refused_before_it_does(certified, tmp_path):
     assert peak < 2**23
 
 
-def test_the_limit_can_be_moved(certified, tmp_path):
-    certificate, log = certified
-    text, _ = bondic.save_certificate(certificate, tmp_path / "c")
-    assert bondic.verify(bondic.load_certificate(text, most_bytes=10**6), log)
-    with pytest.raises(VerificationError, match="most_bytes"):
-        bondic.load_certificate(text, most_bytes=1000)
-
-
 @pytest.mark.parametrize(
     ("changes", "packing", "words"),
     [
@@ -130,15 +121,6 @@ def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_p
     for content, words in ((out.getvalue(), "same name"), (commented, "not an archive"), (b"", "not an archive")):
         with pytest.raises(VerificationError, match=words):
             bondic.load_certificate(write(tmp_path, text, content))
-
-
-def test_long_doubles_in_memory_are_refused_in_words(certified):
-    certificate, log = certified
-    arrays = dict(certificate.arrays) | {
-        "omegas.lower.coordinates": certificate.arrays["omegas.lower.coordinates"].astype(np.longdouble)
-    }
-    with pytest.raises(VerificationError, match=r"omegas\.lower\.coordinates is of type"):
-        bondic.verify(Certificate(certificate.body, arrays), log)
 
 
 @pytest.mark.parametrize(
@@ -268,20 +250,3 @@ def test_some_hundred_damaged_files():
     assert tally.counts["refused"] > 100
     assert tally.counts["accepted, same claims"] > 2  # otherwise everything is refused, and nothing was tested
     assert tally.peak < 2**30
-
-
-def test_the_experiment_sees_a_changed_claim(certified, tmp_path):
-    """A file that says something else than before must be counted as such, not as harmless."""
-    certificate, log = certified
-    good = damaged_certificates.Good(certificate, log, None, bondic.verify(certificate, log))
-    other = bondic.estimate_interval(
-        bondic.make_problem(log, bondic.UniformPolicy(2), bondic.InitialStates.exact([[0.0]]), gamma=0.3,
-                            reward_range=(-2.0, 3.0)),
-        method=bondic.Dual(radius="paper", gauge=PlugIn(0.05)),
-    ).certificate  # fmt: skip
-    path, _ = bondic.save_certificate(other, tmp_path / "c")
-    assert damaged_certificates.judge(good, path)[0] == "changed claims"
-    text = json.loads(path.read_text())
-    text["conclusion"]["low"] += 0.1
-    path.write_text(json.dumps(text))
-    assert damaged_certificates.judge(good, path)[0] == "refused"

@@ -9,17 +9,16 @@ import pytest
 
 import bondic as b
 import bondic_lab
-from bondic.core.balls import Box, Instruments, constant_value
-from bondic.core.claims import Status, conclude
+from bondic.core.balls import Box, constant_value
+from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
 from bondic.methods.setting import make_setting
 from bondic.robustness import robustness
-from bondic.tuning.defaults import Advanced, Choices, kind_of_states
-from bondic.tuning.radius import weakness
-from bondic.tuning.states import SeenStates, kind_of_pilot, state_kind
-from builders import synthetic, tabular, world_problem
+from bondic.tuning.defaults import Advanced
+from bondic.tuning.states import SeenStates, state_kind
+from builders import tabular, world_problem
 
 QUICK = Advanced(pairs=16)
 
@@ -38,13 +37,6 @@ def test_whole_numbers_in_one_column_are_names():
     assert found.table
     assert "60 different values" in found.text
     assert "--categorical none" in found.question
-
-
-def test_many_whole_numbers_in_one_column_are_asked_about():
-    with pytest.raises(InvalidInput, match=r"--categorical obs.*--categorical none"):
-        kind(np.arange(3000)[:, None])
-    assert kind(np.arange(3000)[:, None], True).table
-    assert not kind(np.arange(3000)[:, None], False).table
 
 
 def test_states_of_several_columns_are_a_table_only_if_they_repeat():
@@ -116,64 +108,6 @@ def test_steps_that_meet_show_names_and_starts_do_not():
     assert steps(ids[rng.integers(0, 5000, 300)], ids[rng.integers(0, 5000, 300)]).come_again
 
 
-def test_check_and_evaluate_agree_about_the_pilot():
-    """The short pilot where states come again in it, else the longer one."""
-    rng, layout = np.random.default_rng(1), Layout(1, False, 0, 2)
-    numbers, names = rng.random((6000, 1)), rng.random((100, 1))[rng.integers(0, 100, 6000)]
-    late = np.concatenate([numbers[:400], names[:5600]])
-    for states, table, pilot in ((numbers, False, 600), (names, True, 300), (late, True, 600)):
-        log = decisions(states, np.arange(6000) % 2, np.zeros(6000))
-        found, rows = kind_of_pilot(lambda n, x=states: SeenStates(x[:n], x[:0], x[:0]), 6000, layout, None)
-        assert (found.table, rows) == (table, pilot)
-        problem = b.make_problem(
-            log, b.UniformPolicy(2), b.InitialStates.exact(states[:1]), gamma=0, reward_range=(0, 1)
-        )
-        method = b.Sequential()
-        assert method.pilot_rows(problem) == pilot  # what the default looks at
-        assert kind_of_states(None, Choices(), method.pilot_of(problem, pilot)).text == found.text
-
-
-def test_few_whole_numbers_beside_measurements_are_names():
-    """A hospital's number beside an age in years: the number is a name, a count of steps up to 400 is not."""
-    rng = np.random.default_rng(0)
-    states = np.column_stack([rng.normal(size=500), rng.integers(0, 20, 500), rng.integers(0, 400, 500)])
-    found = kind(states)
-    assert found.columns == (1,)
-    assert "column 1 holds few different whole numbers and is treated as names" in found.text
-    assert "column 2 holds whole numbers and is treated as quantities" in found.text
-    assert kind(states, False).columns == ()
-    assert kind(np.round(10 * rng.random((500, 4)))).columns == ()  # nothing but whole numbers: intensities, counts
-
-
-def test_numbers_are_numbers():
-    found = kind(np.random.default_rng(0).normal(size=(100, 1)))
-    assert not found.table
-    assert found.question == ""
-    with_actions = kind(np.column_stack([np.arange(100) % 5, np.linspace(0, 1, 100)]), action_dim=1)
-    assert not with_actions.table
-    assert with_actions.columns == (0,)  # whole numbers beside continuous actions: names inside a kernel
-
-
-def test_a_column_of_names_has_no_neighbors():
-    mdp, log, _, initial = synthetic(300)
-    codes = np.random.default_rng(0).integers(0, 9, size=(len(log), 1)).astype(float)
-    wide = b.Transitions(
-        np.hstack([log.observations, codes]), log.actions, log.rewards, np.hstack([log.next_observations, codes]),
-        log.terminations, log.truncations, np.arange(len(log)), np.zeros(len(log)),
-    )  # fmt: skip
-    start = b.InitialStates.exact(np.hstack([initial.observations, np.zeros((len(initial), 1))]), initial.weights)
-    inner = b.CallablePolicy(lambda s: mdp.target_probs(s[:, :-1]))
-    column = log.observations.shape[1]
-    problem = b.make_problem(wide, inner, start, gamma=0.8, reward_range=mdp.reward_range)
-    setting, _, notes = make_setting(
-        b.Dual(radius=3.0, choices=Choices(categorical=(column,)), advanced=QUICK), problem, 0.1
-    )
-    gaussian = setting.ball.kernel.parts[0].parts[0]
-    assert gaussian.bandwidth[column] == 0.05
-    assert np.all(gaussian.bandwidth[:column] > 0.1)
-    assert f"column {column} holds names" in notes["states"]
-
-
 # --------------------------------------------------------------------------------------------------- the radius
 
 
@@ -186,58 +120,6 @@ def test_the_radius_holds_every_value_of_the_range_and_ten_times_the_fit():
     assert middle == pytest.approx((limits.low + limits.high) / 2)
     assert setting.ball.radius >= half
     assert "every constant value" in notes["Q"]
-
-
-def one_step(rows=200, actions=3, seed=0, reward=None, taken=None, dimension=4):
-    rng = np.random.default_rng(seed)
-    states = 100.0 + 30.0 * rng.normal(size=(rows, dimension))
-    chosen = rng.integers(0, actions, rows) if taken is None else np.full(rows, taken)
-    rewards = (rng.random(rows) < 0.5).astype(float) if reward is None else np.full(rows, reward)
-    log = b.Transitions(states, chosen, rewards, states, np.ones(rows, dtype=bool))
-    policy = b.CallablePolicy(lambda s: np.eye(actions)[(s[:, 0] > 100.0).astype(int)])
-    return b.make_problem(log, policy, b.InitialStates.exact(states[:50]), gamma=0.0, reward_range=(0.0, 1.0))
-
-
-def test_one_step_logs_are_measured_on_their_rows():
-    """Scales, bandwidth and radius come from logged states: nothing is thrown away, and no floor is called tuned."""
-    problem = one_step()
-    setting, _, notes = make_setting(b.Dual(radius="paper", advanced=QUICK), problem, 0.1)
-    assert setting.instruments.provenance.rows == (0, 40)
-    bandwidth = setting.ball.kernel.parts[0].parts[0].bandwidth
-    assert np.all((bandwidth > 30.0) & (bandwidth < 200.0))  # spreads of 30, median distance about 2.6 of them
-    assert setting.problem.rows.stop == 200
-    assert "times the norm" in notes["Q"]
-    sampled = replace_starts(problem)
-    assert make_setting(b.Dual(radius="paper", advanced=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
-
-
-def replace_starts(problem):
-    """The same log with initial states read off it."""
-    log = problem.log
-    return b.make_problem(log, problem.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
-
-
-@pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # actions that the log never took
-@pytest.mark.parametrize(
-    ("made", "why"),
-    [
-        ({"reward": 0.0}, "every reward"),
-        ({"taken": 1}, "only the action 1"),
-        ({"rows": 120, "dimension": 40}, "fewer than the 40 columns"),
-        ({"rows": 40}, "only"),
-    ],
-)
-def test_rows_that_cannot_tell_get_a_wide_class(made, why):
-    problem = one_step(**made)
-    setting, _, notes = make_setting(b.Dual(radius="paper", advanced=QUICK), problem, 0.1)
-    if "say too little" in notes["Q"]:
-        assert why in notes["Q"]
-        assert setting.ball.radius >= 10 * 0.5
-    else:  # 40 rows: no pilot, all rows are looked at and suffice
-        assert len(problem) == 40
-        assert weakness(problem.select(0, 10)).startswith("only 10 rows")
-    result = b.estimate_interval(problem, method=b.Dual(radius="paper", advanced=QUICK))
-    assert result.status is not Status.INTERVAL or result.high - result.low > 0.5
 
 
 def test_numbers_without_a_statement_are_refused_with_the_way_out():
@@ -276,18 +158,6 @@ def test_every_class_is_stated_and_the_rule_of_the_paper_by_its_name():
     _, log, policy, initial = tabular(3000)
     table = b.evaluate_policy(log, policy, gamma=0.5, reward_range=(-1.0, 1.0), initial=initial)
     assert {item.name: item.state for item in table.assumptions}["values"] == "checked"
-
-
-def test_an_end_without_weights_is_no_interval():
-    """Q = {one function}: omega = 0 gives a point, and says nothing about the log."""
-    _, problem = world_problem()
-    point = b.Ball(b.Gaussian(1.0) * Dirac() + Constant(1.0), 0.0)
-    result = b.estimate_interval(problem, method=b.Dual(ball=point, instruments=Instruments(Constant(1.0))))
-    assert not result.lower.uses_log
-    assert result.status in (Status.TRIVIAL, Status.REJECTED)
-    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    again = conclude(result.value_range, result.claims, False, "both")
-    assert again.status is Status.TRIVIAL
 
 
 def test_robustness_is_what_the_ends_do_at_larger_radii():

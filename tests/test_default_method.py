@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.core.balls import Box, constant_function
+from bondic.core.balls import Box
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
 from bondic.core.dual.proof import DualProof
@@ -100,31 +100,6 @@ def test_the_decision_sees_no_certified_row():
     assert first.choices == second.choices
 
 
-def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
-    problem = numbers(1500)
-    for most, rank, words in (
-        (40_000_000, 200, "the default"),
-        (9_000_000, 60, "60 landmarks"),
-        (1_000_000, None, "GB"),
-    ):
-        monkeypatch.setattr("bondic.methods.default.MOST_BYTES", most)
-        chosen, why = STATED.choose(problem)
-        assert isinstance(chosen, b.Sequential) == (rank is not None)
-        assert chosen.advanced.rank == rank
-        assert words in why
-
-
-def test_a_streamed_log_is_held_within_its_budget():
-    log = numbers(3000).log
-    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
-    for memory, kind in (("900MB", b.Sequential), ("705MB", b.Dual)):
-        stream = b.stream_log({name: getattr(log, name) for name in names}, memory=memory)
-        start = b.InitialStates.exact([[0.0]])
-        problem = b.make_problem(stream, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0.0, 1.0))
-        chosen, why = STATED.choose(problem)
-        assert isinstance(chosen, kind), why
-
-
 UNSTATED = "states are numbers: without a statement on how values vary nothing can be proved"
 
 
@@ -153,21 +128,6 @@ def test_numbers_without_a_statement_are_answered_with_the_value_range(monkeypat
             found.without_rows(asked)
 
 
-def test_a_statement_on_groups_does_not_go_with_withheld_rows():
-    with pytest.raises(b.InvalidInput, match=r"held row by row.*leave no_rows"):
-        b.estimate_interval(numbers(1500), method=b.Default(allowance=0.1, no_rows=True))
-
-
-def test_a_continuous_action_is_no_table_either():
-    rng = np.random.default_rng(0)
-    states, never = rng.integers(0, 3, (400, 1)).astype(float), np.zeros(400, dtype=bool)
-    log = b.Transitions(states, rng.normal(size=(400, 1)), rng.random(400), np.roll(states, 1, axis=0), never)
-    policy = b.GaussianPolicy(lambda s: np.zeros((len(s), 1)), 1.0)
-    found = b.evaluate_policy(log, policy, gamma=0.5, reward_range=(0, 1), initial=b.InitialStates.exact([[0.0]]))
-    assert "actions are numbers: without a statement" in found.choices["method"]
-    assert found.method == "groups"
-
-
 def test_a_stated_class_needs_a_pilot_that_promises_something(monkeypatch):
     """A pilot that says nothing leaves the value range at once, with the reason; tables are not asked."""
     dull = numbers(1500, gamma=0.99)
@@ -187,75 +147,7 @@ def test_a_stated_class_needs_a_pilot_that_promises_something(monkeypatch):
     assert b.Default().choose(table)[1].startswith("table")
 
 
-def test_no_method_is_recommended_that_promises_nothing():
-    """Neither the one that was refused, nor one that is predicted to give the whole range."""
-    dull = numbers(1500, gamma=0.99)
-    for method in (None, b.Dual(radius="paper")):
-        steps = b.estimate_interval(dull, method=method).next_steps()
-        assert steps
-        assert not any("sequential" in step.text and "--method" in step.text for step in steps)
-        assert not any("--method dual" in step.text for step in steps)
-
-
-def test_rows_that_fit_nowhere_are_not_searched_in_vain(monkeypatch):
-    """More rows than memory, fewer than the dual method needs for its discount."""
-    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 1_000_000)
-    assert isinstance(STATED.choose(numbers(1500))[0], b.Dual)
-    method, why = STATED.choose(numbers(1500, gamma=0.99))
-    assert method.predicted_length(numbers(1500, gamma=0.99), 0.1) == pytest.approx(100.0)  # the value range
-    assert why.startswith("none, as 1500 rows are too many")
-    assert "59900" in why or "5.99e+04" in why
-
-
-def test_a_statement_on_the_states_reaches_the_default():
-    asked = {"initial": INITIAL, **TERMS}
-    table = b.evaluate_policy(LOG, POLICY, categorical=True, **asked)
-    line = b.evaluate_policy(LOG, POLICY, categorical=False, **asked)
-    assert table.method == "table"
-    assert "as you stated: a table" in table.choices["states"]
-    assert line.choices["states"] == "states are numbers, as you stated"
-
-
 # --- certificates without rows ----------------------------------------------------------------------------------------
-
-
-def test_landmarks_of_a_plan_are_rows():
-    problem = numbers(400)
-    result = b.estimate_interval(problem, method=STATED)
-    with pytest.raises(b.InvalidInput, match="the certificate would show rows"):
-        result.without_rows(problem)
-    private = b.estimate_interval(problem, method=replace(STATED, no_rows=True))
-    assert private.method == "dual"
-    assert "single rows are to be kept out" in private.choices["method"]
-    private.without_rows(problem)
-    table = b.estimate_interval(question(), method=b.Default(no_rows=True))
-    shared = table.without_rows(question())
-    assert b.verify(shared.certificate, LOG, POLICY).low == table.low
-
-
-def test_an_end_that_only_repeats_a_stated_class_is_no_answer():
-    """A reward of 1/2 whatever happens: q* = 1, and a narrow Q says as much as the log can."""
-    rng, count = np.random.default_rng(0), 400
-    states = rng.normal(size=(count + 1, 1))
-    log = b.Transitions(
-        observations=states[:-1],
-        actions=rng.integers(2, size=count),
-        rewards=np.full(count, 0.5),
-        next_observations=states[1:],
-        terminations=np.zeros(count, dtype=bool),
-        truncations=np.zeros(count, dtype=bool),
-    )
-    problem = b.make_problem(
-        log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0), accept=None
-    )
-    kernel = b.Gaussian(1.0) * Dirac()
-    middle = constant_function(1.0, problem.layout)
-    narrow = b.estimate_interval(problem, method=b.Sequential(ball=b.Ball(kernel, 0.001, middle)))
-    assert narrow.status.name == "TRIVIAL"
-    assert not any(claim.uses_log for claim in narrow.claims)
-    wide = b.estimate_interval(problem, method=b.Sequential(ball=b.Ball(kernel, 1.0, middle)))
-    assert wide.status.name == "INTERVAL"
-    assert wide.low <= 1.0 <= wide.high
 
 
 def episodes(steps, count=1200, seed=0, behavior=0.5):
@@ -366,23 +258,6 @@ def test_ranges_that_leave_one_value_are_answered_with_it(names, gamma):
     assert tuple(found.interval) == (0.0, 0.0)
 
 
-def test_other_methods_with_the_same_promise_are_named():
-    demo = b.load_demo()
-    question = {"gamma": 0.8, "reward_range": (0, 1), "initial": demo.initial}
-    first = b.Transitions(**{name: getattr(demo.log, name)[:1000] for name in COLUMNS})
-    assert "dual" in b.evaluate_policy(first, demo.policy, **question).choices["other methods"]
-    named = b.evaluate_policy(first, demo.policy, method=b.Default(gauge="paper"), **question)
-    assert "sequential" in named.choices["other methods"]
-    logged = replace(first, behavior_action_probs=np.full(1000, 0.5))
-    assert "propensities" in b.evaluate_policy(logged, demo.policy, **question).choices["other methods"]
-
-
-COLUMNS = (
-    *("observations", "actions", "rewards", "next_observations"),
-    *("terminations", "truncations", "episode_ids", "timesteps"),
-)
-
-
 @pytest.mark.parametrize("rows", [250, 400, 1000])
 def test_rows_that_the_choice_has_seen_are_not_certified(rows):
     """The pilot by which methods are compared may be longer than the share that a method would set aside by itself."""
@@ -390,3 +265,15 @@ def test_rows_that_the_choice_has_seen_are_not_certified(rows):
     problem = b.make_problem(demo.log, demo.policy, demo.initial, gamma=0.8, reward_range=(0.0, 1.0))[:rows]
     looked = b.Sequential().pilot_rows(problem)
     assert b.estimate_interval(problem, alpha=0.1).rows[0] >= looked > 0.05 * rows
+
+
+def test_rows_of_a_longer_pilot_are_not_certified_either():
+    """States that come again only after the first 220 rows: the choice looks at more of them."""
+    rng = np.random.default_rng(1)
+    states = np.concatenate([rng.random((220, 1)), rng.random((20, 1))[rng.integers(0, 20, 2780)]])
+    log = b.Transitions.one_step(states, np.arange(3000) % 2, rng.random(3000))
+    start = b.InitialStates.exact(states[-1:])
+    problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.0, reward_range=(0.0, 1.0))
+    chosen, _ = b.Default().choose(problem)
+    assert isinstance(chosen, b.Table)
+    assert chosen.pilot == b.Sequential().pilot_rows(problem) == 300

@@ -2,205 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import bondic
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
-from experiments import baselines, defaults, defaults_judge, defaults_runs
-from experiments.coverage_checks import missed
-from experiments.defaults_cells import Cell, Recorder, Trial, draw_actions, with_value_range
-from experiments.defaults_problems_bandits import (
-    Campaign,
-    classification_trial,
-    labeled_data,
-    open_bandit_trial,
-)
-from experiments.defaults_problems_library import line_world_cell, plane_world_cell, table_world_cell
-from experiments.defaults_problems_worlds import (
-    coded_cell,
-    constant_cell,
-    corridor,
-    corridor_cell,
-    drift_cell,
-    drift_step,
-    drift_value,
-    steering_step,
-    steering_value,
-    stroll,
-    stroll_cell,
-    stroll_value,
-)
-
-ROOT = Path(__file__).resolve().parents[1]
-EPISODES = 40_000
-
-
-def mean_return(starts, act, step, gamma, length, rng, episodes=EPISODES):
-    """E Σ_{t < length} γ^t r_t by simulation, with its standard error."""
-    states = np.repeat(starts, episodes // len(starts), axis=0)
-    total, alive = np.zeros(len(states)), np.ones(len(states), dtype=bool)
-    for turn in range(length):
-        rewards, states, ends = step(states, act(states, rng), rng)
-        total += np.where(alive, gamma**turn * rewards, 0.0)
-        alive &= ~ends
-    return total.mean(), total.std() / np.sqrt(len(total))
-
-
-def assert_close(value, simulated, *, slack=0.0):
-    mean, error = simulated
-    assert abs(value - mean) <= 5.0 * error + slack
-
-
-def test_table_values_are_those_of_simulation():
-    table, target = corridor(0.01), np.tile([0.05, 0.95], (10, 1))
-    q = table.q_values(target, 0.95)
-    act = partial(draw_actions, target)
-    simulated = mean_return(np.zeros((1, 1)), act, table.step, 0.95, 300, np.random.default_rng(0))
-    assert_close(target[0] @ q[0], simulated)
-
-
-def mostly_right(states, rng):
-    return (rng.random(len(states)) < 0.9).astype(int)
-
-
-def steer(states, rng):
-    return -states + 0.1 * rng.standard_normal(states.shape)
-
-
-@pytest.mark.parametrize(
-    ("value", "starts", "act", "step", "gamma", "length", "episodes", "slack"),
-    [
-        (stroll_value(0.01, 200), np.arange(10)[:, None] / 100, mostly_right, partial(stroll, 0.01), 0.95, 250, EPISODES, 1e-4),
-        (drift_value(0.9, 0.9), np.zeros((1, 1)), mostly_right, drift_step, 0.9, 200, EPISODES, 1e-6),
-        (steering_value(np.array([0.0, 0.3]), 0.8), np.array([[0.0], [0.3]]), steer, steering_step, 0.8, 50, 200_000, 1e-4),
-    ],
-    ids=["stroll", "drift", "steering"],
-)  # fmt: skip
-def test_values_are_those_of_simulation(value, starts, act, step, gamma, length, episodes, slack):
-    simulated = mean_return(starts, act, step, gamma, length, np.random.default_rng(2), episodes)
-    assert_close(value, simulated, slack=slack)
-
-
-@pytest.mark.parametrize("make", [corridor_cell, stroll_cell])
-def test_the_first_fifth_never_sees_the_goal_but_the_log_does(make):
-    log = make(1e-3, np.random.default_rng(3)).log
-    assert not log.terminations[: len(log) // 5].any()
-    assert log.terminations.any()
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        partial(coded_cell, 20, 300),
-        partial(drift_cell, 0.5, 300),
-        partial(constant_cell, 0.99),
-        partial(table_world_cell, 0.9, 50),
-        partial(line_world_cell, 0.9, 50),
-        partial(plane_world_cell, 0.9, 50),
-    ],
-    ids=lambda make: make.func.__name__,
-)
-def test_logs_have_the_rows_and_rewards_that_were_promised(make):
-    first, second = (make(np.random.default_rng(6)) for _ in range(2))
-    assert first.log.content_hash == second.log.content_hash
-    assert len(first.log) in (50, 300, 1000)
-    low, high = first.reward_range
-    assert low <= first.log.rewards.min() <= first.log.rewards.max() <= high
-    assert low / (1 - first.gamma) - 1e-9 <= first.truth <= high / (1 - first.gamma) + 1e-9
-
-
-def test_streams_go_on_where_they_were_and_start_again_where_they_ended():
-    recorder = Recorder(lambda n, _: np.zeros((n, 1)), 4)
-
-    def step(states, actions, rng):
-        del actions, rng
-        return states[:, 0], states + 1, states[:, 0] == 2
-
-    def act(states, share, rng):
-        del share, rng
-        return np.zeros(len(states), dtype=int)
-
-    log = recorder.log(act, step, rows=11, streams=2, rng=np.random.default_rng(0))
-    assert np.array_equal(log.observations[:, 0], [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2])
-    assert np.array_equal(log.episode_ids, [0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2])
-    assert np.array_equal(np.flatnonzero(log.terminations), [4, 5, 10])
-
-
-def test_the_value_of_a_classifier_is_its_hit_rate_on_the_population():
-    features, labels = labeled_data("wine")
-    trial = classification_trial(features, labels, np.random.default_rng(7), rows=20_000, known_contexts=True)
-    chosen = trial.policy.action_probs(trial.log.observations).argmax(axis=1)
-    hits = trial.log.rewards[trial.log.actions == chosen]
-    assert abs(hits.mean() - trial.truth) < 0.05  # behavior takes every action everywhere, so hits are nearly unbiased
-    population = trial.initial.observations
-    assert len(population) == len(labels) // 2
-    right = [labels[np.all(features == row, axis=1)][0] for row in population]
-    assert trial.truth == np.mean(trial.policy.action_probs(population).argmax(axis=1) == right)
-    assert trial.log.terminations.all()
-
-
-def small_campaign() -> Campaign:
-    rng = np.random.default_rng(8)
-    contexts = np.column_stack([rng.integers(2, size=600), rng.integers(3, size=600)]).astype(float)
-    shares, rates = rng.dirichlet(np.ones(4), 3), np.array([0.1, 0.4, 0.2, 0.9])
-    return Campaign(
-        contexts, rng.integers(4, size=600), rng.random(600).round(), shares, rates, np.full(600, 0.25), 0.4, 0.1
-    )
-
-
-def test_the_value_of_item_shares_is_that_of_simulation():
-    data = small_campaign()
-    trial = open_bandit_trial(data, np.random.default_rng(9))
-    rng = np.random.default_rng(10)
-    contexts = data.contexts[rng.integers(600, size=EPISODES)]
-    probs = trial.policy.action_probs(contexts)
-    items = np.sum(rng.random(EPISODES)[:, None] >= np.cumsum(probs, axis=1)[:, :-1], axis=1)
-    clicks = rng.random(EPISODES) < data.rates[items]
-    assert_close(trial.truth, (clicks.mean(), clicks.std() / np.sqrt(EPISODES)))
-
-
-def test_propensities_that_a_log_holds_are_used():
-    """A user of that log has them in a column: the default takes them, and assumes nothing about q*."""
-    data = small_campaign()
-    trial = open_bandit_trial(data, np.random.default_rng(9))
-    assert np.array_equal(trial.log.behavior_action_probs, np.full(len(trial.log), 0.25))
-    result = trial.evaluate(0.1)
-    assert result.method == "propensities"
-    assert not any(item.state == "chosen" for item in result.assumptions)
-    assert result.low <= trial.truth <= result.high
-
-
-def test_gymnasium_tables_and_rollouts():
-    from experiments.defaults_problems_gym import CAR_STARTS, car_value, gym_log, gym_table, pump, table_cell
-
-    table, start = gym_table("FrozenLake-v1", is_slippery=True)
-    target = table.greedy(0.95)
-    simulated = mean_return(
-        np.flatnonzero(start)[:, None].astype(float),
-        partial(draw_actions, target),
-        table.step,
-        0.95,
-        200,
-        np.random.default_rng(11),
-    )
-    assert_close(start @ np.sum(target * table.q_values(target, 0.95), axis=1), simulated, slack=1e-4)
-    assert table_cell("CliffWalking", np.random.default_rng(12)).truth < -13
-    log = gym_log("MountainCarContinuous-v0", pump, 300, seed=0)
-    end = int(np.flatnonzero(log.terminations)[0]) + 1
-    first = float(np.sum(0.99 ** np.arange(end) * log.rewards[:end]))
-    assert abs(first - car_value()) < 10.0  # one start among the 21 of d_0
-    assert len(CAR_STARTS) == 21
+from experiments import defaults, defaults_judge
+from experiments.defaults_cells import Cell, Trial
 
 
 def coin_trial(truth: float = 0.5) -> Trial:
@@ -235,49 +49,6 @@ def test_a_run_is_judged_by_its_truth():
     assert "- x: obp not installed, cell not run." in text
 
 
-def test_what_cannot_be_run_says_so():
-    assert defaults_judge.not_run(Cell("", coin_trial, missing="obp not installed, cell not run")).startswith("obp")
-    plain = Cell("a coin", lambda _: coin_trial())
-    cells = with_value_range("coin", plain, (0.0, 1.0))
-    assert defaults_judge.not_run(cells["coin"]) == ""
-    assert cells["coin, values known"].trial(np.random.default_rng(0)).statements == {"value_range": (0.0, 1.0)}
-
-
-def quick_cells() -> dict[str, Cell]:
-    return {
-        "coin": Cell("a coin", lambda _: coin_trial()),
-        "asleep": Cell("never answers", _sleep),
-        "dead": Cell("dies", _die),
-    }
-
-
-def _die(rng: np.random.Generator) -> Trial:
-    del rng
-    os._exit(9)
-
-
-def _sleep(rng: np.random.Generator) -> Trial:
-    del rng
-    time.sleep(600)
-    return coin_trial()
-
-
-def test_runs_are_kept_and_those_that_are_slow_or_die_are_written_down(tmp_path):
-    out = tmp_path / "runs.json"
-    rows = defaults_runs.run(quick_cells, ["coin"], seeds=2, jobs=1, limit=200.0, out=out)
-    assert [row["seed"] for row in rows] == [0, 1]
-    stored = defaults_runs.read_rows(out, defaults_runs.code_digest())
-    assert [row["low"] for row in stored] == [row["low"] for row in rows]
-    assert defaults_runs.read_rows(out, "other sources") == []
-    both = defaults_runs.run(quick_cells, ["coin", "asleep"], seeds=2, jobs=1, limit=1.0, out=out)
-    assert [row.get("why", "") for row in both] == ["", "too slow", "", "too slow"]
-    assert both[0] == rows[0]
-    dead = defaults_runs.run(quick_cells, ["dead", "coin"], seeds=1, jobs=1, limit=200.0, out=out)
-    assert dead[0]["why"] == defaults_runs.DIED
-    assert dead[1] == rows[0]
-    assert "without answer" in defaults.page({"rows": both, "not_run": {}, "limit": 1.0, "words": {}})
-
-
 def test_a_rejection_counts_as_a_miss_and_trivial_runs_are_no_evidence():
     """Every log satisfies what was stated: a tool that rejects it is as wrong as one whose interval misses."""
     row = {
@@ -301,16 +72,3 @@ def test_a_rejection_counts_as_a_miss_and_trivial_runs_are_no_evidence():
     page = defaults.page({"rows": rows, "not_run": {}, "words": {}, "limit": 1.0})
     assert "2 misses in 3 informative runs (of 4)" in page
     assert "2 / 4" in page
-
-
-def test_results_are_counted_in_the_same_way():
-    trial = coin_trial()
-    result = trial.evaluate(0.1)
-    assert not missed(result, trial.truth, trial.slack)
-    assert missed(result, result.high + 1.0)
-    rejected = replace(result, status=bondic.Status.REJECTED, low=result.value_range.low, high=result.value_range.high)
-    assert missed(rejected, trial.truth, trial.slack)
-    tally = baselines.Tally("case", "dual")
-    for found in (result, rejected):
-        tally.add(found, trial.truth, 0.0)
-    assert (tally.logs, tally.misses) == (2, 1)

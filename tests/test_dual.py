@@ -14,9 +14,7 @@ from bondic.core.bounded import Enclosure
 from bondic.core.claims import Rejection
 from bondic.core.dual.bound import dual_bound, evaluate_witness
 from bondic.core.dual.noise import Pinelis
-from bondic.core.errors import InvalidInput
-from bondic.core.functions import FeatureFunction, Function
-from bondic.core.kernels.features import RandomFeatures
+from bondic.core.functions import Function
 from bondic.engines.sums import EngineSums
 from bondic_lab.noise.plug_in import PlugIn
 from builders import setting_of, weights_at_rows
@@ -164,37 +162,6 @@ def test_zero_weights_give_the_start_alone(example):
         assert upper["noise"].upper < 1e-300
 
 
-def test_a_sampled_start_needs_its_own_probability():
-    example = Example(initial="sample", seed=23)
-    setting = replace(example.setting, initial_probability=None)
-    with pytest.raises(InvalidInput, match="part of alpha"):
-        dual_bound(setting, example.omega)
-
-
-def test_feature_function_as_omega(rng):
-    """W of random features: the noise uses the norm of the coordinates and the error of the features."""
-    case = make_case(seed=30)
-    frequencies = rng.normal(size=(5, 2))
-    leaf = RandomFeatures(frequencies)
-    w = rng.normal(size=10)
-    omega = FeatureFunction(leaf, case.problem.layout, w)
-    kernel_q, twin_q = core_cases.kernels(case, 1.4, 0.6)
-    setting = setting_of(case.problem, bondic.Ball(kernel_q, 2.0), leaf, probability=DELTA)
-    lower, upper = dual_bound(setting, omega)
-    rows, eta = weights_at_rows(case.problem.whole(), omega)
-    for ours, point in zip(rows, case.logged, strict=True):
-        phi = naive.random_features(point.state, frequencies)
-        assert abs(mpf(float(ours)) - sum(mpf(a) * b for a, b in zip(w.tolist(), phi, strict=True))) <= mpf(eta)
-    estimate = sum(mpf(float(a)) * mpf(r) for a, r in zip(rows, case.rewards, strict=True)) / len(rows)
-    size = mp.sqrt(naive.mu_norm_squared(twin_q, rows, case.logged, case.nexts, case.initial, case.gamma))
-    c = naive.noise_constant("half", *case.reward_range, case.gamma, 1, True)
-    noise = naive.epsilon(c, len(rows), DELTA) * mp.sqrt(sum((mpf(v) ** 2 for v in w.tolist()), mpf(0)))
-    low, high = naive.dual_bounds(estimate, 2.0, size, noise)
-    assert mpf(lower.bound) <= low
-    assert high <= mpf(upper.bound)
-    assert upper.bound - float(high) <= 2 * upper.rounding + 1e-12
-
-
 # ---------------------------------------------------------------------------------------------------- properties
 
 
@@ -223,19 +190,6 @@ def test_scaling_rewards_scales_the_interval_exactly(kind, factor):
         setting = setting_of(problem, ball, kernel_w, probability=DELTA, start=DELTA_0)
         found.append(ends(setting, omega))
     assert found[1] == tuple(factor * end for end in found[0])
-
-
-def test_permuting_initial_states_changes_nothing_beyond_rounding(example):
-    problem = example.case.problem
-    per_state = problem.initial.points.shape[0] // len(problem.initial_states)
-    order = np.array([2, 0, 1])
-    states = problem.initial_states
-    swapped = replace(states, observations=states.observations[order], weights=states.weights[order])
-    points = np.concatenate([np.arange(per_state) + per_state * j for j in order])
-    cloud = replace(problem.initial, points=problem.initial.points[points], weights=problem.initial.weights[points])
-    other = replace(example.setting, problem=replace(problem, initial=cloud, initial_states=swapped))
-    for mine, theirs in zip(dual_bound(example.setting, example.omega), dual_bound(other, example.omega), strict=True):
-        assert abs(mine.bound - theirs.bound) <= mine.rounding + theirs.rounding
 
 
 class Vague(Function):
@@ -330,28 +284,3 @@ def test_no_witness_no_rejection():
         assert not found.rejected
         assert (found.p_value, found.loss_floor, found.minimal_radius) == (1.0, 0.0, 0.0)
         assert found.epsilon == eps.upper
-
-
-@pytest.mark.parametrize("seed", [70, 71])
-def test_best_witness_reaches_the_smallest_loss_and_radius(seed):
-    """The conic solver's witness, put through the library: the floor is the smallest loss, r_min is met from below."""
-    case = make_case(seed=seed, n=10, may_terminate=False)
-    kernel_q, twin_q = core_cases.kernels(case, 1.5)
-    kernel_w, twin_w = core_cases.kernels(case, 0.3)
-    g, _, a = naive.problem_matrices(twin_w, twin_q, case.logged, case.nexts, case.initial, case.rewards, case.gamma)
-    radius = 0.3
-    smallest, w = naive.smallest_loss(g, a, radius)
-    phi = naive._factor(naive.gram(twin_w, case.logged))
-    alpha = np.linalg.solve(phi.T, w)  # omega = sum alpha_i k(., x_i) has values Phi w when Phi' alpha = w
-    omega = kernel_function(case, kernel_w, alpha)
-    variance = 0.01
-    eps = float(naive.epsilon(variance, len(case.logged), DELTA))
-    ball, noise = bondic.Ball(kernel_q, radius), PlugIn(variance)
-    setting = setting_of(case.problem, ball, kernel_w, noise, probability=DELTA)
-    found = evaluate_witness(setting, omega)
-    assert found.loss_floor <= smallest * (1 + 1e-6)
-    assert found.loss_floor == pytest.approx(smallest, rel=1e-6)
-    assert found.rejected == (smallest > eps)
-    least = naive.smallest_radius(g, a, eps)
-    assert found.minimal_radius <= least * (1 + 1e-9)
-    assert (least > radius) == found.rejected

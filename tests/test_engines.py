@@ -3,7 +3,6 @@
 import html
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ import pytest
 import bondic
 from bondic.core.balls import Instruments
 from bondic.core.bounded import U
-from bondic.core.errors import InvalidInput
-from bondic.core.functions import KernelFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
@@ -25,7 +22,7 @@ from bondic.engines.products import Pairs
 from bondic.engines.series import Series
 from bondic.engines.spool import NumpyPairs
 from bondic.engines.sums import EngineSums
-from bondic.engines.threads import Serial, Threads, in_order
+from bondic.engines.threads import in_order
 from bondic.report.page import report_page
 from bondic.saving import save_certificate
 from builders import synthetic
@@ -78,20 +75,6 @@ class TestToy(EngineCase):
     engine = Toy()
 
 
-def test_an_engine_of_ones_own_is_used_through_sums(rng):
-    points, weights = rng.normal(size=(200, 2)), rng.normal(size=(2, 200, 2))
-    kernel = bondic.Gaussian(1.0) * Dirac() + bondic.Matern(1.0) + Constant(2.0)
-    terms, measure, toy = normal_form(kernel, LAYOUT), Measure(points, weights), EngineSums(engines=(Toy(),))
-    for one, other in zip(toy.squares(terms, measure), EngineSums().squares(terms, measure), strict=True):
-        assert abs(one.mid - other.mid) <= one.rad + other.rad
-        assert 0 < one.rad <= 2 * other.rad
-    function = KernelFunction(kernel, LAYOUT, points, weights[0])
-    mine, error = function.values(points[:20], toy)
-    theirs, more = function.values(points[:20])
-    assert np.abs(mine - theirs).max() <= error + more
-    assert abs(function.norm(toy).mid - function.norm().mid) <= function.norm(toy).rad + function.norm().rad
-
-
 def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
     """From the estimate to the certificate, its verification and the page."""
     (mdp, log, policy, start), toy = synthetic(300), EngineSums(engines=(Toy(),))
@@ -104,19 +87,6 @@ def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
     plain = bondic.verify(result.certificate, log)
     assert plain.low == pytest.approx(found.low, rel=1e-9)
     assert result.sentence() in html.unescape(report_page(result, problem, title="toy"))
-
-
-def test_sums_without_an_engine_for_a_term_say_so(rng):
-    points, weights = rng.normal(size=(5, 2)), rng.normal(size=(1, 5, 2))
-    terms, sums = normal_form(bondic.Laplace(1.0), LAYOUT), EngineSums((Constants(), Features()))
-    with pytest.raises(InvalidInput, match=r"No engine .*constant, features.*Laplace"):
-        sums.squares(terms, Measure(points, weights))
-    with pytest.raises(InvalidInput, match="No engine"):
-        sums.values(terms, points, points, weights[0])
-    with pytest.raises(InvalidInput, match="one of auto, pairs, series, reference, cuda, cuda32, not 'numpy'"):
-        EngineSums.named("numpy")
-    with pytest.raises(InvalidInput, match="at least one thread"):
-        Threads(0)
 
 
 KERNELS = {
@@ -151,28 +121,6 @@ def test_how_a_measure_is_stored_leaves_no_trace(name, most, rng, monkeypatch):
         assert one.rad <= 1e-4 * one.mid
 
 
-@pytest.mark.parametrize("executor", [Serial(), Threads(1), Threads(3)])
-def test_executors_keep_the_order_and_obey_an_interrupt(executor):
-    finished = []
-    assert executor.run(lambda k: k * k, range(20), finished.append) == [k * k for k in range(20)]
-    assert sorted(finished) == list(range(20))
-    assert executor.run(lambda k: k, []) == []
-    begun = []
-
-    def stop(place):
-        raise KeyboardInterrupt(place)
-
-    def slow(place):
-        begun.append(place)
-        time.sleep(0.01)
-
-    with pytest.raises(KeyboardInterrupt):
-        executor.run(slow, range(500), stop)
-    assert len(begun) < 20
-    with pytest.raises(ZeroDivisionError):
-        executor.run(lambda k: 1 // k, range(5))
-
-
 _REFERENCE_ALONE = """
 import sys
 import numpy as np, bondic
@@ -205,38 +153,6 @@ def test_a_certificate_is_verified_without_compiled_code(tmp_path):
     assert not loaded
     assert float(low) == pytest.approx(result.low, abs=1e-9)
     assert float(high) == pytest.approx(result.high, abs=1e-9)
-
-
-@pytest.mark.parametrize("workers", [1, 2, 9])
-def test_items_of_a_stream_come_in_order_and_few_are_read_ahead(workers):
-    read, done = [], []
-
-    def items():
-        for k in range(30):
-            read.append(k)
-            yield k
-
-    def task(k):
-        time.sleep(0.001 * (k % 3))
-        return k * k
-
-    for k, found in enumerate(in_order(task, items(), workers)):
-        assert found == k * k
-        assert len(read) <= k + 1 + min(workers, 5)
-        done.append(found)
-    assert len(done) == 30
-
-
-def test_a_task_of_a_stream_that_fails_ends_it():
-    def task(k):
-        if k == 3:
-            raise InvalidInput("row 3")
-        return k
-
-    found = in_order(task, iter(range(100)), 2)
-    assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(InvalidInput, match="row 3"):
-        next(found)
 
 
 def test_tasks_of_a_stream_treat_overflow_as_the_caller_does():

@@ -15,7 +15,7 @@ from bondic.core.cells.ends import EndWeights, StartMean, end_terms
 from bondic.core.cells.forecasts import EarlierRows, Forecasts, tally_by_era, tally_by_label
 from bondic.core.cells.localize import Ground, ValueLimits, locate
 from bondic.core.cells.system import Feasible, Form, System
-from bondic.core.cells.tally import CellRows, CellShape, Entries, tally
+from bondic.core.cells.tally import CellRows, CellShape, tally
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
 from bondic.plan.cells import repeated
 from builders import part as keep
@@ -112,30 +112,6 @@ def test_tally_by_era_are_means_over_earlier_rows(seed):
     np.testing.assert_allclose(again.rows.reference, found.rows.reference, atol=1e-12)
 
 
-def test_unfit_pasts_and_entries():
-    none = np.zeros(0, dtype=np.int64)
-    with pytest.raises(InvalidInput):
-        EarlierRows(np.array([-1.0]), np.zeros(1), none, none, np.zeros(0))
-    with pytest.raises(InvalidInput):
-        EarlierRows(np.ones(1), np.array([np.nan]), none, none, np.zeros(0))
-    with pytest.raises(InvalidInput):
-        EarlierRows(np.ones(1), np.zeros(1), np.array([1]), np.array([0]), np.ones(1))
-    shape, rows = log_of(np.random.default_rng(0), 2, 3, 2, 20)
-    found, past = tally([rows], shape, 0.5, np.zeros(3)), EarlierRows(np.zeros(3), np.zeros(3), none, none, np.zeros(0))
-    with pytest.raises(InvalidInput, match="era"):
-        tally_by_era(found, past, np.arange(2), (1,), 0.0)
-    with pytest.raises(InvalidInput, match="era"):
-        tally_by_era(found, past, np.arange(3), (0,), 0.0)
-    wrong = EarlierRows(np.ones(3), np.zeros(3), np.array([0]), np.array([5]), np.ones(1))
-    with pytest.raises(InvalidInput, match="atoms"):
-        tally_by_era(found, wrong, np.arange(2), (0,), 0.0)
-    entries = Entries.added(np.array([1, 0, 1]), np.array([2, 1, 2]), np.array([1.0, 2.0, 3.0]), (2, 3))
-    assert entries.dense.tolist() == [[0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
-    assert entries.at(np.array([1, 1]), np.array([2, 0])).tolist() == [4.0, 0.0]
-    assert entries.times(np.array([1.0, 10.0, 100.0])).tolist() == [20.0, 400.0]
-    assert entries.onto(np.array([1.0, 10.0])).tolist() == [0.0, 2.0, 40.0]
-
-
 # --- rounding -------------------------------------------------------------------------------------------
 
 
@@ -204,46 +180,6 @@ def test_absurd_forecasts_say_nothing_or_are_refused(size, part):
 
 
 # --- what is refused ------------------------------------------------------------------------------------
-
-
-def test_labels_and_forecasts_that_do_not_fit_are_refused():
-    case = make_case(2)
-    label, given = case.label, case.given
-    numbers = np.zeros(label.size)
-
-    def tallied(labels=label, forecasts=given, rows=case.rows, numbers=None):
-        numbers = np.zeros(labels.size) if numbers is None else numbers
-        return tally_by_label([rows], labels, numbers, forecasts, case.shape, case.gamma, case.reference)
-
-    for other in (numbers[1:], numbers[:, None], changed(numbers, 2, np.nan), changed(numbers, 0, np.inf)):
-        with pytest.raises(InvalidInput, match="finite forecast"):
-            tallied(numbers=other)
-
-    other = label.copy()
-    other[3] = np.flatnonzero(given.cell != case.rows.cell[3])[0]
-    for labels, words in (
-        (other, "another cell"), (np.where(label == label[0], -1, label), "has a label"), (label[1:], "has a label"),
-        (np.where(label == label[0], given.cell.size, label), "has a label"), (np.append(label, 0), "labels of"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInput, match=words):
-            tallied(labels)
-    with pytest.raises(InvalidInput, match="another cell"):  # rows without a cell have no label
-        tallied(rows=replace(case.rows, cell=np.where(np.arange(label.size) == 3, -1, case.rows.cell)))
-    for forecasts in (
-        Forecasts(given.cell + case.cells, given.offset, given.following),
-        Forecasts(given.cell, given.offset, given.following[:, 1:]),
-        Forecasts(given.cell, given.offset, np.hstack([given.following, given.following])),
-    ):
-        with pytest.raises(InvalidInput, match="other cells"):
-            tallied(forecasts=forecasts)
-    for cell, offset, following in (
-        (given.cell - 9, given.offset, given.following), (given.cell[:, None], given.offset, given.following),
-        (given.cell, given.offset[1:], given.following), (given.cell, given.offset, given.following[1:]),
-        (given.cell, given.offset * np.nan, given.following), (given.cell, given.offset, given.following + np.inf),
-        (given.cell, given.offset, given.following[:, 0]),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInput, match="finite forecasts"):
-            Forecasts(cell, offset, following)
 
 
 def test_forecasts_belong_to_the_rows_the_reference_and_the_discount_of_the_tally():

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import sys
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,9 +20,7 @@ from bondic.core.cells.proof import ALLOWED, TEST, CellsProof
 from bondic.core.cells.rows import GroupCells
 from bondic.core.claims import Status
 from bondic.core.codec import same
-from bondic.core.columns import Cloud, Starts
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
-from bondic.core.kernels.normal_form import Layout
 from bondic.core.question import Question
 from bondic.engines.sums import STANDARD
 from bondic.methods.groups import CUTS
@@ -35,7 +30,6 @@ from builders import part
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments.number_worlds import number_worlds
-from experiments.number_worlds_actions import action_worlds
 from experiments.number_worlds_jumps import action_threshold, hours, state_threshold
 
 ROWS = 2000
@@ -210,13 +204,6 @@ def test_a_stated_allowance_is_a_statement(stated):
     assert "after the curve was shown" in after.text
 
 
-def test_one_number_states_both_and_a_pair_states_two():
-    assert bondic.Groups(allowance=0.1).allowance.pair == (0.1, 0.1)
-    assert bondic.Groups(allowance=(0.1, 0.4)).allowance.pair == (0.1, 0.4)
-    assert bondic.Groups(allowance=Allowance(0.1, 0.4)).allowance.pair == (0.1, 0.4)
-    assert bondic.Groups().allowance is None
-
-
 def test_the_budget_is_spent_once(silent):
     parts = silent.proof.budget.parts
     assert parts.keys() == {"vector", "cells", TEST, "lower", "upper"}
@@ -276,122 +263,7 @@ def test_a_cliff_inside_a_group_is_ruled_out_with_enough_rows():
     assert point.status is not Status.REJECTED
 
 
-def test_sides(threshold):
-    world, problem = threshold
-    low = bondic.estimate_interval(problem, method=bondic.Groups(0.01, model=middle(world), count=2, side="lower"))
-    both = bondic.estimate_interval(problem, method=bondic.Groups(0.01, model=middle(world), count=2))
-    assert low.high == low.value_range.high
-    assert low.low >= both.low
-
-
-# --- the user's own model and groups --------------------------------------------------------------------
-
-
-def test_groups_may_be_a_function_or_a_column(threshold):
-    world, problem = threshold
-    upper = bondic.estimate_interval(
-        problem, method=bondic.Groups(0.0, model=middle(world), groups=lambda s: np.where(s[:, 0] > 0.5, "high", "low"))
-    )
-    assert upper.curve.groups == ("high", "low", "any other")
-    assert upper.low <= world.truth <= upper.high  # these are the groups of q*: nothing is left inside them
-    assert upper.high - upper.low < 0.2 * upper.value_range.width
-    log = part(world.make_log(ROWS, 3), drop=("episode_ids", "timesteps", "truncations"))
-    rounded = part(
-        log, observations=np.round(log.observations, 1), next_observations=np.round(log.next_observations, 1)
-    )
-    frame = {"s": rounded.observations[:, 0], "action": rounded.actions, "reward": rounded.rewards}
-    frame |= {"terminated": rounded.terminations, "s2": rounded.next_observations[:, 0]}
-    loaded = bondic.read_log(
-        {name: np.asarray(column) for name, column in frame.items()},
-        columns={"observations": ["s"], "next_observations": ["s2"], "actions": "action"},
-    )
-    statements = {"gamma": world.gamma, "reward_range": world.reward_range, "accept": None}
-    by_name = bondic.make_problem(loaded, world.policy, world.initial, **statements)
-    result = bondic.estimate_interval(by_name, method=bondic.Groups(0.3, model=middle(world), groups="s"))
-    assert len(result.curve.groups) == 12  # 0, .1, ..., 1, and any other
-    with pytest.raises(InvalidInput, match=r"groups='x' is no column.*these are s"):
-        bondic.estimate_interval(by_name, method=bondic.Groups(0.3, model=middle(world), groups="x"))
-
-
-@pytest.mark.parametrize("world", action_worlds(), ids=lambda world: world.name)
-def test_continuous_actions(world):
-    """Groups are of states with actions; the model is asked with both."""
-    shapes = set()
-
-    def model(states, actions):
-        shapes.add((states.ndim, actions.ndim, actions.shape[1]))
-        return middle(world)(states, actions)
-
-    problem = world.problem(ROWS, 0, accept=None)
-    result = bondic.estimate_interval(problem, method=bondic.Groups(model=model, count=6))
-    assert shapes == {(2, 2, 1)}
-    assert len(result.curve.groups) == 6
-    assert any("action[0]" in group for group in result.curve.groups)
-    assert result.curve.at(0.0).length < result.value_range.width
-
-
-def test_bad_input_names_the_way_out(threshold):
-    world, problem = threshold
-    run = lambda **options: bondic.estimate_interval(problem, method=bondic.Groups(**options))  # noqa: E731
-    model = middle(world)
-    for options, match in (
-        ({"model": lambda s, _: s[:3, 0]}, r"the values of model"),
-        ({"model": lambda s, _: np.full(len(s), np.nan)}, r"the values of model"),
-        ({"model": lambda *_: 1 / 0}, r"model raised ZeroDivisionError.*model\(states, actions\)"),
-        ({"model": 3.0}, r"model must be a function q\(states, actions\)"),
-        ({"model": model, "groups": 7}, r"function of states.*name of a column"),
-        ({"model": model, "groups": lambda s: s}, r"pass a column, or a function of states"),
-        ({"model": model, "groups": lambda s: np.full(len(s), np.nan)}, r"no label"),
-        ({"model": model, "pilot": 3}, r"at least 20 usable rows.*pilot="),
-    ):
-        with pytest.raises(InvalidInput, match=match):
-            run(**options)
-    many = lambda s: np.round(1e6 * s[:, 0])  # noqa: E731
-    with pytest.raises(InvalidInput, match="make fewer, larger groups"):
-        bondic.estimate_interval(world.problem(8000, 0, accept=None), method=bondic.Groups(model=model, groups=many))
-    for options, match in (
-        ({"allowance": -0.1}, "at least 0"),
-        ({"allowance": (0.1, math.nan)}, "at least 0"),
-        ({"allowance": (0.1, 0.2, 0.3)}, "one number or two"),
-        ({"count": 0}, "at least one group"),
-        ({"count": 3, "groups": "s"}, "leave count= out"),
-        ({"side": "middle"}, "side"),
-    ):
-        with pytest.raises(InvalidInput, match=match):
-            bondic.Groups(**options)
-
-
-def test_a_model_outside_the_range_is_cut_to_it(threshold):
-    problem = threshold[1]
-    found = [
-        bondic.estimate_interval(
-            problem, method=bondic.Groups(0.05, model=lambda s, _, v=v: np.full(len(s), v), count=2)
-        )
-        for v in (1e6, problem_high(problem))
-    ]
-    assert found[0].interval == found[1].interval
-
-
-def problem_high(problem):
-    return bondic.estimate_interval(
-        problem, method=bondic.Groups(model=lambda s, _: np.zeros(len(s)), count=1)
-    ).value_range.high
-
-
 # --- certificates ---------------------------------------------------------------------------------------
-
-
-def test_a_certificate_gives_the_same_interval_and_is_replayed(threshold, stated, tmp_path):
-    world, problem = threshold
-    bondic.save_certificate(stated.certificate, tmp_path / "c")
-    loaded = bondic.load_certificate(tmp_path / "c")
-    for replay in (False, True):
-        checked = bondic.verify(loaded, problem.log, world.policy, replay=replay)
-        assert (checked.low, checked.high) == (stated.low, stated.high)
-        assert checked.claims == stated.claims
-        assert ("when the plan was made" in checked.headline) != replay
-        values = next(item for item in checked.assumptions if item.name == "values")
-        assert values.state == "stated"
 
 
 def test_plans_with_functions_of_the_user_verify_and_cannot_be_replayed(threshold, silent):
@@ -491,45 +363,6 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     assert isinstance(stated.proof, CellsProof)
 
 
-def test_weights_of_starts_stand_for_the_normalized_list(stated):
-    """The mean of q̂ over starts whose float weights miss 1 by much: it is that of the weights divided by their sum."""
-    cells, count = stated.proof.cells, 7
-    points = Cloud(np.zeros((count, 1)), np.full((count, 2), 0.5), np.arange(count))
-    rng = np.random.default_rng(0)
-    cells = replace(cells, start_group=np.zeros(count, dtype=np.int64), start_value=rng.random(count))
-    weights = rng.random(count)
-    weights *= (1 - 1e-12) / weights.sum()
-    states = Starts(np.zeros((count, 1)), weights, "exact")
-    center = cells.starts(SimpleNamespace(initial=points, initial_states=states, layout=Layout(1, False, 0, 2))).center
-    parts = list(zip(map(Fraction, weights.tolist()), map(Fraction, cells.start_value.tolist()), strict=True))
-    exact = sum(p * v for p, v in parts) / sum(p for p, _ in parts)
-    assert Fraction(center.lower) <= exact <= Fraction(center.upper)
-    assert center.rad <= 1e-11
-
-
-def test_damaged_groups_are_refused(threshold, stated):
-    _, problem = threshold
-    for path, value in (
-        (("proof", "allowance"), {"averages": -1.0, "single": None}),
-        (("proof", "allowance"), {"averages": 0.0, "single": None}),
-        (("proof", "cells", "count"), -3),
-        (("proof", "stated_first"), 2),
-    ):
-        body = copy.deepcopy(stated.certificate.body)
-        node = body
-        for key in path[:-1]:
-            node = node[key]
-        assert path[-1] in node
-        node[path[-1]] = value
-        with pytest.raises(VerificationError):
-            bondic.verify(type(stated.certificate)(body, stated.certificate.arrays), problem.log)
-
-
-def test_rows_cannot_be_withheld(threshold, stated):
-    with pytest.raises(InvalidInput, match=r"row by row.*ball=, radius="):
-        stated.without_rows(threshold[1])
-
-
 # --- what a plan may see --------------------------------------------------------------------------------
 
 
@@ -565,18 +398,3 @@ def test_groups_model_and_weights_do_not_see_later_rows(make):
         for end, tail in honest.events.tails.items():
             assert np.array_equal(again.events.tails[end].weights[: block + 1], tail.weights[: block + 1])
             assert again.events.tails[end].rate == tail.rate
-
-
-def test_a_streamed_log_gives_the_same_numbers(threshold):
-    world, problem = threshold
-    columns = {name: column for name, column in problem.log.columns().items() if column is not None}
-    method = bondic.Groups((0.01, 0.1), model=middle(world), count=3)
-    whole = bondic.estimate_interval(problem, method=method)
-    for batch in (130, 999):
-        rows = bondic.make_problem(
-            bondic.stream_log(columns, batch_rows=batch), world.policy, world.initial, gamma=world.gamma,
-            reward_range=world.reward_range, may_terminate=world.terminates, accept=None,
-        )  # fmt: skip
-        result = bondic.estimate_interval(rows, method=method)
-        assert (result.low, result.high) == (whole.low, whole.high)
-        assert same(result.proof.events, whole.proof.events)

@@ -1,4 +1,4 @@
-"""Kernels beyond the laws of leaves: counted errors, sums and products against their 50-digit twin, what is refused."""
+"""Kernels: every leaf keeps the laws of leaves; counted errors; sums and products against their 50-digit twin."""
 
 import math
 
@@ -10,17 +10,16 @@ import bondic
 import naive
 from bondic.core.balls import Instruments
 from bondic.core.bounded import U
+from bondic.core.codec import Encoder, decode
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.functions import FeatureFunction, FeatureMap, KernelFunction, term_feature_bounds, term_features
 from bondic.core.kernels import base
-from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
+from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Leaf
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.kernels.series import GaussianSeries
-from bondic.tuning.defaults import Advanced
-from bondic_lab.worlds.synthetic import SyntheticMDP
-from conformance_kernels import EMBEDDING, FREQUENCIES, dot_twin, linear_twin, series_twin, waves
+from bondic.core.registry import from_outside, lookup, names
+from conformance_kernels import EMBEDDING, FREQUENCIES, Example, LeafCase, dot_twin, linear_twin, series_twin, waves
 
 # What the formulas cost in roundings, counted here once more; `declared` may be larger, never smaller.
 # d dimensions; a relative error e of the exponent D moves exp(-D) by at most e / (exp(1) (1 - e)).
@@ -46,31 +45,6 @@ def test_declared_errors_cover_the_count(name, dimension):
     x = np.zeros((1, dimension))
     counted = COUNTED[name](dimension) * U
     assert counted <= kernel.value_error(x, x) <= 2.5 * counted
-
-
-def test_sensitivities_of_the_matern_kernels():
-    """max of |rho f'(rho)|, found on a grid."""
-    rho = np.linspace(0, 30, 300_001)
-    decay = np.exp(-rho)
-    assert (rho * decay).max() <= 0.37
-    assert (rho * rho * decay).max() <= 0.55
-    assert (rho * rho * (1 + rho) / 3 * decay).max() <= 0.61
-
-
-def test_feature_error_grows_with_the_angle():
-    """At an offset of 1e8 an angle loses eight digits; the declared error says so, a center repairs it."""
-    x = 1e8 + np.random.default_rng(0).normal(size=(20, 2))
-    raw, centered = RandomFeatures(FREQUENCIES), RandomFeatures(FREQUENCIES, center=1e8)
-    for leaf in (raw, centered):
-        worst = mpf(0)
-        for row, point in zip(leaf.features(x), x, strict=True):
-            shifted = [mpf(float(p)) - mpf(float(c)) for p, c in zip(point, leaf.center, strict=True)]
-            exact = naive.random_features(shifted, FREQUENCIES)
-            worst = max(worst, *(abs(mpf(float(a)) - b) for a, b in zip(row, exact, strict=True)))
-        assert worst <= leaf.feature_error(x)
-        if leaf is raw:
-            assert worst > 1e-10
-    assert centered.feature_error(x) < 1e-14
 
 
 def test_elementary_functions_are_as_good_as_trusted(rng):
@@ -187,32 +161,6 @@ def test_normal_form_is_the_same_kernel(layout, seed):
         assert exact <= mpf(kernel.sup_diag) * (1 + mpf(64 * U))
 
 
-@pytest.mark.parametrize("factors", [1, 2, 3, 5])
-def test_error_of_a_product(factors):
-    """Values at most K_j off by e_j: the product is off by prod(K_j + e_j) - prod(K_j) and its own roundings."""
-    kernel: Kernel = bondic.Matern(1.0, 2.5)
-    for _ in range(factors - 1):
-        kernel = kernel * bondic.Matern(1.0, 2.5)
-    (term,) = normal_form(0.3 * kernel, Layout(3, False, 0, 1))
-    x = np.zeros((1, 3))
-    one = mpf(term.factors[0][0].value_error(x, x))
-    needed = mpf(0.3) * ((1 + one) ** factors - 1 + factors * mpf(U))
-    size, declared = term.bounds(x, x)
-    assert size >= 0.3
-    assert needed <= declared <= 3 * needed
-
-
-def test_embeddings_multiply():
-    """A product of two action kernels has the product of their Gram matrices."""
-    other = np.array([[1.0], [2.0], [-1.0], [0.5]])
-    kernel = ActionEmbedding(EMBEDDING) * ActionEmbedding(other) * Constant(2.0)
-    (term,) = normal_form(kernel, DISCRETE)
-    expected = 2.0 * (EMBEDDING @ EMBEDDING.T) * (other @ other.T)
-    assert np.allclose(term.coefficient * term.embedding @ term.embedding.T, expected, rtol=1e-14, atol=0)
-    (term,) = normal_form(kernel * Dirac(), DISCRETE)
-    assert np.allclose(term.coefficient * term.embedding @ term.embedding.T, np.diag(np.diag(expected)), rtol=1e-14)
-
-
 def test_action_embedding_from_similarities():
     gram = np.exp(-0.5 * (np.arange(4)[:, None] - np.arange(4)[None, :]) ** 2)
     leaf = ActionEmbedding.from_gram(gram)
@@ -222,32 +170,6 @@ def test_action_embedding_from_similarities():
         ActionEmbedding.from_gram([[1.0, 2.0], [2.0, 1.0]])
     with pytest.raises(InvalidInput, match="symmetric"):
         ActionEmbedding.from_gram([[1.0, 0.5], [0.2, 1.0]])
-
-
-def test_features_of_a_term(rng):
-    """phi(x) . phi(y) E_a . E_b is the kernel; every entry within its declared error, every row within its size."""
-    kernel = 0.3 * RandomFeatures(FREQUENCIES) * Linear(center=0.5) * Dirac() + Constant(2.0)
-    layout = Layout(2, False, 0, 3)
-    assert FeatureMap.exists(kernel, layout)
-    terms = FeatureMap(kernel, layout).terms
-    x = rng.normal(size=(5, 2))
-    for term, size in zip(terms, FeatureMap(kernel, layout).sizes, strict=True):
-        phi = term_features(term, x)
-        assert size == phi.shape[1] * term.embedding.shape[1]
-        error, largest = term_feature_bounds(term, x)
-        assert np.linalg.norm(phi, axis=1).max() <= largest * (1 + 1e-14)
-        for row, point in zip(phi, x, strict=True):
-            exact = [mp.sqrt(mpf(term.coefficient))]
-            for leaf, columns in term.factors:
-                z = point[list(columns)]
-                if isinstance(leaf, RandomFeatures):
-                    part = naive.random_features(z, FREQUENCIES)
-                else:
-                    part = [naive.number(v) - mpf(0.5) for v in z]
-                exact = [a * b for a in exact for b in part]
-            assert all(abs(mpf(float(a)) - b) <= error for a, b in zip(row, exact, strict=True))
-        assert np.allclose(phi @ phi.T, term.block(x, x), rtol=1e-12, atol=1e-13)
-    assert not FeatureMap.exists(kernel + bondic.Gaussian(1.0), layout)
 
 
 def test_value_error_of_features_is_honest(rng):
@@ -325,22 +247,6 @@ def test_far_points_do_not_poison_a_block():
         assert np.all(leaf.block(x, y) == 0.0)
 
 
-def test_single_precision_numbers_are_widened():
-    """Factors, constants, centers, weights and coordinates: what they touch stays in double precision."""
-    layout = Layout(1, False, 0, 1)
-    kernel = np.float32(0.1) * bondic.Gaussian(np.float32(0.3)) + Constant(np.float32(0.7))
-    (first, second) = normal_form(kernel, layout)
-    assert type(first.coefficient) is float
-    assert type(second.coefficient) is float
-    single = np.array([[0.1], [0.7]], dtype=np.float32)
-    narrow = KernelFunction(kernel, layout, single, single)
-    wide = KernelFunction(kernel, layout, single.astype(float), single.astype(float))
-    assert narrow.weights.dtype == narrow.centers.dtype == np.float64
-    assert narrow.norm() == wide.norm()
-    features = RandomFeatures.gaussian(2, 1, 1.0, seed=0)
-    assert FeatureFunction(features, layout, np.ones(4, dtype=np.float32)).coordinates.dtype == np.float64
-
-
 @pytest.mark.parametrize("degree", [1, 4, 12, 30])
 def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
     points = np.random.default_rng(2).normal(size=(12, 2)) * 1.5
@@ -355,37 +261,89 @@ def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
     assert series.distance(points[:3], points[3:]) <= series.distance(points)
 
 
-def test_a_fitted_series_has_the_least_degree_that_serves():
-    points = np.random.default_rng(3).normal(size=(50, 3))
-    series = GaussianSeries.fit(points, 1.5, tolerance=1e-6)
-    assert series.distance(points) <= 1e-6
-    assert GaussianSeries(1.5, series.degree - 1, series.center).distance(points) > 1e-6
-    with pytest.raises(InvalidInput, match="Use Gaussian itself"):
-        GaussianSeries.fit(points * 1e3, 1.5, tolerance=1e-6)
-    for bad in ({"degree": 0}, {"degree": 2.5}, {"degree": 3, "center": [np.nan]}):
-        with pytest.raises(InvalidInput):
-            GaussianSeries(1.0, **bad)
+# --- Every leaf of the library keeps the laws of leaves.
 
 
-def test_a_ball_of_the_series_gives_an_interval_like_that_of_the_gaussian():
-    """Q with explicit features: everything is linear in the rows, and the interval hardly moves."""
-    log, policy, start, question = small_question()
-    points = np.concatenate([log.observations, log.next_observations, start.observations])
-    kernel, series = bondic.Gaussian(1.5), GaussianSeries.fit(points, 1.5, tolerance=1e-9)
-    problem = bondic.make_problem(log, policy, start, **question)
-    found = []
-    for leaf in (kernel, series):
-        ball = bondic.Ball(leaf * Dirac() + Constant(1.0), 5.0)
-        result = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball, advanced=Advanced(pairs=16)))
-        bondic.verify(result.certificate, log)
-        found.append(result)
-    assert found[0].low == pytest.approx(found[1].low, abs=1e-4)
-    assert found[0].high == pytest.approx(found[1].high, abs=1e-4)
+class TestGaussian(LeafCase):
+    examples = tuple(
+        Example(bondic.Gaussian(h), lambda x, y, h=h: naive.gaussian(x, y, h)) for h in (0.7, [0.3, 5.0], 1e-9, 1e9)
+    )
 
 
-def small_question():
-    mdp = SyntheticMDP.default(0.5, seed=1, dimension=1)
-    data = mdp.rollout(20, 50, np.random.default_rng(1))
-    log = bondic.Transitions(**{name: getattr(data, name) for name in data.__dataclass_fields__})
-    start = bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs)
-    return log, bondic.CallablePolicy(mdp.target_probs), start, {"gamma": 0.5, "reward_range": mdp.reward_range}
+class TestLaplace(LeafCase):
+    examples = tuple(Example(bondic.Laplace(h), lambda x, y, h=h: naive.laplace(x, y, h)) for h in (0.7, [3.0, 0.2]))
+
+
+class TestMatern(LeafCase):
+    examples = tuple(
+        Example(bondic.Matern([0.5, 3.0], nu), lambda x, y, nu=nu: naive.matern(x, y, [0.5, 3.0], nu))
+        for nu in (0.5, 1.5, 2.5)
+    )
+
+
+class TestConstant(LeafCase):
+    examples = (Example(Constant(0.3), lambda x, y: naive.constant(x, y, 0.3)),)
+
+
+class TestDirac(LeafCase):
+    examples = (Example(Dirac(on="observation"), naive.dirac),)
+
+
+class TestActionEmbedding(LeafCase):
+    examples = (
+        Example(
+            ActionEmbedding(EMBEDDING),
+            lambda x, y: dot_twin(EMBEDDING[int(x[0])], EMBEDDING[int(y[0])]),
+            "actions",
+        ),
+    )
+
+
+class TestTimeMask(LeafCase):
+    examples = (Example(TimeMask(3), lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)), "times"),)
+
+
+class TestLinear(LeafCase):
+    examples = (Example(Linear(bandwidth=[2.0, 0.3], center=[0.1, -5.0]), linear_twin([0.1, -5.0], [2.0, 0.3])),)
+
+
+class TestExplicitFeatures(LeafCase):
+    leaf, functions = ExplicitFeatures(waves, 3.0, "waves"), {"waves": waves}
+    examples = (Example(leaf, lambda x, y: dot_twin(waves(np.array([x]))[0], waves(np.array([y]))[0]), "near"),)
+
+    def test_its_function_is_asked_for(self):
+        encoder = Encoder()
+        data = encoder.encode(self.leaf, "k")
+        with pytest.raises(InvalidInput, match="waves"):
+            decode(Leaf, data, encoder.arrays, "k")
+
+
+class TestRandomFeatures(LeafCase):
+    drawn = np.random.default_rng(3).standard_normal((40, 2)) / [0.5, 2.0]
+    examples = (
+        Example(RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+        Example(RandomFeatures(FREQUENCIES, center=[0.5, 1e3]), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+        Example(
+            RandomFeatures.gaussian(40, 2, [0.5, 2.0], seed=3),
+            lambda x, y, drawn=drawn: naive.random_feature(x, y, drawn),
+            "near",
+        ),
+    )
+
+
+class TestGaussianSeries(LeafCase):
+    examples = tuple(
+        Example(
+            GaussianSeries(h, degree, center),
+            lambda x, y, h=h, degree=degree, center=center: series_twin(x, y, h, degree, center),
+        )
+        for h, degree, center in ((1.3, 6, 0.0), ([0.5, 2.0], 9, [0.25, -1.0]), (40.0, 1, 0.0))
+    )
+
+
+def test_every_leaf_has_its_case():
+    ours = {lookup("kernel", name) for name in names("kernel") if issubclass(lookup("kernel", name), Leaf)}
+    cases = [cls for cls in LeafCase.__subclasses__() if cls.__module__ == __name__]
+    tried = {type(example.leaf) for case in cases for example in case.examples}
+    assert tried == {leaf for leaf in ours if leaf.__module__.startswith("bondic.")}
+    assert not any(from_outside(example.leaf) for case in cases for example in case.examples)

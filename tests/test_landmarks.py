@@ -1,4 +1,4 @@
-"""Coordinates through landmarks against 60 digits: norms that are left over are bounds, however close the landmarks are."""
+"""Coordinates through landmarks against 60 digits: norms that are left over are bounds, of single rows and of many together."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,10 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.sequential import pooled
 from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.landmarks import Coordinates
+from bondic.core.sequential.pooled import NOT_POOLED, pool, pooled_squares, total
 from bondic.core.sums.measure import Measure, RowMeasures
 from bondic.engines.sums import STANDARD
+from sequential_cases import Truth, World, make_plan, make_proof
 
 LAYOUT = Layout(2, False, 0, 2)
 DIGITS, GAMMA = 60, 0.9
@@ -135,18 +137,6 @@ def test_what_rows_leave_over_together(near, scale, h):
     assert bounds[1] <= np.sum(weights * there.perp**2) * (1 + 1e-6) + 1e-4
 
 
-def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatch):
-    basis, logged, after = case(4, near=1.0, scale=1.0, h=1.0)
-    kernel = bondic.Gaussian(1.0, on="state") * Dirac() + Constant(0.5)
-    found = Coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
-    _, there, step = found.pairs(logged, after, GAMMA)
-    arguments = logged, after, GAMMA, step.coordinates, there.coordinates
-    whole = pooled.left_together(found, *arguments)[1].squares(np.ones(3))
-    monkeypatch.setattr(pooled, "_AT_A_TIME", 2)
-    parts = pooled.left_together(found, *arguments)[1].squares(np.ones(3))
-    assert whole <= parts <= np.sum(there.perp**2) * (1 + 1e-6) + 1e-6
-
-
 @pytest.mark.parametrize("near", [1.0, 1e-4])
 def test_skew_and_radius(near):
     """|M K M^T - 1| is bounded, so the coordinates of a function of norm r have norm <= radius."""
@@ -188,12 +178,6 @@ def test_landmarks_that_cannot_be_told_apart_are_refused():
         _ = Coordinates(ball, LandmarkBasis(points, np.zeros(2, dtype=np.int64), matrix), LAYOUT).radius
 
 
-def test_a_radius_of_zero_can_be_divided_by():
-    basis, _, _ = case(0, near=1.0, scale=1.0, h=1.0)
-    ball = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(0.5), 0.0)
-    assert 0 < Coordinates(ball, basis, LAYOUT).radius < 1e-50
-
-
 def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows():
     """What models and weights see is the same to the last bit whatever was put into the basis afterwards."""
     rng = np.random.default_rng(5)
@@ -215,3 +199,58 @@ def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows():
     basis = LandmarkBasis(points, slots, matrix)
     rows = RowMeasures(x, np.eye(2)[a], np.arange(370), 370)
     assert np.allclose(whole, Coordinates(q, basis, LAYOUT).single(rows).coordinates[:, :count], atol=1e-6)
+
+
+# --- Left-overs of many rows, paid for together: sums over stretches, prices of rows, and ends of a stated and of a chosen ball.
+
+
+def rough(kind, seed=0, n=60):
+    """Few landmarks and a small bandwidth: much is left over."""
+    world = World(kind, np.random.default_rng(seed), n=n, gamma=0.6, radius=3.0, bandwidth=0.6)
+    rows = world.rows(0.05 * np.random.default_rng(seed).normal(size=n))
+    plan = make_plan(world, rows, count=6, blocks=2, bold=20.0)
+    return world, rows, plan
+
+
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
+def test_one_e_for_all_rows(kind):
+    """Both inequalities at functions of Q: those of single rows, and of many together."""
+    world, rows, plan = rough(kind)
+    proof = make_proof(rows, world.ball(rows.layout), plan)
+    evidence = proof.evidence(rows, STANDARD)
+    data, parts = evidence.data, []
+    truth = Truth(world, evidence, proof.plan, "both")
+    here, after = world.e(data.points, data.slots), (truth.y - data.outcome) / data.gamma
+    for (_, part), own in zip(plan.pieces(data.log_rows), truth.applied, strict=True):
+        piece = data.stretch(part)
+        found = pool(evidence.found, piece, own, rows.layout, len(data))
+        parts.append(found)
+        left = after[part] - piece.next.coordinates @ truth.coordinates
+        step = here[part] - data.gamma * after[part] - piece.step.coordinates @ truth.coordinates
+        assert np.linalg.norm(own.instruments.T @ step) <= world.radius * found.operator * (1 + 1e-9)
+        sizes = np.linalg.norm(own.instruments, axis=1)
+        assert np.sum((sizes * data.gamma * left) ** 2) <= world.radius**2 * found.squares * (1 + 1e-9)
+        for end, v in own.weights.items():
+            assert np.sum((v * data.gamma * left) ** 2) <= world.radius**2 * found.tails[end] * (1 + 1e-9)
+        assert found.operator < np.sum(sizes * piece.step.perp)
+        assert found.squares < np.sum((sizes * data.gamma * piece.next.perp) ** 2)
+    both = total(parts, ("lower", "upper"))
+    assert both.operator >= sum(part.operator for part in parts)
+    assert total([*parts, NOT_POOLED], ("lower",)).operator == np.inf
+
+
+def test_prices_of_rows():
+    """sum_i min(single_i, w_i (p_i + y_i)^2) at the worst y that the sum of squares allows, found by trial."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n = int(rng.integers(1, 30))
+        weights, along = rng.random(n), rng.exponential(size=n)
+        single, together = rng.exponential(size=n) * 3, float(rng.exponential())
+        bound = pooled_squares(weights, single, along, together)
+        assert bound <= single.sum() * (1 + 1e-9)
+        for _ in range(30):
+            y = rng.exponential(size=n) ** 3
+            y *= np.sqrt(together / np.sum(weights * y**2))
+            assert np.minimum(single, weights * (along + y) ** 2).sum() <= bound
+    assert pooled_squares(weights, single, along, np.inf) == pytest.approx(single.sum())
+    assert pooled_squares(np.ones(2), np.full(2, 9.0), np.zeros(2), 1.0) == pytest.approx(1.0)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import bondic
@@ -66,19 +65,3 @@ def test_the_dual_bound_states_it_where_its_noise_bound_needs_it():
         _, other = ask("numbers", bondic.Dual, radius="paper", advanced=FEW, **options)
         assert length_of(other.assumptions) == ""
         assert "stopping time" in next(item.text for item in other.assumptions if item.name == "noise")
-
-
-def test_a_value_range_from_no_row_rests_on_no_length():
-    columns = {name: column for name, column in bondic.load_demo().log.columns().items() if column is not None}
-    log = bondic.Transitions(**columns | {"rewards": np.zeros(len(columns["rewards"]))})
-    asked = {"initial": bondic.load_demo().initial, "gamma": 0.8, "reward_range": (0.0, 0.0)}
-    result = bondic.evaluate_policy(log, bondic.load_demo().policy, **asked)
-    assert result.interval == (0.0, 0.0)
-    assert length_of(result.assumptions) == ""
-
-
-def test_a_replayed_plan_rests_on_the_same_length():
-    log, result = ask("names", bondic.Table, planned_rows=1000)
-    _, _, policy, _ = tabular(600, gamma=0.2)
-    checked = bondic.verify(result.certificate, log, policy, replay=True)
-    assert length_of(checked.assumptions) == length_of(result.assumptions)

@@ -1,18 +1,19 @@
-"""Models by fitted Q evaluation: close to known values, chosen on held-out rows, the same twice, honest about bad input."""
+"""Models by fitted Q evaluation, close to known values and chosen on held-out rows; trees against an exhaustive search."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.errors import InvalidInput
 from bondic.plan import boosting, learners
-from bondic.plan.fitted import candidates, choose_model, fit_model, half_models
+from bondic.plan.fitted import candidates, choose_model, fit_model
+from bondic.plan.groups import propose_groups
 from bondic.plan.rows import TrainingRows, UserModel
+from bondic.plan.tree import grow
 
 needs_sklearn = pytest.mark.skipif(not boosting.installed(), reason="scikit-learn is not installed")
 LEARNERS = [
@@ -113,51 +114,6 @@ def test_a_step_is_found(sklearn: bool, monkeypatch: pytest.MonkeyPatch) -> None
     assert np.abs(error).mean() < 0.4
 
 
-def test_noise_alone_gets_a_simple_model() -> None:
-    rows = _halves(1500, 0)
-    rows = replace(rows, rewards=np.random.default_rng(5).random(1500))
-    scores = choose_model(rows).scores
-    assert scores["constant"] < 0.02
-
-
-def _doses(n: int, seed: int = 0) -> TrainingRows:
-    """One decision, a dose in [0, 10]: pays 1 − (dose − 5)²/25, nothing from 9 on."""
-    rng = np.random.default_rng(seed)
-    states, doses = rng.random((n, 1)), rng.random((n, 1)) * 10
-    rewards = np.where(doses[:, 0] < 9, 1 - (doses[:, 0] - 5) ** 2 / 25, 0.0)
-    none = np.zeros((n, 1))
-    return TrainingRows(
-        states, doses, rewards, states, 0.5, (0.0, 1.0), next_actions=none[:, :, None], next_weights=none
-    )
-
-
-@pytest.mark.parametrize(
-    ("learner", "within"),
-    [(learners.linear, 0.2), (learners.tree, 0.05), pytest.param(boosting.boosting, 0.05, marks=needs_sklearn)],
-)
-def test_actions_that_are_numbers(learner: Any, within: float) -> None:
-    test = _doses(500, 1)
-    model = fit_model(_doses(3000), learner)
-    assert np.abs(model.values(test.states, test.actions) - test.rewards).mean() < within
-    assert model.values(test.states[:0], test.actions[:0]).shape == (0,)
-
-
-def test_next_draws_are_weighted() -> None:
-    """One draw of weight 1 twice with weight ½ is the same; so are codes with the policy's probabilities as numbers."""
-    rows = _doses(200)
-    draws = np.random.default_rng(6).random((200, 2, 1))
-    once = replace(rows, next_actions=draws[:, :1], next_weights=np.ones((200, 1)))
-    twice = replace(rows, next_actions=draws[:, [0, 0]], next_weights=np.full((200, 2), 0.5))
-    uneven = replace(rows, next_actions=draws, next_weights=np.tile([0.25, 0.75], (200, 1)))
-
-    def value(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return actions[:, 0] / 2 + states[:, 0] / 4
-
-    np.testing.assert_allclose(once.backup(value), twice.backup(value))
-    expected = rows.rewards + 0.5 * (draws[:, :, 0] @ [0.125, 0.375] + rows.next_states[:, 0] / 4)
-    np.testing.assert_allclose(uneven.backup(value), np.clip(expected, 0, 1))
-
-
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_the_same_twice_and_for_any_cut_of_the_rows(learner: Any) -> None:
     rows, test = _halves(2000, 0), _halves(150_000, 1)
@@ -169,53 +125,89 @@ def test_the_same_twice_and_for_any_cut_of_the_rows(learner: Any) -> None:
     )
 
 
-def test_an_action_without_rows_and_a_tiny_pilot() -> None:
-    rows = _halves(60, 0)
-    rows = replace(rows, actions=np.zeros(60, dtype=int))
-    for learner in candidates().values():
-        assert np.isfinite(fit_model(rows, learner).value_table(rows.states)).all()
-    for few in (1, 2, 4):
-        assert np.isfinite(choose_model(rows.take(slice(few))).model.values(rows.states, rows.actions)).all()
-
-
 def _hide(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("sklearn", "sklearn.ensemble"):
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    _hide(monkeypatch)
-    assert set(candidates()) == {"constant", "linear", "tree"}
-    rows = _halves(30, 0)
-    with pytest.raises(MissingExtra, match="bondic\\[sklearn\\]"):
-        boosting.boosting(rows.states, rows.actions, rows.rewards)
+# --- Trees for groups: against an exhaustive search, nested, exact at cliffs, in words.
 
 
-def test_models_of_halves() -> None:
-    rows = _halves(1000, 0)
-    first, second = half_models(rows, learners.constant)
-    early, late = rows.take(slice(500)), rows.take(slice(500, None))
-    at = rows.states[:1], rows.actions[:1]
-    assert first.values(*at) == fit_model(early, learners.constant).values(*at)
-    assert second.values(*at) == fit_model(late, learners.constant).values(*at)
+def _loss(targets: np.ndarray) -> float:
+    return float(((targets - targets.mean(axis=0)) ** 2).sum())
 
 
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda s, _: s, r"shape \(3,\), not \(3, 1\)"),
-        (lambda *_: np.array([0.0, np.inf, 0.0]), "row 1 has inf"),
-        (lambda *_: "abc", "must be numbers"),
-        (lambda s: s, "model raised TypeError"),
-    ],
-)
-def test_bad_models_of_the_user(function: Any, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        UserModel(function, 2).values(np.zeros((3, 1)), np.zeros(3, dtype=int))
+def _naive_codes(inputs: np.ndarray, targets: np.ndarray, leaves: int, min_rows: int) -> np.ndarray:
+    """Best-first growth by trying every threshold of every column of every leaf."""
+    codes = np.zeros(len(inputs), dtype=int)
+    for new in range(1, leaves):
+        best, right_rows = 1e-9 * _loss(targets), None
+        for leaf in range(new):
+            rows = np.flatnonzero(codes == leaf)
+            for column in range(inputs.shape[1]):
+                for threshold in np.unique(inputs[rows, column])[1:]:
+                    right = inputs[rows, column] >= threshold
+                    if min(right.sum(), (~right).sum()) < min_rows:
+                        continue
+                    gain = _loss(targets[rows]) - _loss(targets[rows[right]]) - _loss(targets[rows[~right]])
+                    if gain > best:
+                        best, right_rows = gain, rows[right]
+        if right_rows is None:
+            break
+        codes[right_rows] = new
+    return codes
 
 
-def test_models_of_the_user() -> None:
-    model = UserModel(lambda s, a: s[:, 0] + a, 3)
-    np.testing.assert_array_equal(model.value_table(np.array([[1.0], [2.0]])), [[1, 2, 3], [2, 3, 4]])
-    with pytest.raises(InvalidInput, match="not a str"):
-        UserModel("model.pkl")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_growth_is_the_exhaustive_search(seed: int, outputs: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = np.column_stack([rng.normal(size=90), rng.integers(0, 5, 90), rng.random(90)])
+    targets = rng.normal(size=(90, outputs)) + 3 * (inputs[:, :1] > 0.3) * inputs[:, 1:2]
+    tree = grow(inputs, targets, leaves=7, min_rows=6)
+    np.testing.assert_array_equal(tree.codes(inputs), _naive_codes(inputs, targets, 7, 6))
+
+
+def test_words_decide_like_the_tree() -> None:
+    rng = np.random.default_rng(2)
+    inputs = rng.normal(size=(2000, 2))
+    targets = np.sin(3 * inputs[:, 0]) * (inputs[:, 1] > 0.5)
+    tree = grow(inputs, targets, leaves=12, min_rows=30)
+    codes = tree.codes(inputs)
+    for code, words in enumerate(tree.describe(["angle", "speed"])):
+        inside = np.ones(len(inputs), dtype=bool)
+        for part in words.split(" and "):
+            left, *rest = part.split(" ")
+            column = inputs[:, ["angle", "speed"].index(rest[1] if left[0] in "-0123456789" else left)]
+            if left[0] in "-0123456789":
+                inside &= (float(left) <= column) & (column < float(rest[3]))
+            else:
+                inside &= column < float(rest[1]) if rest[0] == "<" else column >= float(rest[1])
+        np.testing.assert_array_equal(inside, codes == code)
+    assert tree.prune(1).describe(["angle", "speed"]) == ("all rows",)
+    with pytest.raises(InvalidInput, match="2 columns; got 1 names"):
+        tree.describe(["angle"])
+
+
+def _rows(n: int = 3000, seed: int = 0) -> TrainingRows:
+    """Two states of nature, cut at .4 of the first column; action 1 pays 1 there, and both columns start anew."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.random((n, 2)), rng.integers(0, 2, n)
+    rewards = ((states[:, 0] >= 0.4) & (actions == 1)).astype(float)
+    half = np.full((n, 2), 0.5)
+    return TrainingRows(states, actions, rewards, rng.random((n, 2)), 0.5, (0.0, 2.0), 2, half)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_groups_find_the_threshold_from_values_or_from_residuals(known: bool) -> None:
+    """A model that knows the cliff shows it by its values; one that does not by its residuals."""
+    rows = _rows()
+    model = UserModel(lambda s, a: known * (s[:, 0] >= 0.4) * (a == 1) + 0.3, 2)
+    groups = propose_groups(rows, model, count=2)
+    ((column, threshold, _),) = groups.tree.splits
+    assert column == 0
+    assert threshold == pytest.approx(0.4, abs=0.001)
+    assert (groups.count, groups.n_cells) == (2, 4)
+    cells = groups.cells(rows.states, rows.actions)
+    np.testing.assert_array_equal(cells, 2 * (rows.states[:, 0] >= threshold) + rows.actions)
+    assert groups.prune(1).n_cells == 2

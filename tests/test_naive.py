@@ -2,10 +2,8 @@
 
 import json
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 
-import mpmath
 import numpy as np
 import pytest
 from mpmath import mp, mpf
@@ -102,40 +100,6 @@ def test_smallest_radius_and_loss(case):
         assert (loss > level["epsilon"]) == level["rejected"]
 
 
-def test_best_witness_rejects_exactly_when_the_radius_is_too_small(case):
-    """The margin at the proposed witness, with exact kernels, is inf L_W - eps: the two tests are dual."""
-    g, _, a = case.matrices
-    radius = case.data["radius"]
-    loss, w = naive.smallest_loss(g, a, radius)
-    matrix = mpmath.matrix(naive.gram(case.kernel_w, case.logged))
-    omega_w = naive._factor(matrix.tolist()) @ w
-    alpha = mp.lu_solve(matrix, mpmath.matrix([float(v) for v in omega_w]))
-    omega = naive.omega_values(case.kernel_w, list(alpha), case.logged, case.logged)
-    norm = naive.omega_norm(case.kernel_w, list(alpha), case.logged)
-    at_zero = naive.residuals(naive.zero, case.logged, case.nexts, case.rewards, case.gamma)
-    margin = naive.rejection_margin(
-        case.kernel_q, omega, at_zero, case.logged, case.nexts, case.gamma, radius, 0.02 * norm
-    )
-    assert float(margin) == pytest.approx(loss - 0.02, abs=1e-6)
-    assert (margin > 0) == case.data["expected"]["optimal"]["tiny_noise"]["rejected"]
-
-
-def test_crossing_bounds_carry_a_witness():
-    """F-(v) > F+(w) implies that w - v is a rejection witness: the second test is never weaker."""
-    g, psi_0, a = all_cases("discrete-2").matrices
-    radius, eps, rng = 4.0, 0.02, np.random.default_rng(1)
-    _, direction = naive.smallest_loss(g, a, radius)
-    crossings = 0
-    for _ in range(50):
-        w, v = (scale * direction + rng.normal(size=len(g)) for scale in (rng.uniform(0, 3000), -rng.uniform(0, 3000)))
-        upper = g @ w + radius * np.linalg.norm(psi_0 + a @ w) + eps * np.linalg.norm(w)
-        lower = g @ v - radius * np.linalg.norm(psi_0 + a @ v) - eps * np.linalg.norm(v)
-        margin = -g @ (w - v) - radius * np.linalg.norm(a @ (w - v)) - eps * np.linalg.norm(w - v)
-        crossings += upper < lower
-        assert margin >= lower - upper - 1e-9
-    assert crossings > 0
-
-
 # ----------------------------------------------------------------------------------- finite problems, in full
 
 
@@ -178,88 +142,6 @@ def test_identity_5_with_true_q_on_a_log():
     )  # policy rows sum to one up to rounding
 
 
-def test_no_next_point_is_the_same_as_the_masked_kernel():
-    rng = np.random.default_rng(2)
-    states, actions, next_states = rng.normal(size=(6, 2)), rng.integers(2, size=6), rng.normal(size=(6, 2))
-    probabilities, terminal, times = rng.dirichlet([1, 1], size=6), [False] * 5 + [True], [0, 1, 2, 2, 1, 0]
-    kernel = naive.with_time(
-        naive.on_product(lambda x, y: naive.matern(x, y, [0.7, 2.0], 1.5), naive.dirac),
-        lambda s, t: naive.laplace(s, t, 2.0),
-    )
-    omega, said = rng.normal(size=6), [naive.slots(p) for p in probabilities]
-    logged, start = naive.logged_points(states, actions, times), naive.initial_points(states[:2], said, [0.3, 0.7], 0)
-
-    def size(kernel, horizon):
-        nexts = naive.next_points(next_states, said, terminal, times, horizon)
-        return naive.mu_norm_squared(kernel, omega, logged, nexts, start, 1.0)
-
-    dropped, vanishing = size(kernel, 3), size(naive.masked(kernel, 3), None)
-    assert abs(dropped - vanishing) < mpf(10) ** -45
-    assert abs(dropped - size(kernel, None)) > 1e-3
-
-
-@pytest.mark.parametrize("may_terminate", [False, True])
-@pytest.mark.parametrize("rewards", [(-0.5, 1.0), (0.3, 1.0), (-2.0, -1.0)])
-@pytest.mark.parametrize("gamma", [0.0, 0.7, 1.0])
-def test_value_range_is_closed_under_the_bellman_target(gamma, rewards, may_terminate):
-    """r + gamma v' stays in the range of its time, so does r alone if episodes may end; ends are reached."""
-    low, high = map(mpf, rewards)
-    steps = list(pairwise(naive.value_range(low, high, gamma, may_terminate, 5, t) for t in range(6)))
-    if gamma < 1:
-        forever = naive.value_range(low, high, gamma, may_terminate)
-        steps.append((forever, forever))
-        assert forever[1] - forever[0] <= 2 * max(abs(low), abs(high)) / (1 - mpf(gamma))  # the paper's width
-    for now, then in steps:
-        targets = [low + mpf(gamma) * then[0], high + mpf(gamma) * then[1]] + ([low, high] if may_terminate else [])
-        assert abs(min(targets) - now[0]) < 1e-40
-        assert abs(max(targets) - now[1]) < 1e-40
-
-
-def test_half_constant_lemma():
-    """E cosh|f + phi Z| <= cosh|f| exp(|phi|^2 B^2 / 8) at every angle: why c = K B^2 / 4 is enough.
-
-    Z takes two values a distance B apart and has mean zero, the extreme case of Hoeffding's lemma."""
-    worst = mpf(0)
-    for length in (0, 0.3, 1, 4):
-        for size in (0.1, 1, 3):  # |phi| B
-            for chance in (0.5, 0.2, 0.03):
-                for cosine in np.linspace(-1, 1, 9):
-                    mean = mpf(0)
-                    for probability, z in ((mpf(chance), mpf(chance) - 1), (1 - mpf(chance), mpf(chance))):
-                        step = size * z
-                        mean += probability * mp.cosh(
-                            mp.sqrt(max(0, length**2 + step**2 + 2 * length * step * mpf(cosine)))
-                        )
-                    worst = max(worst, mean / (mp.cosh(length) * mp.exp(mpf(size) ** 2 / 8)))
-    assert 0.999 < worst <= 1 + mpf(10) ** -40
-
-
-def test_noise_terms():
-    paper, wide, half = (naive.noise_constant(c, -0.5, 1.0, 0.9, k_max=2) for c in ("paper", "range", "half"))
-    assert [float(c) for c in (paper, wide, half)] == pytest.approx([800, 450, 112.5])
-    assert naive.epsilon(half, 24, 0.1) * 2 == naive.epsilon(wide, 24, 0.1)
-    lam = naive.best_lambda(0.1, 24, 15, k_max=2)
-    width = naive.range_width(-0.5, 1.0, 0.9)
-    best = naive.eps_fixed_lambda(naive.best_lambda(0.1, 24, width, 2), 0.1, [width] * 24, [2] * 24)
-    assert abs(best - naive.epsilon(half, 24, 0.1)) < mpf(10) ** -45
-    assert naive.eps_fixed_lambda(1.1 * lam, 0.1, [width] * 24, [2] * 24) > best
-    assert naive.eps_fixed_lambda(lam, 0.1, [width / 2] * 24, [2] * 24) < best
-    eps = naive.epsilon(half, 24, 0.03)
-    assert abs(naive.p_value(half, 24, eps) - mpf(0.03)) < 1e-40
-    assert naive.p_value(half, 24, 0) == 1
-
-
-def test_initial_and_misspecification_terms():
-    one = naive.initial_term_sample(-1, 4, 0.05, 50)
-    assert float(one) == pytest.approx(5 * np.sqrt(np.log(40) / 100))
-    assert abs(naive.initial_term_exact(-1, 4, 0.05, [mpf(1) / 50] * 50, 1) - one) < 1e-40
-    assert abs(naive.initial_term_exact(-1, 4, 0.05, [mpf(1) / 50] * 50, 4) * 2 - one) < 1e-40
-    assert naive.initial_term_exact(-1, 4, 0.05, [0.5, 0.5], 3, deterministic=True) == 0
-    assert float(naive.misspecification_allowance(0.1, [2, -4], 0.5, [True, False])) == pytest.approx(
-        0.1 * (1 + (3 + 4) / 2)
-    )
-
-
 def test_misspecification_allowance_is_the_supremum():
     """|<f, mu_omega>| over |f| <= beta reaches the allowance when f may take any sign at any point."""
     omega, going_on = [1.5, -2.0, 0.5], [True, False, True]
@@ -298,11 +180,3 @@ def test_kernels():
         assert abs(naive.matern(x, y, h, nu) - 2 ** (1 - mpf(nu)) / mp.gamma(nu) * z**nu * mp.besselk(nu, z)) < 1e-40
     assert naive.constant(x, y, 3) == 3
     assert (naive.dirac(x, x), naive.dirac(x, y), naive.dirac(2, 2), naive.dirac(2, 1)) == (1, 0, 1, 0)
-
-
-def test_random_feature_kernel_is_the_product_of_its_features():
-    w = np.random.default_rng(0).normal(size=(5, 2))
-    x, y = [0.3, 1e3], [-2.0, 999.0]
-    product = sum(a * b for a, b in zip(naive.random_features(x, w), naive.random_features(y, w), strict=True))
-    assert abs(product - naive.random_feature(x, y, w)) < mpf(10) ** -40
-    assert naive.random_feature(x, x, w) == 1

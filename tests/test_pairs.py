@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpmath import mp, mpf
+from mpmath import mpf
 
 import bondic
 import naive
 from bondic.core.bounded import U
-from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
+from bondic.core.kernels.features import Linear, RandomFeatures
 from bondic.core.kernels.leaves import Dirac, TimeMask
 from bondic.core.kernels.normal_form import Term
-from bondic.engines import pairs, power, products, recipes
+from bondic.engines import pairs, products
 from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat
 from bondic.engines.power import EXP_ULP, LARGEST
@@ -62,44 +62,6 @@ def test_power_of_two_against_fifty_digits(rng):
     )
     assert 2.0 < worst <= EXP_ULP
     assert np.array_equal(_powers(np.arange(-960.0, 961.0)), np.ldexp(1.0, np.arange(-960, 961)))
-
-
-def test_error_of_the_exponential_derived_anew():
-    """Polynomial and Horner steps bounded without looking at the module's count, in units of U relative to 2^r."""
-    coefficients = [mpf(1)] + [mpf(getattr(power, f"C{k}")) for k in range(1, 11)]
-    polynomial = horner = mpf(0)
-    for step in range(-600, 601):
-        r = mpf(step) / 1200
-        exact = mpf(2) ** r
-        value, running = coefficients[10], mpf(0)
-        for c in reversed(coefficients[:10]):
-            product = r * value
-            value = c + product
-            running = abs(r) * running + abs(product) + abs(value)  # without a fused operation
-        polynomial = max(polynomial, abs(value - exact) / exact / U)
-        horner = max(horner, running / exact)
-    # between grid points: Markov's inequality bounds the slope by 11^2 / 0.5 times 3 U
-    polynomial += mpf(242) * 3 / 2400
-    assert polynomial < 3.2
-    assert horner < 2.7
-    assert polynomial + horner < EXP_ULP
-
-
-def test_constants():
-    assert abs(mpf(pairs.HALF_LOG2E) / mp.sqrt(1 / mp.log(2) / 2) - 1) <= U
-    assert abs(mpf(pairs.LOG2E) * mp.log(2) - 1) <= U
-    assert (2 * pairs._NEAR_RADIUS) ** 2 < LARGEST
-    # sup of rho P e^-rho and of rho P' e^-rho, and the slope of 2^-t^2 that prices near points
-    rho = np.linspace(0, 60, 600_001)
-    for nu, p, slope in (
-        (0.5, 1 + 0 * rho, 0 * rho),
-        (1.5, 1 + rho, 1 + 0 * rho),
-        (2.5, 1 + rho + rho**2 / 3, 1 + 2 * rho / 3),
-    ):
-        needed = (rho * p * np.exp(-rho)).max() + (rho * slope * np.exp(-rho)).max()
-        assert needed <= recipes._SENSITIVITY[nu] <= 1.01 * needed + 0.01
-    t = np.linspace(0, 5, 100_001)
-    assert 8 * (2 * math.log(2) * t * 2 ** -(t**2)).max() <= pairs._NEAR_COST
 
 
 # ----------------------------------------------------------------------------------------- leaves and their twins
@@ -162,91 +124,6 @@ def make_term(kinds, dimension, rng, coefficient=1.7, embedding=ONE):
         return value
 
     return term, twin
-
-
-def exact_form(twin, z, w):
-    total = mpf(0)
-    for i in range(len(z)):
-        total += mpf(w[i, 0]) ** 2 * twin(z[i], z[i])
-        for j in range(i):
-            total += 2 * mpf(w[i, 0]) * mpf(w[j, 0]) * twin(z[i], z[j])
-    return total
-
-
-def _clouds():
-    rng = np.random.default_rng(5)
-    z = rng.integers(0, 4, size=(7, 3)) + np.array([0.0, 0.25, 0.1]) * rng.integers(0, 2, size=(7, 3))
-    w = rng.normal(size=(7, 1))
-    far = z.copy()
-    far[[2, 5]] = [[1e9, -1e9, 3.0], [3e4, 1e150, -2.0]]
-    line = np.linspace(-1, 1, 7)[:, None] * np.array([1.0, 2.0, -0.5])
-    return {
-        "plain": (z, w),
-        "one point": (z[:1], w[:1]),
-        "all equal": (np.repeat(z[:1], 7, axis=0), w),
-        "offset 1e8": (1e8 + z, w),
-        "far outliers": (far, w),
-        "collinear": (line, w),
-        "duplicates": (np.vstack([z[:4], z[:3]]), w),
-        "subnormal differences": (5e-324 * np.arange(21.0).reshape(7, 3), w),
-        "tiny differences": (z + 1e-170 * np.arange(7.0)[:, None] * (z == 0), w),
-        "signed zeros": (np.where(z > 1, 0.0, -0.0), w),
-    }
-
-
-CLOUDS = _clouds()
-PRODUCTS = (
-    ("laplace",),
-    ("matern0.5",),
-    ("matern1.5",),
-    ("matern2.5",),
-    ("gaussian", "mask"),
-    ("gaussian", "dirac"),
-    ("dirac",),
-    ("mask", "dirac"),
-    ("gaussian", "linear"),
-    ("laplace", "matern2.5", "gaussian", "matern1.5"),
-    ("matern2.5", "linear", "waves", "dirac"),
-)
-
-
-@pytest.mark.parametrize("cloud", CLOUDS)
-@pytest.mark.parametrize("kinds", PRODUCTS, ids="*".join)
-def test_products_on_hard_sets(kinds, cloud):
-    z, w = CLOUDS[cloud]
-    if "waves" in kinds:
-        z = np.clip(z, -1e9, 1e9)  # angles beyond have no digit left
-    if "linear" in kinds:
-        z = np.clip(z, -1e15, 1e15)  # and its stated supremum would not hold
-    term, twin = make_term(kinds, 3, np.random.default_rng(len(kinds)))
-    assert products.plan(term, z) is not None
-    exact = exact_form(twin, z, w)
-    found = [quadratic_form((term,), z, w, engine=engine) for engine in ("pairs", "auto", "reference")]
-    for enclosure in found:
-        assert abs(mpf(enclosure.mid) - exact) <= mpf(enclosure.rad)
-    if not {"linear", "waves"} & set(kinds):
-        assert found[0].rad <= 1e-12 * float(np.abs(w).sum()) ** 2
-    values, error = evaluate((term,), z[:3], z, w, engine="pairs")
-    for i in range(min(3, len(z))):
-        exact = sum((mpf(w[j, 0]) * twin(z[i], z[j]) for j in range(len(z))), mpf(0))
-        assert abs(mpf(float(values[i, 0])) - exact) <= mpf(error)
-
-
-@pytest.mark.parametrize("h", [1e-150, 1e-3, 1e8, 1e150])
-@pytest.mark.parametrize("kind", RADIAL)
-def test_extreme_bandwidths(kind, h):
-    z, w = CLOUDS["plain"]
-    leaf, twin = {
-        "gaussian": (bondic.Gaussian(h), lambda x, y: naive.gaussian(x, y, h)),
-        "laplace": (bondic.Laplace(h), lambda x, y: naive.laplace(x, y, h)),
-    }.get(kind, (None, None))
-    if leaf is None:
-        nu = float(kind[6:])
-        leaf, twin = bondic.Matern(h, nu=nu), lambda x, y: naive.matern(x, y, h, nu)
-    term = Term(1.0, ((leaf, (0, 1, 2)),), ONE)
-    exact = exact_form(twin, z, w)
-    enclosure = quadratic_form((term,), z, w, engine="pairs")
-    assert abs(mpf(enclosure.mid) - exact) <= mpf(enclosure.rad)
 
 
 @pytest.mark.parametrize("kind", RADIAL)
@@ -340,53 +217,11 @@ def test_sorting_by_labels_across_tiles(labels, rng):
     assert np.all(evaluate((term,), strange, z, w, engine="pairs")[0] == 0.0)
 
 
-def test_a_mask_that_removes_every_point(rng):
-    z, w = np.full((5, 2), 9.0), rng.normal(size=(5, 1))
-    z[:, 0] = rng.normal(size=5)
-    for factors in (((bondic.Laplace(1.0), (0,)),), ((bondic.Gaussian(1.0), (0,)),), ((Dirac("time"), (0,)),), ()):
-        term = Term(1.0, (*factors, (TimeMask(3), (1,))), ONE)
-        assert quadratic_form((term,), z, w, engine="pairs").mid == 0.0
-        assert np.all(evaluate((term,), z, z, w, engine="pairs")[0] == 0.0)
-
-
-def test_what_the_engine_leaves_to_numpy(rng):
-    z = rng.normal(size=(4, 2))
-
-    class Foreign(bondic.Gaussian):
-        """A leaf with a formula of its own."""
-
-    def plan(*leaves):
-        return products.plan(Term(1.0, tuple((leaf, (0, 1)) for leaf in leaves), ONE), z)
-
-    many = ExplicitFeatures(lambda x: np.ones((len(x), 200)), supremum=300.0, label="many")
-    assert plan(Foreign(1.0)) is None
-    assert plan(Linear(supremum=1e9)) is None  # linear in the number of points elsewhere
-    assert plan(bondic.Gaussian(1.0), many) is None
-    assert plan(*[bondic.Matern(1.0)] * 17) is None
-    assert plan(bondic.Gaussian(1.0), Linear(supremum=1e9)) is not None
-
-
 # ------------------------------------------------------------------------------------------------- near points
 
 
 def _route(points, scales, spare):
     return pairs._gaussian((points,), scales, spare)[0].kinds.tolist()
-
-
-def test_near_and_far_routes_agree(rng, monkeypatch):
-    """The short route for points near their center, the long one for the rest: one sum, one certified error."""
-    z, w = 1e7 + rng.normal(size=(700, 4)), rng.normal(size=(700, 2))
-    scales = np.array([0.7, 1.0, 2.0, 0.5])
-    assert _route(z, scales, 400) == [pairs.NEAR]
-    near = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
-    monkeypatch.setattr(pairs, "_NEAR_RADIUS", 0.0)
-    assert _route(z, scales, 400) == [pairs.GAUSSIAN]
-    far = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
-    mass = np.abs(w).sum(axis=0)
-    allowed = value_error(4) + pairs.sum_error(700)
-    assert np.all(np.abs(near[0] - far[0]) <= allowed * mass**2)
-    assert np.all(np.abs(near[1] - far[1]) <= allowed * mass)
-    assert not np.array_equal(near[0], far[0])
 
 
 def test_near_points_are_paid_for(rng):
@@ -404,25 +239,6 @@ def test_near_points_are_paid_for(rng):
 
 
 # --------------------------------------------------------------------------------------------------- the cache
-
-_TWICE = """
-import numpy as np
-from bondic.engines import pairs
-pairs.block_sums(np.arange(400.0)[:, None], np.array([500.0]), np.ones((400, 2)))
-pairs.block_sums(np.arange(400.0)[:, None], np.array([1.0]), np.ones((400, 2)))
-for compiled in (pairs._near_sums, pairs.product_sums):
-    print(sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values()))
-"""
-
-
-def test_a_second_process_compiles_nothing(tmp_path):
-    paths = os.pathsep.join(p for p in sys.path if p)
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": paths}
-    runs = [
-        subprocess.run([sys.executable, "-c", _TWICE], env=environment, capture_output=True, text=True, check=True)
-        for _ in range(2)
-    ]
-    assert [run.stdout.split() for run in runs] == [["0", "1"] * 2, ["1", "0"] * 2]
 
 
 _ONCE = """

@@ -1,6 +1,5 @@
 """A point estimate comes from rows, or there is none: wide answers used to show the center of Q."""
 
-import csv
 import math
 from functools import cache
 
@@ -8,12 +7,6 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.core.bounded import Enclosure
-from bondic.core.claims import Claim, Part
-from bondic.core.dual.bound import BIAS, NOISE, VALUE
-from bondic.core.sequential.ends import RARE, decided_by_rows
-from bondic.report.compare import line_ends
-from bondic.report.page import report_page
 from bondic.summary import summarize
 
 RATE = 0.0075
@@ -73,36 +66,3 @@ def test_without_any_weighted_row_there_is_none():
     found = ask(bondic.Transitions(**columns), method=bondic.Propensities())
     assert not found.estimated
     assert "estimate" not in found.choices
-
-
-def test_no_view_draws_what_is_not_there():
-    found = wide()
-    assert found.to_row()["estimate"] is None
-    assert found.to_dict()["estimate"] is None
-    assert next(csv.DictReader(found.to_csv().splitlines()))["estimate"] == ""
-    assert bondic.compare({"new": found}).to_rows()[0]["estimate"] is None
-    assert line_ends(found)[1] == "-"
-    assert "estimate=none" in repr(found)
-    for text in (found._repr_html_(), found.to_markdown()):
-        assert "No point estimate" in text
-        assert "nan" not in text.lower().replace("finance", "")
-        assert "<circle" not in text
-    page = report_page(found, found.question, title="t")
-    top = page[page.index('id="answer"') : page.index('id="terms"')]
-    assert "No point estimate" in top
-    assert "<circle" not in top
-    assert "● estimate" not in top
-    assert not found.estimate_outside
-    assert found.plot() is not None
-
-
-def test_an_end_decides_where_chance_is_not_less_than_what_is_unbalanced():
-    def claim(bias, *chance, used=True):
-        sizes = zip((BIAS, NOISE, RARE), (bias, *chance), strict=False)
-        parts = (Part(VALUE, Enclosure(0.5), "value"), *(Part(name, Enclosure(size), "spread") for name, size in sizes))
-        return Claim("upper", parts, used)
-
-    assert decided_by_rows(claim(0.2, 0.1, 0.1001))
-    assert not decided_by_rows(claim(0.2, 0.1, 0.09))
-    assert not decided_by_rows(claim(0.2))
-    assert not decided_by_rows(claim(0.2, 0.3, 0.3, used=False))

@@ -17,8 +17,9 @@ from bondic.methods.dual import Dual
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import CallablePolicy, RowProbabilities
 from bondic.policies.standard import GaussianPolicy
-from bondic.rows import Rows, make_rows
+from bondic.rows.make import make_rows
 from bondic.rows.problem import make_problem
+from bondic.rows.rows import Rows
 from bondic.verification import verify
 
 START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0.25])

@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 import bondic
-import bondic_lab
 from bondic.core.bounded import Enclosure, certified_dot, log_enclosure
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Part, Side
-from bondic.core.errors import InvalidInput
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.proof import Asked, Claims, Proof
@@ -226,9 +224,3 @@ def test_certificates_of_another_number_of_threads_are_verified(tmp_path):
     done = subprocess.run(words, env={**os.environ, **threads}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [*CASES, *PROPENSITIES]
-
-
-def test_a_proof_without_a_radius_has_no_frontier():
-    answer = TestBanditProof.make()
-    with pytest.raises(InvalidInput, match="no proof with a class Q"):
-        bondic_lab.result_frontier(answer.result, answer.problem)

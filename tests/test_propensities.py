@@ -1,6 +1,5 @@
 """The interval from propensities: means of what is weighed, verification, refusals, and agreement of all ways to ask."""
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -18,15 +17,13 @@ from bondic.core.propensities.decisions import weight_sum
 from bondic.core.propensities.ratios import Stated
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_breakdown import breakdown_factor
-from bondic.plan.controls import linear_control, shared_ridge
+from bondic.plan.controls import linear_control
 from bondic.rows.decisions import ask_target, logged_ratios, read_decisions
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (
     BEHAVIOR,
-    GAIN,
     GAMMA,
     LARGEST,
-    MOVE,
     PI,
     REWARD,
     STATES,
@@ -155,18 +152,6 @@ def test_episodes_that_were_cut_stay_on_the_safe_side(end, rewards):
 
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
-def test_weights_of_whole_episodes_with_a_stated_value_range(end):
-    paths, weights = zip(*all_walks(), strict=True)
-    stated = {"reward_range": (-0.5, 2.0), "gamma": 0.8, "value_range": (-1.5, 5.0)}
-    columns = columns_of(question(walk_log(paths), TwoStates(), **stated)).seen_from(end)
-    values, floor = columns.whole(1.0), columns.limits.low
-    assert np.all(values >= floor)
-    assert float(np.array(weights) @ values) <= columns.sign * walk_value() + 1e-12
-    whole = columns_of(question(walk_log(paths), TwoStates(), horizon=STEPS, **stated)).seen_from(end)
-    assert columns.sign * float(np.array(weights) @ whole.whole(1.0)) == pytest.approx(walk_value(STEPS))
-
-
-@pytest.mark.parametrize("end", ["lower", "upper"])
 def test_the_value_after_a_cut_is_bounded_at_its_own_time(end):
     """Rewards in [1, 2] for five steps, every episode cut after two: v_0 is far above v_2, which is all that is known."""
     log = bondic.Transitions(
@@ -236,21 +221,6 @@ def test_doubly_robust_returns_are_their_formula(end):
     assert np.all(found <= np.array(expected))
 
 
-def test_temporal_differences_with_actions_find_the_value_of_every_pair():
-    """Two states, so that a line through them is every function: q* of an endless walk, up to the penalty and the noise."""
-    log = drawn_walks(6000, seed=6)
-    stated = {"reward_range": (-0.5, 2.0), "gamma": GAMMA}
-    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=True)
-    border = int(np.flatnonzero(log.episode_ids == 5900)[0])
-    control = linear_control(columns, (border,))
-    assert control.by_action
-    found = [control.predict(np.array([border]), np.array([[state, 0.0]]))[0] for state in (0.0, 1.0)]
-    value = np.zeros(2)
-    for _ in range(300):
-        value = (PI * (GAIN + GAMMA * MOVE[:, :, :2] @ value)).sum(axis=1)
-    assert np.abs(np.array(found) - (GAIN + GAMMA * MOVE[:, :, :2] @ value)).max() < 0.1
-
-
 def test_products_of_ratios_are_bounded_by_a_horizon_or_by_the_discount():
     problem = question(drawn_walks(5), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
     columns = columns_of(problem)
@@ -260,17 +230,6 @@ def test_products_of_ratios_are_bounded_by_a_horizon_or_by_the_discount():
     assert weight_sum(bounded.terms, 2.0) == pytest.approx(2 + 0.8 * 4 + 0.64 * 8)
     assert math.isinf(weight_sum(replace(columns.terms, horizon=10**6), 2.0))
     assert weight_sum(replace(columns.terms, gamma=0.0, horizon=3), 2.0) == pytest.approx(2.0)
-
-
-def test_products_of_ratios_begin_anew_in_every_episode():
-    log = drawn_walks(40)
-    columns = columns_of(question(log, TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8))
-    found = columns.products(1.1)
-    for episode in range(40):
-        mine = columns.episodes == episode
-        expected = np.cumprod(columns.ratios.values[mine] / 1.1)
-        assert np.all(np.abs(found.values[mine] - expected) <= expected * found.errors[mine])
-    assert found.errors.max() < 1e-13
 
 
 def test_ratios_from_logarithms_and_from_probabilities_agree_within_their_errors():
@@ -283,23 +242,6 @@ def test_ratios_from_logarithms_and_from_probabilities_agree_within_their_errors
     one, two = logged_ratios(log, direct, 2), logged_ratios(logs, None, 2)
     assert np.all(np.abs(one.values - two.values) <= one.values * (one.errors + two.errors))
     assert np.all(one.low() <= one.values)
-
-
-def test_ridge_is_the_solution_of_its_normal_equations():
-    rng = np.random.default_rng(4)
-    design = np.column_stack([np.ones(60), rng.normal(size=(60, 2))])
-    slots, rewards = rng.integers(0, 3, 60), rng.normal(size=60)
-    found = shared_ridge(design, slots, rewards, 4)
-    # the same as one big ridge regression with shared and own columns, penalties 1 and 20
-    wide = np.zeros((60, 15))
-    wide[:, :3] = design
-    for action in range(4):
-        mine = slots == action
-        wide[mine, 3 + 3 * action : 6 + 3 * action] = design[mine]
-    penalty = np.diag([1.0] * 3 + [20.0] * 12)
-    weights = np.linalg.solve(wide.T @ wide + penalty, wide.T @ rewards)
-    expected = weights[:3, None] + weights[3:].reshape(4, 3).T
-    assert found == pytest.approx(expected, abs=1e-12)
 
 
 # --- intervals ------------------------------------------------------------------------------------------
@@ -327,17 +269,6 @@ def test_intervals_hold_the_value_and_verify(method):
     assert bondic.verify(result.certificate, log, ThreeStates()).status == "INTERVAL"
 
 
-def test_a_control_variate_shortens_the_interval_of_predictable_rewards():
-    states = np.random.default_rng(0).normal(size=(6000, 1))
-    rng = np.random.default_rng(1)
-    actions = rng.integers(0, 2, 6000)
-    rewards = np.clip(0.5 + 0.15 * states[:, 0] * (2 * actions - 1) + 0.05 * rng.normal(size=6000), 0, 1)
-    log = one_step(states, actions, rewards, behavior_action_probs=np.full(6000, 0.5))
-    policy = bondic.CallablePolicy(lambda s: np.where(np.arange(2) == (s[:, :1] > 0), 0.95, 0.05))
-    free, capped = (interval(log, method, policy=policy) for method in (Propensities(), Propensities(max_ratio=1.9)))
-    assert capped.length < 0.6 * free.length
-
-
 @pytest.mark.parametrize("scale", [-1.0, 1e-3, 1e5])
 def test_scaled_rewards_scale_the_interval(scale):
     """A negative scale mirrors it."""
@@ -347,16 +278,6 @@ def test_scaled_rewards_scale_the_interval(scale):
     )
     one, two = interval(log, CAPPED), interval(other, CAPPED, reward_range=tuple(sorted((0.0, scale))))
     assert (two.low, two.high) == pytest.approx(tuple(sorted((scale * one.low, scale * one.high))), rel=1e-6)
-
-
-def test_smaller_alpha_and_larger_factors_give_longer_intervals():
-    log = decisions(2000)
-    lengths = [interval(log, Propensities(), alpha=alpha).length for alpha in (0.2, 0.1, 0.01)]
-    assert lengths == sorted(lengths)
-    results = [interval(log, Propensities(gamma_sensitivity=factor)) for factor in (1.0, 1.05, 1.5, 4.0)]
-    for inner, outer in itertools.pairwise(results):
-        assert outer.low <= inner.low
-        assert outer.high >= inner.high
 
 
 def test_columns_of_the_log_say_the_same_as_the_policy():
@@ -397,19 +318,6 @@ def two_steps(n, seed=0):
     )  # fmt: skip
 
 
-def test_doubly_robust_returns_shorten_the_interval_of_short_episodes():
-    log, policy = two_steps(3000), bondic.TablePolicy([[0.1, 0.9], [0.1, 0.9]])
-    stated = {"policy": policy, "gamma": 1.0, "horizon": 2}
-    free, capped = (interval(log, method, **stated) for method in (Propensities(), Propensities(max_ratio=1.8)))
-    assert "doubly robust" in capped.choices["weighed"]
-    assert 2 * (0.45 + 0.09) in capped.interval
-    assert capped.length < 0.8 * free.length
-    unbounded = interval(log, Propensities(max_ratio=1.8), policy=policy, gamma=0.9)
-    assert "doubly robust" not in unbounded.choices["weighed"]
-    with pytest.raises(InvalidInput, match="single decisions"):
-        interval(log, Propensities(max_ratio=1.8, model=Mean()), **stated)
-
-
 class Mean:
     """The simplest regressor: the mean of what it was fitted on."""
 
@@ -431,18 +339,6 @@ def test_any_regressor_can_be_the_control_variate():
         bondic.verify(result.certificate, log, replay=True)
     with pytest.raises(InvalidInput, match="one for every row"):
         result.without_rows(question(log))
-
-
-@pytest.mark.parametrize("method", [Propensities(), CAPPED, Propensities(value="contexts", min_propensity=0.2)])
-def test_a_log_that_is_read_in_batches_gives_the_same_interval(method):
-    log = decisions(900)
-    data = {name: column for name, column in log.columns().items() if column is not None}
-    stream = bondic.stream_log(data, batch_rows=70)
-    held, read = interval(log, method), interval(stream, method)
-    assert (read.low, read.high) == (held.low, held.high)
-    assert read.proof.targets == (None,)
-    again = bondic.verify(read.certificate, stream, ThreeStates())
-    assert (again.low, again.high) == pytest.approx((held.low, held.high), rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -492,15 +388,6 @@ def test_breakdown_factor_is_where_the_decision_falls():
 
 
 # --- refusals -------------------------------------------------------------------------------------------
-
-
-WRONG = {"value": "these", "gamma_sensitivity": 0.5, "max_ratio": 0.0, "min_propensity": 1.5, "model": 3, "planned": 0}
-
-
-@pytest.mark.parametrize(("name", "value"), [*WRONG.items(), ("gamma_sensitivity", math.nan)])
-def test_options_that_make_no_sense_are_refused(name, value):
-    with pytest.raises(InvalidInput, match=name):
-        Propensities(**{name: value})
 
 
 def test_what_the_log_refutes_or_lacks_is_refused():
@@ -555,12 +442,6 @@ def test_propensities_that_leave_no_value_of_the_range_are_rejected(log, method,
     assert "the propensities" in result.summary()
     assert "rejected" in {one.state for one in result.assumptions if one.name == "propensities"}
     assert bondic.verify(result.certificate, log).status == "REJECTED"
-
-
-@pytest.mark.parametrize("gamma", [0.99, 0.99999])
-def test_the_lower_end_of_short_episodes_does_not_depend_on_how_wide_the_range_is(gamma):
-    result = interval(short_episodes(600, seed=1), Propensities(), policy=bondic.LoggedTarget(), gamma=gamma)
-    assert 0.3 < result.low < 0.4 * gamma < result.high
 
 
 # --- certificates ---------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""Intervals from propensities: what must be known beforehand is, bit by bit, and what is relied on is checked or said."""
+"""Intervals from propensities: what must be known beforehand is, bit by bit; and both ends once more, row by row in 50 digits."""
 
 import math
 from dataclasses import replace
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -11,20 +12,19 @@ from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import LinearControl
 from bondic.methods.propensities import Propensities
 from bondic.plan.controls import linear_control
-from bondic.rendering import three
 from bondic.rows.decisions import read_decisions
 from bondic.rows.episodes import split_episodes
 from propensity_cases import (
-    BEHAVIOR,
     LARGEST,
     STATES,
+    TARGET,
     ThreeStates,
     TwoStates,
     all_walks,
     decisions,
-    drawn_walks,
     interval,
     question,
+    slow_rates,
     walk_log,
 )
 
@@ -105,37 +105,6 @@ def test_rows_of_a_long_episode_are_no_draws_of_the_initial_distribution():
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def said(result):
-    return {one.name: one.text for one in result.assumptions}
-
-
-def test_everything_that_is_relied_on_is_said():
-    result = interval(decisions(400), Propensities(min_propensity=float(BEHAVIOR.min())))
-    borders = ", ".join(map(str, result.proof.control.borders))
-    assert "probability below 0.2" in said(result)["ratios"]
-    assert borders in said(result)["length"]
-    assert "400, was fixed beforehand: it is the log's own length" in said(result)["length"]
-    assert result.choices["planned"] == "400 decisions, the log's own length"
-    believed = " ".join(bondic.verify(result.certificate, decisions(400)).unchecked)
-    assert "planned number, 400, and the rows where blocks of predictions begin" in believed
-    planned = interval(decisions(400), Propensities(planned=500))
-    assert "500 decisions were planned" in said(planned)["length"]
-    assert "planned" not in planned.choices
-
-
-def test_episodes_say_what_rows_do_not_need():
-    walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
-    own, planned = (bondic.estimate_interval(walks, method=Propensities(planned=count)) for count in (None, 50))
-    assert "did not influence one another while running" in said(own)["start"]
-    assert "number of episodes, 30, was fixed beforehand" in said(own)["length"]
-    assert "fixed number of rows is not enough" in said(own)["length"]
-    assert "50 episodes were planned" in said(planned)["length"]
-    columns = read_decisions(walks, None, every_action=False)
-    products = [math.prod(columns.ratios.values[columns.episodes == episode]) for episode in range(30)]
-    assert f"of whole episodes: largest {three(max(products))}" in own.choices["ratios"]
-    assert own.effective_sample_size == pytest.approx(sum(products) ** 2 / sum(one**2 for one in products))
-
-
 def test_doubly_robust_values_have_their_share_before_their_first_bet():
     """Else whoever stops before the first block, or goes on if it does not look good, bets with more than the wealth."""
     log = decisions(100)
@@ -145,16 +114,6 @@ def test_doubly_robust_values_have_their_share_before_their_first_bet():
     ]
     assert ends[0] < ends[1] < 1.0
     assert ends[2] == ends[0]
-
-
-# --- certificates -----------------------------------------------------------------------------------------------------
-
-
-def test_a_log_shorter_than_the_pilot_that_was_planned_verifies():
-    log = decisions(100)
-    result = interval(log, Propensities(max_ratio=LARGEST, planned=10_000))
-    assert result.proof.control is None
-    bondic.verify(result.certificate, log, ThreeStates())
 
 
 # --- which episodes the default certifies --------------------------------------------------------------------------------
@@ -206,16 +165,100 @@ def test_the_episode_in_between_is_neither_looked_at_nor_certified():
     assert split_episodes(problem, 0) is None
 
 
-def test_one_stated_state_without_episodes_is_answered():
-    """Every row goes on at the one state that there is."""
-    rng = np.random.default_rng(0)
-    actions = rng.integers(0, 2, 500)
-    log = bondic.Transitions(
-        np.zeros((500, 1)), actions, (rng.random(500) < 0.3 + 0.4 * actions).astype(float), np.zeros((500, 1)),
-        np.zeros(500, bool), behavior_action_probs=np.full(500, 0.5),
-    )  # fmt: skip
-    policy, start = bondic.TablePolicy(np.array([[0.2, 0.8]])), bondic.InitialStates.exact([[0.0]])
-    problem = bondic.make_problem(log, policy, start, gamma=0, reward_range=(0, 1))
-    found = bondic.estimate_interval(problem, method=Propensities())
-    assert found.low < 0.62 < found.high
-    assert bondic.verify(found.certificate, log, policy, replay=True).low == found.low
+# --- The interval from propensities again: row by row, product by product, in 50 digits.
+
+
+def predictions(control, i, state):
+    """The stored coefficients of the block of row i, for both actions, within the clip."""
+    block = sum(border <= i for border in control.borders) - 1
+    z = [1.0, (state - control.center[0]) / control.scale[0]]
+    raw = [math.fsum(z[k] * control.coefficients[block][k][a] for k in range(2)) for a in range(2)]
+    return [min(max(one, control.clip[0]), control.clip[1]) for one in raw]
+
+
+def slow_interval(log, method, alpha):
+    """Both ends of single decisions with rewards in [0, 1], from the log and the stored control variate alone."""
+    mp.mp.dps = 50
+    result = interval(log, method, alpha=alpha)
+    control, n = result.proof.control, len(log)
+    places = np.searchsorted(STATES[:, 0], log.observations[:, 0])
+    ends = []
+    for sign, floor in ((1, 0), (-1, -1)):
+        free, robust = [], []
+        for i in range(n):
+            ratio = mp.mpf(float(TARGET[places[i], log.actions[i]])) / mp.mpf(float(log.behavior_action_probs[i]))
+            reward = sign * mp.mpf(float(log.rewards[i]))
+            free.append(floor + ratio * (reward - floor))
+            if control is None or i < control.borders[0]:
+                continue
+            q = [sign * one for one in predictions(control, i, log.observations[i, 0])]
+            mean = mp.fsum(mp.mpf(float(TARGET[places[i], a])) * mp.mpf(q[a]) for a in range(2))
+            robust.append(mean + ratio * (reward - mp.mpf(q[log.actions[i]])))
+        middle = (0.5 * (floor + floor + 1), 0.25, 1.0)
+        first, ways = n if control is None else control.borders[0], [bets_on(free, floor, middle, 0, n, alpha / 2)]
+        kept, shares = (0.0 if method.max_ratio is None else 0.5), [1.0]
+        if control is not None:
+            low, high = sorted(sign * one for one in control.clip)
+            worst = low - method.max_ratio * (high - floor)
+            start = (sign * control.expected[0], control.expected[1], 50.0)
+            ways.append(bets_on(robust, worst, start, first, n, alpha / 2))
+            shares = slow_shares([seen_before(free[:first], middle), start[:2]], [floor, worst], n - first, alpha / 2)
+        ends.append(sign * slow_end(ways, first, kept, shares, floor, floor + 1, 2 / alpha))
+    return result, sorted(map(float, ends))
+
+
+def bets_on(values, floor, start, first, n, probability):
+    """(values with 0 bets before them, rates, floor, share of the wealth at risk) for both multiples."""
+    rates = slow_rates([float(value) for value in values], n - first, probability, start)
+    padded = [mp.mpf(floor)] * first + values
+    return [(padded, [0.0] * first + [m * rate for rate in rates], floor, c) for m, c in ((1, 0.75), (2, 0.95))]
+
+
+def seen_before(values, start):
+    """Mean and variance of the values, with those they begin with."""
+    mean = (start[0] + math.fsum(map(float, values))) / (1 + len(values))
+    return mean, (start[1] + math.fsum((float(one) - mean) ** 2 for one in values)) / (1 + len(values))
+
+
+def slow_shares(moments, floors, count, probability):
+    """Of the wealth at the first block: a tenth in equal parts, the rest as 1 / length^2."""
+    lengths = []
+    for (mean, variance), floor in zip(moments, floors, strict=True):
+        rate = min(math.sqrt(2 * math.log(1 / probability) / (count * variance)), 0.95 / (mean - floor))
+        lengths.append(math.log(1 / probability) / (count * rate) + rate * variance / 2)
+    total = sum(1 / length**2 for length in lengths)
+    return [0.1 / len(lengths) + 0.9 / length**2 / total for length in lengths]
+
+
+def slow_end(ways, first, kept, shares, least, most, needed):
+    """Bets on the first way with all wealth but `kept`; at row `first` everything is divided by `shares`."""
+
+    def wealth(candidate):
+        cash, best = mp.mpf(kept), mp.mpf(0)
+        stakes = [[(1 - cash) / 2 if way is ways[0] else mp.mpf(0)] * 2 for way in ways]
+        for i in range(len(ways[0][0][0])):
+            if i == first:
+                total = cash + mp.fsum(map(mp.fsum, stakes))
+                cash, stakes = mp.mpf(0), [[total * share / 2] * 2 for share in shares]
+            for way, mine in zip(ways, stakes, strict=True):
+                for k, (values, rates, floor, share) in enumerate(way):
+                    rate = min(mp.mpf(rates[i]), mp.mpf(share) / (candidate - floor))
+                    mine[k] *= 1 + rate * (values[i] - candidate)
+            best = max(best, cash + mp.fsum(map(mp.fsum, stakes)))
+        return best
+
+    low, high = mp.mpf(least), mp.mpf(most)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if wealth(middle) >= needed else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize(
+    "method", [Propensities(), Propensities(max_ratio=LARGEST), Propensities(max_ratio=LARGEST, pilot=150)]
+)
+def test_ends_are_those_of_a_slow_loop_in_fifty_digits(method):
+    result, (low, high) = slow_interval(decisions(150, seed=8), method, 0.1)
+    assert result.status is bondic.Status.INTERVAL
+    assert low - 1e-9 <= result.low <= low + 1e-11  # rounded outward, and by no more than that
+    assert high - 1e-11 <= result.high <= high + 1e-9

@@ -190,24 +190,6 @@ def test_later_steps_are_not_taken_for_starts(columns):
     assert asked(named, None, Propensities()).high < 0.02
 
 
-def test_without_a_future_every_row_tells_of_its_state():
-    """A list of states at γ = 0 is answered from all rows at them, also from later steps."""
-    result = asked(long_episodes(), InitialStates.exact([[1.0]]), Propensities())
-    assert 0.7 < result.low <= 0.75 <= result.high < 0.8
-
-
-def test_rows_that_end_by_truncation_or_are_first_steps_are_decisions():
-    log = two_contexts()
-    own, ended = InitialStates.from_log(log), np.zeros(3000, dtype=bool)
-    found = asked(log, own, Propensities())
-    for columns in ({"truncations": ~ended}, {"timesteps": np.zeros(3000, dtype=np.int64)}):
-        other = replace(log, terminations=ended, **columns)
-        result = asked(other, own, Propensities()) if "truncations" in columns else None
-        if result is None:  # no end marks a start there: the first row alone is one
-            result = asked(other, InitialStates.sample(log.observations[:1]), Propensities())
-        assert (result.low, result.high) == (found.low, found.high)
-
-
 # --- the formula --------------------------------------------------------------------------------------------------------
 
 

@@ -17,10 +17,11 @@ from bondic.core.dual.noise import Pinelis
 from bondic.core.functions import KernelFunction
 from bondic.core.identity import bellman_residual, residual_error
 from bondic.core.kernels.leaves import Dirac
+from bondic.core.terms import Terms
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows import Terms, make_rows
+from bondic.rows.make import make_rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model

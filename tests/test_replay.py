@@ -19,7 +19,6 @@ from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.engines.sums import STANDARD
 from bondic.methods.base import describe
-from bondic.rows.asked import asked_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.history import History
 from bondic.tuning.defaults import Advanced, Choices
@@ -287,37 +286,6 @@ def test_streams_and_monitors_say_that_they_cannot(ball):
         bondic.verify(result.certificate, monitor.log, ball.policy, replay=True)
 
 
-def test_the_tool_replays(coin, tmp_path, monkeypatch, capsys):
-    """The forged plan: exit 0 with the exception in the first line, exit 1 with --replay; an honest one passes both."""
-    from bondic.cli.main import main
-
-    np.savez(tmp_path / "log.npz", **_columns(coin.log, len(coin.log)))
-    np.savez(tmp_path / "policy.npz", table=np.array([[0.5, 0.5]]))
-    bondic.save_certificate(coin.certificate(picked_by_rewards(coin)), tmp_path / "forged")
-    bondic.save_certificate(coin.result.certificate, tmp_path / "honest")
-
-    def run(name, *more):
-        words = ["bondic", "verify", str(tmp_path / f"{name}.json"), str(tmp_path / "log.npz"), *more]
-        monkeypatch.setattr("sys.argv", words)
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return int(stopped.value.code or 0), capsys.readouterr()
-
-    code, said = run("forged")
-    assert code == 0
-    assert UNKNOWN in said.out.splitlines()[0]
-    assert "plan (stated by the certificate's maker)" in said.out
-    code, said = run("forged", "--replay")
-    assert code == 1
-    assert "proof.plan.blocks.0" in said.err
-    assert "verified" not in said.out
-    code, said = run("honest", "--replay")
-    assert code == 0
-    assert UNKNOWN not in said.out.splitlines()[0]
-    assert "plan made again from the rows before each block" in said.out
-    assert "plan (checked)" in said.out
-
-
 # --- what a review of the merged change found ------------------------------------------------------------------------------
 
 
@@ -350,17 +318,3 @@ def test_a_class_of_the_dual_method_is_compared_number_by_number():
     forged = Certificate(other.body | {"planner": honest.certificate.body["planner"]}, other.arrays)
     with pytest.raises(VerificationError, match="bandwidth"):
         bondic.verify(forged, log, policy, replay=True)
-
-
-def test_the_value_over_contexts_is_no_answer_for_stated_starts():
-    rng = np.random.default_rng(0)
-    state, action = rng.integers(0, 2, 1500), rng.integers(0, 2, 1500)
-    rewards = (rng.random(1500) < np.array([0.1, 0.9])[state]).astype(float)
-    log = bondic.Transitions.one_step(state[:, None], action, rewards, behavior_action_probs=np.full(1500, 0.5))
-    policy, starts = bondic.TablePolicy(np.full((2, 2), 0.5)), bondic.InitialStates.exact([[0.0]])
-    own, other = (bondic.make_problem(log, policy, given, gamma=0, reward_range=(0, 1)) for given in (None, starts))
-    honest = bondic.estimate_interval(own, method=bondic.Propensities(value="contexts"))
-    asked = asked_of(other.select(honest.proof.asked.rows[0]))
-    body = honest.certificate.with_proof(replace(honest.proof, asked=asked))
-    with pytest.raises(VerificationError, match="exact list"):
-        bondic.verify(body, log, policy, initial=starts)

@@ -9,26 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.balls import Ball, Instruments
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import conclude
 from bondic.core.columns import RowRange
-from bondic.core.dual.bound import Setting
-from bondic.core.dual.noise import FixedLambda
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
-from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.measure import Measure, Stream
 from bondic.core.verify import read_proof
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_sum, spool
+from bondic.engines import series_sum
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import rebuild
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
-from builders import twice
 from forms import quadratic_forms
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
@@ -85,47 +80,6 @@ def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
     assert found.rad <= 1e-3 * direct.mid
 
 
-def test_a_finished_term_is_not_summed_again(monkeypatch):
-    calls = []
-    original = spool.sum_blocks
-    monkeypatch.setattr(spool, "sum_blocks", lambda *given: calls.append(1) or original(*given))
-    terms = normal_form(bondic.Gaussian(1.0) + bondic.Laplace(1.0), LAYOUT)
-    _, _, stream = far_stream(30)
-    streamed_squares(terms, stream)
-    assert len(calls) == 1
-
-
-def counted_passes(points, groups):
-    """The stream over five batches, and a list that grows with every pass."""
-    passes = []
-
-    def batches():
-        passes.append(1)
-        parts = np.array_split(np.arange(len(points)), 5)
-        return iter([Measure(points[part], groups[:, part]) for part in parts])
-
-    return Stream(
-        lambda task: map(task, batches()), lambda: points[:100], len(points), groups.shape[0], groups.shape[2], 1
-    ), passes
-
-
-def test_a_log_without_any_weight_sums_to_nothing():
-    points = np.random.default_rng(0).standard_normal((500, 1))
-    stream, _ = counted_passes(points, np.zeros((1, 500, 1)))
-    (found,) = streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
-    assert found.mid == 0
-    assert found.rad < 1e-290
-
-
-def test_an_action_without_weight_does_not_cost_a_pass():
-    rng = np.random.default_rng(0)
-    groups = rng.standard_normal((1, 500, 2)) * [1.0, 0.0]
-    stream, passes = counted_passes(rng.standard_normal((500, 1)), groups)
-    kernel = bondic.Gaussian(1.0) * Dirac(on="action")
-    streamed_squares(normal_form(kernel, Layout(1, False, 0, 2)), stream)
-    assert len(passes) == 1
-
-
 def test_passes_over_different_points_are_not_put_together():
     """A policy that ignores the generator it is given draws anew in every pass."""
     rng = np.random.default_rng(0)
@@ -160,19 +114,6 @@ def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
 # A horizon far beyond every episode
 
 
-def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
-    data = columns() | {"timesteps": np.tile(np.arange(10), 12)}
-    question = QUESTION | {"horizon": 10**9}
-    memory = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **question)
-    streamed = bondic.make_problem(ArrayStream(data, batch_rows=25), POLICY, START, **question)
-    ball, instruments = Ball(bondic.Gaussian(1.0), 1.0), Instruments(bondic.Gaussian(1.0))
-    one, other = (
-        Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2, STANDARD).epsilon()
-        for problem in (memory, streamed)
-    )
-    assert one.mid == pytest.approx(other.mid, rel=1e-9)
-
-
 # Certificates whose claims fit what was changed
 
 
@@ -199,11 +140,6 @@ def put(*path, value):
 def certified():
     log = bondic.Transitions(**columns())
     return log, bondic.estimate_interval(bondic.make_problem(log, POLICY, START, **QUESTION)).certificate
-
-
-def test_a_forger_who_changes_nothing_passes(certified):
-    log, certificate = certified
-    bondic.verify(reclaimed(certificate, log, None, dict), log)
 
 
 @pytest.mark.parametrize(
@@ -243,18 +179,6 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
         )
 
 
-@pytest.mark.parametrize("rows", [0, -1])
-def test_a_log_is_not_read_in_batches_of_nothing(rows):
-    with pytest.raises(InvalidInput, match="at least one row"):
-        ArrayStream(columns(), batch_rows=rows)
-
-
-def test_a_log_pasted_twice_is_noticed_across_batches():
-    pasted = twice(columns_of(20, action_dim=1))
-    for log in (bondic.Transitions(**pasted), ArrayStream(pasted, batch_rows=20)):
-        assert "copies" in {item.kind for item in bondic.inspect_log(log)}
-
-
 # Parquet
 
 
@@ -271,13 +195,6 @@ def write(path, n, terminations, **more):
         "terminations": pa.array(terminations, type=pa.bool_()),
     }
     pq.write_table(pa.table(table | more), path)
-
-
-def test_an_empty_part_between_others_is_passed_over(tmp_path):
-    for name, rows in (("1", 5), ("2", 0), ("3", 6)):
-        write(tmp_path / f"{name}.parquet", rows, [False] * rows)
-    stream = bondic.stream_log(tmp_path, batch_rows=4)
-    assert sum(len(part) for _, part in stream.batches()) == len(stream) == 11
 
 
 @pytest.mark.parametrize("batch_rows", [1, 4, 100])

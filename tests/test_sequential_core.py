@@ -24,7 +24,7 @@ from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import MOST_ROUNDS, Block, Plan, RidgeModel, Weighting, columns
 from bondic.core.terms import Terms, range_of
 from bondic.engines.sums import STANDARD
-from sequential_cases import Truth, World, attack, make_plan, make_proof, watching
+from sequential_cases import World, attack, make_plan, make_proof
 
 SHAPES = {
     "none": lambda _, n: np.zeros(n),
@@ -176,17 +176,6 @@ def test_an_exclusion_is_found_again_wherever_it_was_found(monkeypatch, where):
     assert again.rounds == first.rounds
 
 
-def test_fewer_rounds_than_blocks_are_no_crash():
-    world = World("discrete", np.random.default_rng(0), n=40)
-    rows, proof, _ = _certificate(world, np.zeros(40), blocks=3)
-    for rounds in ((1,), (0, 0, 0, 2), (0, 0, 0, 0)):
-        question = proof.evidence(rows, STANDARD)
-        short = replace(proof, plan=replace(proof.plan, rounds=rounds))
-        with watching() as seen:
-            found = sequential.evaluate(question, short.plan, ("lower", "upper"))
-        assert not Truth(world, question, short.plan, "both").violations(seen, found)
-
-
 # --------------------------------------------------------------------------------- degenerate and forged plans
 
 
@@ -323,15 +312,6 @@ class TestCertificates:
         one = replace(block, weightings={"lower": block.weightings["lower"]})
         with pytest.raises(VerificationError):
             replace(proof, plan=replace(proof.plan, blocks=(one, *proof.plan.blocks[1:])))
-
-    def test_work_grows_with_everything_that_takes_time(self, honest):
-        rows, proof, _ = honest
-        plan = replace(proof.plan, rounds=())
-        many = replace(plan, shares=tuple(np.linspace(0.1, 0.9, 12).tolist()))
-        assert replace(proof, plan=plan).work(Question.value(rows)) > proof.work(Question.value(rows))
-        assert replace(proof, plan=many).work(Question.value(rows)) > 2 * replace(proof, plan=plan).work(
-            Question.value(rows)
-        ) - proof.ball.work(200, rows.layout)
 
     def test_damaged_numbers_are_refused_or_harmless(self, honest):
         """The first number of every array of a plan exchanged for a bad one: refused with a message of ours, or of no effect."""

@@ -6,7 +6,6 @@ than 2 in 10 000 seeds, and the seeds are fixed. The same test must call the con
 """
 
 import itertools
-import json
 import math
 import sys
 from functools import cache
@@ -17,7 +16,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
-from experiments import sequential_events, sequential_tails, sequential_vectors
+from experiments import sequential_tails, sequential_vectors
 from experiments.sequential_events import CASES, WHOLE, run_case
 from experiments.sequential_tails import CAP, DELTA, JUMP, LOG, PLANNED, crossing_rate, jump_rate
 
@@ -87,26 +86,3 @@ def test_a_price_that_is_too_small_is_caught(module, case, monkeypatch):
     monkeypatch.setattr(module, "g", lambda y: 0.75 * honest(y))
     rows, _ = run_case(case, logs=2500, seed=3)
     assert any(row.violated for row in rows if row.role == "claim")
-
-
-def test_command_writes_what_it_prints(tmp_path, capsys):
-    out, page = tmp_path / "events.json", tmp_path / "page.md"
-    options = ["--only", "jumps", "--logs", "400", "--seed", "5", "--out", str(out), "--page", str(page)]
-    code = sequential_events.main(options)
-    printed = capsys.readouterr().out
-    record = json.loads(out.read_text())
-    assert code == (0 if all(row["as_expected"] for row in record["statements"]) else 1)
-    lines = [line for line in printed.splitlines() if line.startswith("|")]
-    assert len(lines) == len(record["statements"]) + 2
-    assert "\n".join(lines) in page.read_text()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.json", "page.md"]
-    assert sequential_events.main(["--only", "no such case", "--out", str(out)]) == 2
-    assert "rare jumps" in capsys.readouterr().err
-
-
-def test_page_lists_every_case():
-    """docs/sequential-validity.md is that of the cases as they are."""
-    page = (Path(__file__).resolve().parents[1] / "docs" / "sequential-validity.md").read_text()
-    for name in CASES:
-        assert f"| {name} |" in page
-    assert "NOT AS EXPECTED" not in page

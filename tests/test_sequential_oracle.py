@@ -14,7 +14,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments.coverage_checks import ALPHA
-from experiments.sequential_coverage import CASES, at_block_ends, misses, trial, with_models
+from experiments.sequential_coverage import with_models
 from experiments.sequential_known import (
     ENDING,
     EPISODIC,
@@ -147,21 +147,3 @@ def test_the_interval_misses_with_a_computed_probability():
 def test_half_of_the_log_term_misses_too_often():
     p, _ = design(0.5)
     assert (1.0 - p) ** (ROWS // 2) > 2.0 * ALPHA
-
-
-# --- the harness ----------------------------------------------------------------------------------------
-
-
-def test_all_statements_hold_on_one_log():
-    checks = trial(CASES["table, adaptive, episodes end"](np.random.default_rng(2)))
-    assert [check.statement for check in checks if check.failed] == []
-    assert checks[0].length < 0.5
-
-
-def test_block_ends_are_prefixes():
-    known = PROBLEMS["rare jumps"](np.random.default_rng(1))
-    proof, rows = certify(known, ALPHA)
-    parts = list(at_block_ends(proof, rows))
-    assert [earlier.rows.stop for _, earlier in parts] == [block.stop for block in proof.plan.blocks]
-    assert misses(known, *parts[-1]) == misses(known, proof, rows)
-    assert misses(known, *parts[0])[1] >= misses(known, *parts[-1])[1]

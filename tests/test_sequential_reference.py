@@ -25,10 +25,10 @@ from bondic.core.sequential.embedded import Start, embed, embed_start
 from bondic.core.sequential.landmarks import Coordinates, Embedding
 from bondic.core.sequential.localize import Localizer
 from bondic.core.sequential.plan import Predictable
-from bondic.core.terms import ValueRange
+from bondic.core.terms import Terms, ValueRange
 from bondic.engines.sums import STANDARD
 from bondic.policies.answers import StoredAnswers
-from bondic.rows import Terms, make_rows
+from bondic.rows.make import make_rows
 from sequential_cases import watching
 
 FOLDER = Path(__file__).parent / "reference"

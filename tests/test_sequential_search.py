@@ -1,4 +1,4 @@
-"""Proposals of the sequential interval: made from earlier rows alone, balanced, and good enough for short intervals."""
+"""Proposals of the sequential interval, and W of the dual one: made from earlier rows alone, and good enough."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import bondic
-from bondic.core.balls import Provenance
-from bondic.core.betting import loss
+import bondic as b
+import builders
+from bondic.core.balls import Instruments, Provenance
 from bondic.core.claims import ErrorBudget, ends_of
-from bondic.core.errors import TunedOnCertifiedRows
+from bondic.core.dual.noise import FixedLambda
+from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.core.kernels.normal_form import normal_form
-from bondic.core.sequential.basis import LandmarkBasis
-from bondic.core.sequential.ellipsoids import Ellipsoid
-from bondic.core.sequential.landmarks import Embedding
-from bondic.core.sequential.plan import columns
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.starts import sampled_start
 from bondic.engines.sums import STANDARD
@@ -26,16 +22,11 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import asked_of
-from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
-from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
-from bondic.search.sequential.feasible import cheapest
-from bondic.search.sequential.history import make_history
-from bondic.search.sequential.instruments import Forecast
-from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
+from bondic.search.sequential.blocks import CUTS, block_ends
 from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
-from bondic.search.sequential.starts import StartPath, known_starts
-from bondic.search.sequential.weights import Problem, propose_aim
-from builders import part, wobbling_sampler
+from bondic.tuning.defaults import Choices
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from builders import part, tabular, wobbling_sampler
 
 PILOT = 0.1
 
@@ -134,7 +125,7 @@ def test_no_proposal_sees_its_own_rows(name):
     ball = bondic.Ball(kernel, 5.0)
     plan = plan_of(numbers_problem(log, continuous=continuous, **options), ball)
     begins = [60, *(block.stop for block in plan.blocks)]
-    for row in (begins[0], begins[3], begins[3] + 17, begins[-2]):
+    for row in (begins[0], begins[3] + 17):
         other = plan_of(numbers_problem(changed_after(log, row), continuous=continuous, **options), ball)
         assert np.array_equal(plan.basis.points[: plan.seen], other.basis.points[: other.seen])
         seen = (slice(plan.seen), slice(plan.seen))
@@ -161,148 +152,7 @@ def _compare(mine, theirs, begin, row):
         assert early.all() or not np.array_equal(weighting.directions[-1], other.directions[-1])
 
 
-def test_starts_of_the_log_are_known_one_by_one():
-    log = numbers_log(400, 2)
-    problem = numbers_problem(log, starts="log")
-    starts = known_starts(problem, tuning_problem(problem, 80))
-    assert starts.known_from.tolist() == list(range(0, 400, 20))
-    assert starts.skipped == 4
-    assert set(starts.before(81).rows.tolist()) == {0, 1, 2, 3, 4}
-    basis = pilot_basis(KERNEL, problem.layout, PointSlots(log.observations, log.actions), 20)
-    embedder = Embedder(normal_form(KERNEL, problem.layout), basis)
-    path = StartPath.of(starts, embedder)
-    whole = embedder.cloud(starts.cloud, 20)[0]
-    for row, count in ((1, 1), (20, 1), (21, 2), (399, 20)):
-        np.testing.assert_allclose(path.before(row), whole[:count].mean(axis=0), rtol=1e-12, atol=1e-13)
-
-
 # --------------------------------------------------------------------------------------------------- parts
-
-
-def test_landmarks_give_an_orthonormal_basis_that_can_be_extended():
-    rng = np.random.default_rng(0)
-    problem = numbers_problem(numbers_log(100, 0))
-    pool = PointSlots(rng.normal(size=(300, 2)), rng.integers(2, size=300))
-    small = pilot_basis(KERNEL, problem.layout, pool, 25)
-    large = extended(small, KERNEL, problem.layout, PointSlots(3 * pool.points, pool.slots), 40)
-    assert (len(small), len(large)) == (25, 40)
-    assert np.array_equal(large.matrix[:25, :25], small.matrix)
-    assert np.array_equal(large.points[:25], small.points)
-    terms = normal_form(KERNEL, problem.layout)
-    for basis in (small, large):
-        landmarks = PointSlots(basis.points, basis.slots)
-        around = basis.matrix @ gram(terms, landmarks, landmarks) @ basis.matrix.T
-        np.testing.assert_allclose(around, np.eye(len(basis)), atol=1e-6)
-        assert np.array_equal(np.tril(basis.matrix), basis.matrix)
-
-
-def history_of(problem, ball, pilot=60, seen=20):
-    rows = tuning_problem(problem, pilot)
-    basis = pilot_basis(ball.kernel, problem.layout, PointSlots(rows.whole().logged, rows.whole().slots), seen)
-    embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
-    path = known_starts(problem, rows)
-    return make_history(problem, ball, embedder, path, None, STANDARD)
-
-
-def test_models_are_the_same_block_by_block_and_at_once():
-    history = history_of(numbers_problem(numbers_log(500, 3)), bondic.Ball(KERNEL, 5.0))
-    slowly, at_once = RunningMoments(20), RunningMoments(20)
-    for row in (60, 90, 200, 350):
-        slowly.advance(history.before(row))
-    at_once.advance(history.before(350))
-    first, second = fit(slowly, 0.8)[0], fit(at_once, 0.8)[0]
-    np.testing.assert_allclose(first.model.coefficients, second.model.coefficients, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(first.spread, second.spread, rtol=1e-8, atol=1e-12)
-
-
-def test_misses_from_moments_are_misses_of_rows():
-    rows = history_of(numbers_problem(numbers_log(300, 4)), bondic.Ball(KERNEL, 5.0)).before(200).rows
-    coefficients = np.random.default_rng(0).normal(size=(21, 21))
-    outcomes = np.column_stack([rows.targets, rows.following])
-    direct = np.sum((outcomes - regressors(rows) @ coefficients) ** 2, axis=0)
-    np.testing.assert_allclose(RowMoments.none(20).plus(rows).misses(coefficients), direct, rtol=1e-10)
-
-
-def test_the_model_predicts_and_its_bets_stay_within_caps():
-    problem, ball = numbers_problem(numbers_log(800, 5)), bondic.Ball(KERNEL, 5.0)
-    plan = plan_of(problem, ball)
-    history = seen_by(plan, problem, ball, 80)
-    last = plan.blocks[-1]
-    rows = history.rows.cut(slice(plan.blocks[-2].stop, last.stop))
-    found = columns(last, 0.8, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
-    explained = np.mean((rows.targets - found.predicted) ** 2) / np.var(rows.targets)
-    assert explained < 0.2
-    width = rows.limits.high - rows.limits.low
-    assert np.all(np.linalg.norm(found.instruments, axis=1) * width <= 0.99 * (1 + 1e-12))
-    for weights in found.weights.values():
-        assert np.all(np.abs(weights) * width <= 20)  # a clip makes caps larger, never without limit
-        assert np.abs(weights).max() > 0
-
-
-def test_weights_solve_their_problem():
-    """The dual that Newton minimizes, minimized by another method; the weights of its optimum are within their caps."""
-    history = history_of(numbers_problem(numbers_log(600, 6)), bondic.Ball(KERNEL, 5.0), seen=8)
-    rows = history.before(400).rows
-    toward = rows.coordinates - 0.8 * rows.following
-    factor = np.linalg.cholesky(0.02 * np.eye(8) + toward.T @ toward / 400)
-    final = Forecast(factor @ factor.T, factor)
-    above, below = np.full(400, 0.3), np.full(400, 0.2)
-    problem = Problem(toward, above, below, history.before(400).start, 0.05, final, 3.0, 1000.0)
-    aim = propose_aim(problem)
-
-    def objective(theta):
-        scores = toward @ theta
-        v = np.clip(scores / aim.smoothing, -below, above)
-        mean = np.mean(v * scores - 0.5 * aim.smoothing * v * v)
-        return mean - aim.rate * theta @ problem.start + 0.5 * 3.0 / 1000 * theta @ final.metric @ theta
-
-    best = minimize(objective, np.zeros(8), method="BFGS", options={"gtol": 1e-10})
-    assert objective(aim.theta) <= best.fun + 1e-9 * abs(best.fun) + 1e-12
-
-
-def test_balance_is_kept_from_sub_block_to_sub_block():
-    """|Λ ψ_0 - sum v T| with corrections, against the same plan whose first directions stay in force."""
-    problem, ball = numbers_problem(numbers_log(3000, 8)), bondic.Ball(KERNEL, 5.0)
-    plan = plan_of(problem, ball)
-    still = replace(plan, blocks=tuple(map(_uncorrected, plan.blocks)))
-    assert _imbalance(plan, problem, ball) < 0.7 * _imbalance(still, problem, ball)
-
-
-def _uncorrected(block):
-    plain = {
-        end: replace(w, directions=np.repeat(w.directions[:1], len(w.starts), axis=0))
-        for end, w in block.weightings.items()
-    }
-    return replace(block, weightings=plain)
-
-
-def seen_by(plan, problem, ball, pilot):
-    """The rows in the coordinates that proposals saw."""
-    first = slice(plan.seen)
-    basis = LandmarkBasis(plan.basis.points[first], plan.basis.slots[first], plan.basis.matrix[first, first])
-    embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
-    path = known_starts(problem, tuning_problem(problem, pilot))
-    return make_history(problem, ball, embedder, path, plan.limits, STANDARD)
-
-
-def _imbalance(plan, problem, ball):
-    history = seen_by(plan, problem, ball, 300)
-    total, rate, first = 0.0, 0.0, 300
-    for block in plan.blocks:
-        rows = history.rows.cut(slice(first, block.stop))
-        found = columns(block, 0.8, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
-        total = total + found.weights["upper"] @ (rows.coordinates - 0.8 * rows.following)
-        rate, first = rate + found.rates["upper"] * len(rows), block.stop
-    return float(np.linalg.norm(rate * history.before(3000).start - total) / rate)
-
-
-@pytest.mark.parametrize("rows", [1, 7, 100, 20_000, 1_000_000])
-def test_sub_blocks_cover_their_block(rows):
-    starts = sub_blocks(40, 40 + rows)
-    assert starts[0] == 40
-    assert starts[-1] < 40 + rows
-    assert np.all(np.diff(starts) > 0)
-    assert len(starts) <= 300
 
 
 def test_blocks_follow_the_planned_rows_not_the_log():
@@ -382,41 +232,6 @@ def test_a_short_interval_where_the_dual_says_nothing():
     assert lengths == sorted(lengths)
 
 
-def test_the_price_of_noise_is_that_of_the_worst_candidate():
-    rng = np.random.default_rng(3)
-    size, count = 4, 50
-    turned = np.linalg.cholesky(np.eye(size) + 0.1 * np.ones((size, size)))
-    shape = np.linalg.inv(turned).T
-    left = Ellipsoid(np.zeros(size), shape, 0.0, 0.5 / 5.0**2, 1.0, 5.0)
-    nothing = np.zeros(count)
-    deviations = Embedding(0.1 * rng.normal(size=(count, size)), nothing, nothing)
-    offsets, sizes = 0.2 * rng.normal(size=count), rng.uniform(0.1, 0.8, count)
-    largest = np.abs(offsets) + left.products(deviations).largest()
-    price, _ = cheapest(np.ones(count), sizes, largest, offsets, deviations, [left])
-    points = rng.normal(size=(300, size))
-    points = points / np.linalg.norm(points, axis=1, keepdims=True) @ left.shape.T
-    found = [loss(-sizes * np.abs(offsets + deviations.coordinates @ e)).sum() for e in points]
-    assert max(found) <= price <= loss(-sizes * largest).sum() * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("starts", ["log", "sample", "open"])
-def test_sampled_starts_have_bets_made_without_them(starts):
-    problem = numbers_problem(numbers_log(2000, 11, ending=0.0), starts=starts)
-    low, high, plan = interval(problem, bondic.Ball(KERNEL, 8.0), pilot=0.1)
-    assert low < high
-    if starts == "open":
-        assert plan.start is None
-    else:
-        assert plan.start.skipped == {"log": 10, "sample": 6}[starts]
-        assert plan.start.guess is None
-
-
-def test_one_step_logs_have_plans():
-    log = numbers_log(600, 12, length=1, ending=1.0)
-    low, high, _ = interval(numbers_problem(log), bondic.Ball(KERNEL, 8.0), pilot=0.1)
-    assert high - low < 2.0
-
-
 def test_a_class_that_saw_later_rows_is_refused():
     """The dual bound may choose Q with all rows; here weights are made with Q."""
     problem = numbers_problem(numbers_log(400, 14, ending=0.0))
@@ -425,3 +240,162 @@ def test_a_class_that_saw_later_rows_is_refused():
         Sequential(ball=looked, pilot=100).run(problem, 0.1, None)
     early = replace(looked, provenance=Provenance("tuned", (0, 100), problem.log_hash))
     assert Sequential(ball=early, pilot=100).run(problem, 0.1, None).rows == (100, 400)
+
+
+# --- W is chosen on earlier rows, Q is stated, and the result says so.
+
+MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
+QUICK = Choices(pairs=8)
+"""Few features: the tests look at who saw what, not at tightness."""
+
+
+def rollout(seed, rows=300):
+    """Exactly `rows` rows, episodes of at most 10 steps."""
+    found = MDP.rollout(rows // 2, 10, np.random.default_rng(seed))
+    return {name: getattr(found, name)[:rows].copy() for name in builders.COLUMNS[:-1]}
+
+
+def problem_of(columns, *, starts_from_log=False, **statements):
+    # not inspected: most logs here are shuffled on purpose
+    options = {"gamma": MDP.gamma, "reward_range": MDP.reward_range, "accept": None, **statements}
+    log = b.Transitions(**columns)
+    initial = b.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
+    initial = b.InitialStates.from_log(log) if starts_from_log else initial
+    return b.make_problem(log, b.CallablePolicy(MDP.target_probs), initial, **options)
+
+
+def with_other_rows(columns, start, stop, seed=99):
+    """The same log with other observations, actions, rewards and next states in rows start..stop-1."""
+    rng = np.random.default_rng(seed)
+    out = {name: values.copy() for name, values in columns.items()}
+    size = stop - start
+    out["observations"][start:stop] = rng.uniform(-30, 30, (size, 1))
+    out["next_observations"][start:stop] = rng.uniform(-30, 30, (size, 1))
+    out["rewards"][start:stop] = rng.uniform(*MDP.reward_range, size)
+    out["actions"][start:stop] = rng.integers(MDP.n_actions, size=size)
+    return out
+
+
+def chosen(result):
+    """W and Q, with their kernels' numbers, as the certificate has them."""
+    body, arrays = result.certificate.body["proof"], result.certificate.arrays
+
+    def resolve(spec):
+        if isinstance(spec, dict):
+            if set(spec) == {"array"}:
+                return np.asarray(arrays[spec["array"]]).tolist()
+            return {key: resolve(value) for key, value in spec.items() if key != "log_hash"}
+        return [resolve(item) for item in spec] if isinstance(spec, list) else spec
+
+    return {"W": resolve(body["instruments"]), "Q": resolve(body["ball"])}
+
+
+# ------------------------------------------------------------------------------------------- only earlier rows
+
+
+@pytest.mark.parametrize("statements", [{}, {"horizon": 6, "gamma": 1.0}, {"starts_from_log": True}])
+def test_certified_rows_tune_nothing(statements):
+    """Any change of the certified rows leaves W, its scales and its features as they were."""
+    columns = rollout(0)
+    method = b.Dual(radius="paper", choices=QUICK, pilot=100)
+    one = b.estimate_interval(problem_of(columns, **statements), method=method)
+    other = b.estimate_interval(problem_of(with_other_rows(columns, 100, 300), **statements), method=method)
+    assert one.hashes["log"] != other.hashes["log"]
+    assert one.estimate != other.estimate
+    assert one.rows == (100, 300)
+    assert chosen(one)["W"] == chosen(other)["W"]
+    for note in ("W", "W picked"):
+        assert one.choices[note] == other.choices[note]
+    # Q is an assumption and may look at every row
+    assert chosen(one)["Q"] != chosen(other)["Q"]
+    # the comparison can fail: one pilot row does change W and Q
+    third = b.estimate_interval(problem_of(with_other_rows(columns, 99, 100), **statements), method=method)
+    for name in ("W", "Q"):
+        assert chosen(one)[name] != chosen(third)[name]
+
+
+def test_without_a_pilot_w_does_not_know_whether_states_are_whole_numbers():
+    """One certified state more or less: names or numbers for Q, the same W, unless the user said which columns hold names."""
+    rng = np.random.default_rng(3)
+    states, actions, rewards = rng.integers(0, 9, (200, 1)).astype(float), rng.normal(size=(200, 1)), rng.random(200)
+    policy, initial = b.GaussianPolicy(lambda s: 0.0 * s, 0.2), b.InitialStates.exact([[0.0]])
+    found = {}
+    for first in (1.0, 0.5):
+        changed = np.vstack([[[first]], states[1:]])
+        log = b.Transitions(changed, actions, rewards, states, np.zeros(200, dtype=bool))
+        problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1))
+        for categorical in (None, (0,)):
+            method = b.Dual(radius="paper", pilot=0, choices=replace(QUICK, categorical=categorical))
+            found[first, categorical] = chosen(b.estimate_interval(problem, method=method))
+    assert found[1.0, None]["W"] == found[0.5, None]["W"]
+    assert found[1.0, None]["Q"]["kernel"] != found[0.5, None]["Q"]["kernel"]
+    assert found[1.0, (0,)]["W"] == found[0.5, (0,)]["W"] != found[1.0, None]["W"]
+
+
+def test_pilot_rows_are_not_certified():
+    """The mirror image: with W and Q given, changing pilot rows of an explicit selection changes no number."""
+    columns = rollout(2)
+    method = b.Dual(instruments=Instruments(b.Gaussian(0.7) * Dirac()), ball=b.Ball(b.Gaussian(1.0) * Dirac(), 5.0))
+    one = b.estimate_interval(problem_of(columns).select(100), method=method)
+    other = b.estimate_interval(problem_of(with_other_rows(columns, 0, 100)).select(100), method=method)
+    assert one.terms() == other.terms()
+    assert one.rows == other.rows == (100, 300)
+
+
+# ------------------------------------------------------------------------------------------------- provenance
+
+
+@pytest.mark.parametrize("rows", [(0, 300), (0, 1), (299, 300), (120, 130), (299, 400)])
+def test_instruments_tuned_on_certified_rows_are_refused(rows):
+    problem = problem_of(rollout(4))
+    tuned = Instruments(b.Gaussian(0.7) * Dirac(), Provenance("bandwidth by eye", rows, problem.log_hash))
+    why = rf"W was tuned on rows \({rows[0]}, {rows[1]}\).*certify rows \(0, 300\).*tune on earlier rows.*select"
+    with pytest.raises(TunedOnCertifiedRows, match=why):
+        b.estimate_interval(problem, method=b.Dual(instruments=tuned, radius=3.0))
+    unknown = Instruments(tuned.kernel, Provenance("bandwidth by eye", rows))
+    with pytest.raises(TunedOnCertifiedRows):
+        b.estimate_interval(problem, method=b.Dual(instruments=unknown, radius=3.0))
+
+
+# ---------------------------------------------------------------------------------------------------- pilot rows
+
+
+@pytest.mark.parametrize(
+    ("pilot", "certified"),
+    [(0.2, 60), (0.5, 150), (0.0, 0), (0, 0), (0.05, 0), (19, 0), (20, 20), (100, 100), (299, 299)],
+)
+def test_pilot_as_share_or_number(pilot, certified):
+    """A float is a share, an int a number of rows; fewer than 20 rows are no pilot, and every row is certified."""
+    result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, choices=QUICK, radius=5.0))
+    assert result.rows == (certified, 300)
+    assert f"rows {certified}..299 are certified" in result.choices["pilot"]
+    assert (result.proof.instruments.provenance.rows is None) == (certified == 0)
+
+
+def test_a_pilot_of_a_log_that_may_stop_any_time():
+    """Its end is fixed beforehand: a share of the planned rows, or a number; never a share of what came."""
+    method = b.Dual(choices=QUICK, radius=5.0, planned_rows=200, pilot=0.5)
+    for rows in (300, 150):
+        assert b.estimate_interval(problem_of(rollout(6, rows)), method=method).rows == (100, rows)
+    with pytest.raises(InvalidInput, match="within its pilot of 100 rows"):
+        b.estimate_interval(problem_of(rollout(6, 90)), method=method)
+    with pytest.raises(InvalidInput, match="pilot= as a whole number"):
+        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1)))
+    own = b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1), pilot=50)
+    assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
+
+
+# --------------------------------------------------------------------------------------------------------- radius
+
+
+def test_w_does_not_know_how_long_a_stopped_log_became():
+    """Under a fixed lambda n may be a stopping time: W must be the same for every n."""
+    mdp, log, policy, initial = tabular(2000, gamma=0.9)
+    picked = set()
+    for rows in (1100, 1500, 2000):
+        problem = b.make_problem(
+            part(log, slice(rows)), policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range
+        )
+        result = b.estimate_interval(problem, method=b.Dual(gauge=FixedLambda(0.05), pilot=1000, radius=5.0))
+        picked.add(result.choices["W picked"] + repr(result.proof.instruments.kernel))
+    assert len(picked) == 1

@@ -10,15 +10,12 @@ from mpmath import mp, mpf
 
 import bondic
 from bondic.core.kernels import series
-from bondic.core.kernels.leaves import Constant, Dirac
+from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.engines import moments
-from bondic.engines import series as engine_of_series
 from bondic.engines.bands import Bands
-from bondic.engines.engine import Survey
-from bondic.engines.threads import Serial
-from forms import quadratic_form, quadratic_forms, series_form
+from forms import quadratic_form, series_form
 
 
 def exact(points: np.ndarray, columns: np.ndarray) -> mpf:
@@ -45,8 +42,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-9, 1e-13])
+@pytest.mark.parametrize(("dimension", "tolerance"), [(1, 1e-13), (2, 1e-3), (3, 1e-9)])
 def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
     rng = np.random.default_rng(len(name) * 7 + dimension)
     points = SETS[name](rng, 40, dimension)
@@ -80,8 +76,7 @@ def banded(points, columns, degree, root):
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-@pytest.mark.parametrize("root", [0.5, 1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize(("dimension", "root"), [(1, 1e-9), (2, 0.5), (2, 1e-2), (3, 1e-5)])
 def test_fewer_terms_for_near_points_still_enclose_the_exact_sum(name, dimension, root):
     rng = np.random.default_rng(len(name) * 11 + dimension)
     points, columns = SETS[name](rng, 40, dimension), rng.normal(size=(40, 2))
@@ -122,8 +117,10 @@ def test_the_cut_off_part_is_positive_and_below_the_tail():
         before = kept
 
 
-@pytest.mark.parametrize("norm", [0.0, 1e-8, 0.3, 2.0, 9.0, 40.0])
-@pytest.mark.parametrize("degree", [1, 2, 7, 20, 60])
+@pytest.mark.parametrize(
+    ("norm", "degree"),
+    [(0.0, 1), (1e-8, 2), (1e-8, 20), (0.3, 1), (0.3, 7), (2.0, 2), (2.0, 60), (9.0, 7), (9.0, 20), (40.0, 60)],
+)
 def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
     with mp.workdps(500):
         truth = 1 - mp.fsum(mp.e ** (-mpf(norm)) * mpf(norm) ** j / mp.factorial(j) for j in range(degree))
@@ -131,61 +128,6 @@ def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
     assert bound >= float(truth)
     if norm < degree / 2 and truth > mpf("1e-280"):
         assert bound <= 2.5 * float(truth)
-
-
-def test_far_points_are_left_to_the_pair_engine():
-    rng = np.random.default_rng(3)
-    points = rng.normal(size=(2000, 4)) * 50
-    masses = np.ones((2000, 1))
-    assert moments.fitting_degree(series.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
-
-
-def test_several_groups_in_one_pass_equal_separate_calls():
-    rng = np.random.default_rng(5)
-    layout = Layout(2, False, 0, 2)
-    terms = normal_form(bondic.Gaussian(2.0) * Dirac() + bondic.Matern(1.0) + Constant(0.5), layout)
-    points = np.repeat(rng.normal(size=(700, 2)), 2, axis=0)
-    groups = rng.normal(size=(3, 1400, 2))
-    groups[1, 300:] = 0.0
-    groups[2] = 0.0
-    for engine in ("auto", "pairs", "reference"):
-        together = quadratic_forms(terms, points, groups, engine=engine)
-        for g in range(3):
-            alone = quadratic_form(terms, points, groups[g], engine=engine)
-            assert abs(together[g].mid - alone.mid) <= together[g].rad + alone.rad
-            assert together[g].rad <= 20 * alone.rad + 1e-9
-    assert together[2].mid == 0.0
-
-
-def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
-    """A cluster with far satellites: the split is used, and its enclosure holds the exact sum of a small problem."""
-    rng = np.random.default_rng(8)
-    points = np.vstack([rng.normal(size=(58, 2)) * 0.3, rng.normal(size=(2, 2)) * 3 + 4])
-    columns = rng.normal(size=(60, 2))
-    (term,) = normal_form(bondic.Gaussian(1.0), Layout(2, False, 0, 1))
-    monkeypatch.setattr(
-        engine_of_series,
-        "choose_split",
-        lambda center, norms, *_: engine_of_series.Split(center, float(np.sort(norms)[57]), Bands.of(14, 1e-7), 0.0),
-    )
-
-    def gaussian_forms(groups):
-        survey, engine = Survey(60, points, columns, groups, 2, Serial()), engine_of_series.Series(always=True)
-        assert engine.cost(term, survey) == 0.0
-        partial = engine.begin(term, survey)
-        while partial.wants_more:
-            partial.add(points, columns)
-            partial.end_pass()
-        assert len(partial.values()) == 3
-        return enclose(partial.values(), groups)
-
-    found = gaussian_forms(2)
-    for p in range(2):
-        truth = exact(points, columns[:, [p]])
-        assert abs(mpf(found[p].mid) - truth) <= mpf(found[p].rad)
-        assert found[p].rad < 1e-6
-    together = gaussian_forms(1)
-    assert abs(mpf(together[0].mid) - exact(points, columns)) <= mpf(together[0].rad)
 
 
 def test_split_and_pairs_agree_at_scale():
@@ -198,16 +140,3 @@ def test_split_and_pairs_agree_at_scale():
     assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
     assert fast.rad <= 1e-4 * fast.mid
     assert fast.rad != slow.rad
-
-
-def test_points_whose_distance_overflows_are_left_to_pairs():
-    points = np.random.default_rng(0).normal(size=(40, 2))
-    points[3] = 1e200
-    terms = normal_form(bondic.Gaussian(1.0) * Dirac(on="action"), Layout(2, False, 0, 1))
-    for size in (1.0, 1e-160):
-        weights = np.full((1, 40, 1), size)
-        (series_value,) = quadratic_forms(terms, points, weights, engine="series")
-        (pair_value,) = quadratic_forms(terms, points, weights, engine="pairs")
-        assert series_value.lower <= pair_value.upper
-        assert pair_value.lower <= series_value.upper
-        assert np.isfinite(series_value.rad)

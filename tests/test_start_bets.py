@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 import bondic
 from bondic.core.bounded import Between
 from bondic.core.errors import InvalidInput
-from bondic.core.starts import SampledStart, StartBets, start_error, used_starts
+from bondic.core.starts import SampledStart, StartBets, start_cost, start_error, used_starts
 from bondic.core.terms import ValueRange, range_of
 from bondic.search.sequential.starts import propose_bets
 
@@ -36,11 +36,6 @@ def walk(episodes=200, length=6, others=0.0, seed=0, kind="log"):
     if kind == "sample":
         starts = bondic.InitialStates.sample(starts.observations)
     return bondic.make_problem(log, bondic.TablePolicy(POLICY), starts, gamma=0.8, reward_range=(0, 1))
-
-
-def bets_of(problem):
-    found = bondic.estimate_interval(problem, method=TABLE)
-    return found.proof.events.start, found
 
 
 def known(low, high):
@@ -153,43 +148,14 @@ def test_never_worse_than_hoeffding_at_a_quarter_of_the_probability(count, state
         assert start_error(problem, bets, limits, limits, end, 0.01).upper <= plain * 1.03
 
 
-@pytest.mark.parametrize("states", [1, 3, 4000])
-@pytest.mark.parametrize("count", [60, 5000])
-def test_four_times_as_many_starts_about_halve_it(states, count):
-    """As the advice says."""
-    parts = []
-    for number in (count, 4 * count):
-        problem = sample_of(np.random.default_rng(0).integers(0, states, number))
-        limits = range_of(problem.terms)
-        bets = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01)
-        parts.append(start_error(problem, bets, limits, limits, "upper", 0.01).upper)
-    assert parts[1] < 0.55 * parts[0]
+def test_two_ends_share_the_probability_of_the_starts():
+    problem, limits = sample_of(np.arange(60) % 3), range_of(walk(10).terms)
+    bets = StartBets(5, None, 0.01, (0.5 / limits.width,), (0.5, 0.5))
 
+    def cost(probability, ends):
+        return start_cost(problem, bets, probability, ends, "upper", limits).upper
 
-def test_starts_that_are_all_equal_cost_the_logarithm_alone():
-    """B log(2/delta) / n_0 up to the largest bet: an unseen start of probability 1/n_0 cannot be excluded."""
-    problem = sample_of(np.zeros(1000))
-    bets, limits = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01), range_of(problem.terms)
-    found = start_error(problem, bets, limits, limits, "upper", 0.01).upper
-    assert found == pytest.approx(limits.width * math.log(2 / 0.01) / (0.99 * 900), rel=1e-6)
-
-
-def test_an_end_of_the_range_that_is_near_costs_little():
-    """Values in the upper twentieth of the range: a start that nobody saw can be better by no more than that."""
-    problem = sample_of(np.zeros(1000))
-    bets, limits = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01), range_of(problem.terms)
-    value = ValueRange(limits.high - 0.05 * limits.width, limits.high)
-    upper, lower = (start_error(problem, bets, limits, value, end, 0.01).upper for end in ("upper", "lower"))
-    assert upper < 0.15 * lower
-
-
-def test_what_is_known_of_the_values_is_what_is_paid_for():
-    """Values within ± 2 % of each other: a tenth of Hoeffding's term."""
-    problem = sample_of(np.random.default_rng(0).random(5000))
-    bets, limits = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01), range_of(problem.terms)
-    small = 0.02 * limits.width
-    learned = start_error(problem, bets, limits, limits, "lower", 0.01, known(-small, small)).upper
-    assert learned < 0.1 * start_error(problem, bets, limits, limits, "lower", 0.01).upper
+    assert cost(0.02, ("lower", "upper")) == cost(0.01, ("upper",)) > cost(0.02, ("upper",))
 
 
 def test_starts_are_the_same_only_if_the_policy_answers_the_same():
@@ -243,21 +209,6 @@ def test_the_bound_holds_as_often_as_it_says_and_half_of_it_does_not(share, hold
 
 
 # --- proposals ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["log", "sample"])
-def test_bets_come_from_the_starts_that_are_left_out(kind):
-    problem = walk(kind=kind)
-    start, found = bets_of(problem)
-    early = np.searchsorted(np.arange(200) * 6, found.rows[0])
-    assert start.skipped == (early if kind == "log" else 20)
-    assert start.guess is None
-    cost = found.terms()["upper"]["initial distribution"]
-    used = 200 - start.skipped
-    plain = range_of(problem.terms).width * math.sqrt(math.log(2 / 0.02) / (2 * used))
-    assert cost < 0.6 * plain
-    checked = bondic.verify(found.certificate, problem.log, bondic.TablePolicy(POLICY))
-    assert (checked.low, checked.high) == (found.low, found.high)
 
 
 def test_later_starts_leave_no_trace_in_what_is_proposed():

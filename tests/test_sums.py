@@ -13,13 +13,14 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.core.bounded import U
-from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.errors import NumericalError
+from bondic.core.functions import KernelFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums import reference
-from bondic.core.sums.measure import Measure, merge_points
-from bondic.engines import pairs
+from bondic.core.sums import forms, reference
+from bondic.core.sums.measure import Measure, RowMeasures, merge_points
+from bondic.core.sums.reference import REFERENCE
 from bondic.engines.power import EXP_ULP
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
@@ -29,7 +30,6 @@ ENGINES = ("auto", "pairs", "reference")
 engines = pytest.mark.parametrize("engine", ENGINES)
 
 LINE = Layout(1, False, 0, 1)
-PLANE = Layout(2, False, 0, 1)
 CHOICES = Layout(2, False, 0, 3)
 
 SIMILAR = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
@@ -240,22 +240,6 @@ def test_features_around_a_block():
     assert enclosure.rad <= 1e-9 * float(np.abs(weights).sum()) ** 2
 
 
-@pytest.mark.parametrize("dimension", [1, 3, 4, 5, 8, 11])
-def test_dimensions_of_the_compiled_engine(dimension):
-    """Four dimensions go through at once; what is left over goes one by one."""
-    rng = np.random.default_rng(dimension)
-    z, w = 1e3 + rng.normal(size=(9, dimension)), rng.normal(size=(9, 1))
-    h = rng.uniform(0.5, 3.0, dimension) * math.sqrt(dimension)
-    exact = exact_form(lambda x, a, y, b: naive.gaussian(x, y, h), z, w)  # noqa: ARG005
-    terms = normal_form(bondic.Gaussian(h), Layout(dimension, False, 0, 1))
-    for engine in ENGINES:
-        assert inside(quadratic_form(terms, z, w, engine=engine), exact)
-    values, error = evaluate(terms, z[:2], z, w)
-    for i in range(2):
-        exact = sum((mpf(w[j, 0]) * naive.gaussian(z[i], z[j], h) for j in range(9)), mpf(0))
-        assert abs(mpf(float(values[i, 0])) - exact) <= mpf(error)
-
-
 # -------------------------------------------------------------------------- the radius is not too small either
 
 
@@ -292,16 +276,6 @@ def test_weight_errors_are_charged_in_full(engine):
     assert enclosure.lower >= 25.0**2 * (1 - 5 * share**2)  # and hardly more than that
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_evaluation_error_covers_an_independent_count(engine):
-    points, weights, _ = grid_problem(600, seed=5)
-    mass = float(np.abs(weights).sum())
-    blocks = 600 if engine == "reference" else pairs.TILE + 3
-    needed = mass * ((5 / math.e + (4 if engine == "reference" else EXP_ULP)) * U + (blocks + 3) * U)
-    _, error = evaluate(normal_form(bondic.Gaussian(9.0), LINE), points[:5], points, weights, engine=engine)
-    assert needed <= error <= 5 * needed
-
-
 @engines
 def test_products_below_the_smallest_float(engine):
     """40 products of 19.49 times the smallest float are rounded to 19 times: a loss that no share of the sum covers."""
@@ -310,19 +284,6 @@ def test_products_below_the_smallest_float(engine):
     exact = 1600 * mpf(weight) ** 2
     assert abs(mpf(enclosure.mid) - exact) > 10 * mpf(5e-324)
     assert inside(enclosure, exact)
-
-
-@engines
-def test_errors_of_terms_add_up(engine):
-    """A sum of kernels is at least as uncertain as its parts together."""
-    points, weights, _ = grid_problem(100, seed=15)
-    parts = (bondic.Gaussian(9.0), 2.0 * bondic.Laplace(5.0), 0.5 * Constant(1.0))
-    whole = normal_form(parts[0] + parts[1] + parts[2], LINE)
-    single = [normal_form(part, LINE) for part in parts]
-    errors = [evaluate(terms, points, points, weights, engine=engine)[1] for terms in single]
-    assert evaluate(whole, points, points, weights, engine=engine)[1] >= sum(errors) * (1 - 1e-12)
-    radii = [quadratic_form(terms, points, weights, engine=engine).rad for terms in single]
-    assert quadratic_form(whole, points, weights, engine=engine).rad >= sum(radii) * (1 - 1e-12)
 
 
 # ---------------------------------------------------------------------------------------------------- merging
@@ -353,38 +314,12 @@ def test_merging_error_is_relative_to_the_weights_before_merging():
 # ----------------------------------------------------------------------------------------------------- border
 
 
-@pytest.mark.parametrize(("bad", "engine"), [(math.nan, "auto"), (math.inf, "reference")])
-def test_bad_numbers_are_refused(bad, engine):
-    terms = normal_form(bondic.Gaussian(1.0), LINE)
-    z, w = np.zeros((3, 1)), np.ones((3, 1))
-    for points, weights in ((np.array([[0.0], [bad], [1.0]]), w), (z, np.array([[1.0], [bad], [1.0]]))):
-        with pytest.raises(InvalidInput, match="not finite"):
-            quadratic_form(terms, points, weights, engine=engine)
-        with pytest.raises(InvalidInput, match="not finite"):
-            evaluate(terms, points, points, weights, engine=engine)
-    with pytest.raises(InvalidInput, match="Point 1 "):
-        evaluate(terms, np.array([[0.0], [bad]]), z, w, engine=engine)
-
-
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 @engines
 def test_overflow_is_an_error_and_not_an_infinite_bound(engine):
     terms = normal_form(bondic.Gaussian(1.0), LINE)
     with pytest.raises(NumericalError):
         quadratic_form(terms, np.arange(3.0)[:, None], np.full((3, 1), 1e200), engine=engine)
-
-
-def test_threads_and_progress():
-    """Every strip is summed once whatever the number of threads; progress only grows."""
-    points, weights, _ = grid_problem(1200, seed=7)
-    terms = normal_form(bondic.Gaussian(50.0), LINE)
-    for engine in ENGINES:
-        seen: list[float] = []
-        first = quadratic_form(terms, points, weights, engine=engine, progress=seen.append)
-        assert first == quadratic_form(terms, points, weights, engine=engine)
-        assert seen == sorted(seen)
-        assert len(seen) > (0 if engine == "auto" else 3)
-        assert 0 <= seen[0] <= seen[-1] <= 1
 
 
 @pytest.mark.parametrize("kernel", [bondic.Gaussian(50.0), bondic.Gaussian(0.1), bondic.Laplace(50.0)], ids=repr)
@@ -406,3 +341,110 @@ def test_rows_with_equal_hashes_are_told_apart(monkeypatch):
     points, weights, _ = merge_points(z, np.arange(6.0)[:, None])
     assert points.ravel().tolist() == [1.0, 2.0, 3.0]
     assert weights.ravel().tolist() == [7.0, 5.0, 3.0]
+
+
+# --- One small measure per row: bounds of norms and products against 50-digit sums, row by row.
+
+ROW_LAYOUT = Layout(2, False, 0, 2)
+ROW_SIMILAR = np.array([[1.0, 0.5], [-0.3, 0.1]])
+ROW_KERNELS = {
+    "per action": (
+        2.0 * bondic.Gaussian(0.7) * Dirac() + Constant(0.5),
+        lambda x, a, y, b: 2 * naive.gaussian(x, y, 0.7) * (a == b) + mpf(1) / 2,
+    ),
+    "similar actions": (
+        bondic.Matern(1.1) * ActionEmbedding(ROW_SIMILAR),
+        lambda x, a, y, b: (
+            naive.matern(x, y, 1.1, 2.5)
+            * sum(mpf(float(p)) * mpf(float(q)) for p, q in zip(ROW_SIMILAR[a], ROW_SIMILAR[b], strict=True))
+        ),
+    ),
+}
+
+
+def measures(rng, count=7, most=5, error=0.0):
+    """Rows 0, 1, ... with 0 to `most` points each, in any order; the last but one cancels exactly."""
+    sizes = rng.integers(0, most + 1, count)
+    sizes[-2] = 2
+    rows = rng.permutation(np.repeat(np.arange(count), sizes))
+    points, weights = rng.normal(size=(len(rows), 2)), rng.normal(size=(len(rows), 2))
+    first, second = np.flatnonzero(rows == count - 2)
+    points[second], weights[second] = points[first], -weights[first]
+    return RowMeasures(points, weights, rows, count, error)
+
+
+def exact_square(twin, given, row):
+    mine = np.flatnonzero(given.rows == row)
+    atoms = [(mpf(float(given.weights[j, a])), given.points[j], a) for j in mine for a in range(2)]
+    return sum((c * d * twin(x, a, y, b) for c, x, a in atoms for d, y, b in atoms), mpf(0))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 256])
+@pytest.mark.parametrize("name", ROW_KERNELS)
+def test_norms_are_upper_bounds_and_sharp(name, chunk, rng, monkeypatch):
+    monkeypatch.setattr(forms, "_CHUNK", chunk)
+    kernel, twin = ROW_KERNELS[name]
+    given = measures(rng)
+    found = REFERENCE.row_norms(normal_form(kernel, ROW_LAYOUT), given)
+    for row in range(given.count):
+        mass = np.abs(given.weights[given.rows == row]).sum()
+        truth = mp.sqrt(max(exact_square(twin, given, row), mpf(0)))
+        assert mpf(float(found[row])) >= truth
+        assert mpf(float(found[row])) <= truth * (1 + 1e-10) + 1e-6 * mass * (truth < 1e-6)
+    assert np.all(found[np.setdiff1d(np.arange(given.count), given.rows)] == 0.0)
+
+
+def test_the_error_of_weights_enters_a_norm(rng):
+    given, terms = measures(rng), normal_form(bondic.Gaussian(1.0), ROW_LAYOUT)
+    share = 1e-7
+    larger = RowMeasures(given.points, given.weights * (1 + share), given.rows, given.count, share)
+    right, wrong = (EngineSums().row_norms(terms, some) for some in (given, larger))
+    busy = right > 1e-3
+    assert np.all(wrong[busy] >= right[busy] * (1 + 1.9 * share))
+
+
+def test_a_row_with_more_points_than_a_chunk(rng, monkeypatch):
+    """Against the sum over all points, which knows nothing of rows."""
+    monkeypatch.setattr(forms, "_CHUNK", 32)
+    rows = np.sort(np.concatenate([np.full(100, 3), np.arange(10)]))
+    given = RowMeasures(rng.normal(size=(110, 2)), rng.normal(size=(110, 2)), rows, 10)
+    kernel = ROW_KERNELS["per action"][0]
+    found = EngineSums().row_norms(normal_form(kernel, ROW_LAYOUT), given)
+    for row in range(10):
+        mine = rows == row
+        norm = KernelFunction(kernel, ROW_LAYOUT, given.points[mine], given.weights[mine]).norm()
+        assert norm.lower <= found[row] <= norm.upper * (1 + 1e-9)
+
+
+def test_products_enclose_the_exact_ones(rng):
+    kernel, twin = ROW_KERNELS["per action"]
+    given = measures(rng, error=1e-9)
+    function = KernelFunction(kernel, ROW_LAYOUT, rng.normal(size=(4, 2)), rng.normal(size=(4, 2)))
+    for sums in (EngineSums(), REFERENCE):
+        values, errors = sums.row_products(function, given)
+        for row in range(given.count):
+            truth, mass = mpf(0), 0.0
+            for j in np.flatnonzero(given.rows == row):
+                for a in range(2):
+                    value = sum(
+                        (mpf(float(function.weights[m, b])) * twin(given.points[j], a, function.centers[m], b)
+                         for m in range(4) for b in range(2)), mpf(0),
+                    )  # fmt: skip
+                    truth += mpf(float(given.weights[j, a])) * value
+                    mass += abs(float(given.weights[j, a]) * float(value))
+            assert abs(mpf(float(values[row])) - truth) <= mpf(float(errors[row])) - mpf(1e-9) * mpf(mass) * (1 - 1e-6)
+            assert errors[row] <= 1.1e-9 * mass + 1e-11
+
+
+def test_the_error_of_the_function_enters_a_product(rng):
+    """Values that are each off by 1e-3 move <f, D_i> by 1e-3 times the absolute weights of the row, and hardly more."""
+
+    class Vague:
+        def values(self, points, sums):  # noqa: ARG002
+            return np.ones((len(points), 2)), 1e-3
+
+    given = measures(rng)
+    _, errors = EngineSums().row_products(Vague(), given)
+    masses = np.array([np.abs(given.weights[given.rows == row]).sum() for row in range(given.count)])
+    assert np.all(errors >= 1e-3 * masses)
+    assert np.all(errors <= 1.001e-3 * masses + 1e-290)

@@ -1,5 +1,7 @@
-"""A value range stated by the user: its formulas, and the log against it."""
+"""A value range stated by the user: its formulas, the log against it, and its place in intervals and certificates."""
 
+import json
+from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
@@ -10,13 +12,12 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.core.dual.noise import NoiseFacts, Pinelis
-from bondic.core.errors import InvalidInput
+from bondic.core.balls import Ball, Instruments
+from bondic.core.certificate import Certificate, compute_digest
+from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.kernels.leaves import Dirac
-from bondic.core.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
-from bondic.rows import Terms
-from bondic_lab.noise.v_statistic import VStatistic
-from builders import lake_problem
+from bondic.core.terms import Terms, ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
+from builders import LAKE_GAMMA, LAKE_POLICY, lake, lake_problem
 
 # ------------------------------------------------------------------------------------------------------ formulas
 
@@ -103,28 +104,6 @@ def test_a_statement_that_fails_at_the_last_step_only_is_refused():
     assert make_terms(1.0, (1.0, 1.0), 10, False, False, (1.0, 10.0)).value_range == (1.0, 10.0)
 
 
-@pytest.mark.parametrize("horizon", [10**400, 2**53 + 1, 1e300])
-def test_horizons_that_cannot_be_counted_are_refused(horizon):
-    with pytest.raises(InvalidInput, match=r"larger than 2\*\*53"):
-        lake_problem(horizon=horizon)
-    assert make_terms(0.9, (0, 1), 2**53, True, False).horizon == 2**53
-
-
-def test_the_constant_of_the_paper_takes_the_smaller_size():
-    """c = 4 K_max max|v|^2 with max|v| = 1 instead of 20; a wide statement changes nothing."""
-    kernel = 2.0 * Dirac(on="state") * Dirac()
-
-    def variance(**more):
-        p = lake_problem(**more)
-        facts = NoiseFacts(kernel, p.layout, p.terms, p.logged_rows, len(p), len(p.rows), p.time_counts)
-        assert VStatistic("paper").largest(facts) == Pinelis("paper").proxy(facts)
-        return Pinelis("paper").proxy(facts)
-
-    assert variance(value_range=(0, 1)).mid == pytest.approx(4 * 2 * 1.0)
-    assert variance().mid == pytest.approx(4 * 2 * 20.0**2)
-    assert variance(value_range=(-50, 50)) == variance()
-
-
 # ------------------------------------------------------------------------------------------- against the log
 
 
@@ -190,34 +169,6 @@ def test_a_log_is_refused_exactly_when_it_contradicts_the_statement(rows, limits
         assert complaint(chain(rewards, ends), gamma, tuple(limits), batch=batch) == said
 
 
-@pytest.mark.parametrize(
-    ("rewards", "ends", "gamma", "words"),
-    [
-        ([0.0, 0.5, 0.5, 0.5], [0, 0, 0, 1], 0.9, "return from row 1 is 1.355, outside the stated `value_range` [0.0, 1.0]"),
-        ([0.0, 0.0, 3.0], [0, 0, 1], 0.9, "return from row 2 is 3, "),
-        ([0.0, 1.0, 1.0, 0.0], [0] * 4, 0.9, "Whatever follows row 2, the discounted return from row 1 is at least 1.9"),
-        ([-0.25, 0.2], [0, 1], 0.5, "return from row 0 is -0.15, outside"),
-        ([0.0, -1.0, 0.0], [0] * 3, 0.5, "Whatever follows row 1, the discounted return from row 1 is at most -0.5"),
-    ],
-)  # fmt: skip
-def test_the_row_and_its_return_are_named(rewards, ends, gamma, words):
-    said = complaint(chain(rewards, ends), gamma, (0, 1))
-    assert words in said
-    assert "pass a wider range" in said
-
-
-def test_episodes_that_alternate_are_put_in_order():
-    data = chain([0.5, 0.0, 0.5, 0.0, 0.5, 1.0], [0] * 6)
-    data |= {
-        "observations": np.array([[0.0], [10], [1], [11], [2], [12]]),
-        "next_observations": np.array([[1.0], [11], [2], [12], [3], [13]]),
-        "terminations": np.array([0, 0, 0, 0, 1, 1], dtype=bool),
-        "episode_ids": np.array([7, 3, 7, 3, 7, 3]),
-    }
-    assert "return from row 0 is 1.355" in complaint(data, 0.9, (0, 1))
-    assert complaint(data, 0.9, (0, 1.5)) is None
-
-
 @pytest.mark.parametrize("change", ["state", "time", "truncated", "episode"])
 def test_rows_that_do_not_follow_each_other_are_not_added_up(change):
     """Keys tell which row follows which; without timesteps the state that a row led to."""
@@ -233,16 +184,6 @@ def test_rows_that_do_not_follow_each_other_are_not_added_up(change):
         data["truncations"] = np.array([True, False])
     for batch in (None, 1, 2):
         assert complaint(data, 0.9, (0, 1), batch=batch) is None
-
-
-def test_rows_of_an_episode_follow_each_other_by_their_timesteps():
-    """Next states may be stored with fewer digits than states."""
-    data = chain([0.6, 0.6], [0, 1]) | {"timesteps": np.array([3, 4])}
-    data["observations"] = data["observations"] + 1e-7
-    for batch in (None, 1, 2):
-        assert "from row 0 is 1.14" in complaint(data, 0.9, (0, 1), batch=batch)
-    del data["timesteps"]
-    assert complaint(data, 0.9, (0, 1)) is None
 
 
 def test_rows_beyond_the_horizon_do_not_count():
@@ -263,3 +204,80 @@ def test_rounding_is_no_contradiction():
     for batch in (None, 170):
         assert complaint(ones, 0.95, (0, 20), batch=batch) is None
         assert "at least" in complaint(ones, 0.95, (0, 19.999), batch=batch)
+
+
+# --- in intervals and certificates
+
+KERNEL = Dirac(on="state") * Dirac()
+METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=Instruments(KERNEL))
+
+
+def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():
+    plain = bondic.estimate_interval(lake_problem(lake(40)), method=METHOD)
+    stated = bondic.estimate_interval(lake_problem(lake(40), value_range=(0, 1)), method=METHOD)
+    assert plain.high > 1 == stated.value_range.high >= stated.high
+    assert stated.length < plain.length
+    assert stated.low >= 0
+    texts = {item.name: item for item in stated.assumptions}
+    assert texts["value range"].state == "stated"
+    assert "lies in [0, 1]" in texts["value range"].text
+    assert "as was stated" in texts["value range"].text
+    assert "value range" not in {item.name for item in plain.assumptions}
+    assert "The stated ranges alone imply [0, 1]" in stated._repr_html_()
+
+
+def test_the_true_value_is_covered():
+    """J* by solving the chain; 40 logs at alpha = 0.1, of which none may miss (the interval is far from tight)."""
+    step = np.zeros((6, 6))
+    reward = np.zeros(6)
+    right = 0.8 * 0.8 + 0.2 * 0.2
+    for state in range(1, 5):
+        step[state, state + 1], step[state, state - 1] = right, 1 - right
+        reward[state] = right if state + 1 == 5 else 0.0
+    alive = step[1:5, 1:5]
+    truth = np.linalg.solve(np.eye(4) - LAKE_GAMMA * alive, reward[1:5])[1]
+    for seed in range(40):
+        found = bondic.estimate_interval(lake_problem(lake(40, seed), value_range=(0, 1)), method=METHOD)
+        assert found.low <= truth <= found.high
+
+
+# ---------------------------------------------------------------------------------------- certificates and pages
+
+
+@pytest.fixture(scope="module")
+def certified():
+    problem = lake_problem(value_range=(0, 1))
+    return problem, bondic.estimate_interval(problem, method=METHOD)
+
+
+def altered(certificate, **terms):
+    """The same certificate with other statements and a digest that fits them."""
+    body = json.loads(json.dumps(certificate.body))
+    body["proof"]["asked"]["terms"].update(terms)
+    return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
+
+
+def test_a_certificate_holds_the_statement_and_is_verified_with_it(certified, tmp_path):
+    problem, result = certified
+    bondic.save_certificate(result.certificate, tmp_path / "c.json")
+    kept = bondic.load_certificate(tmp_path / "c.json")
+    spec = kept.body["proof"]["asked"]["terms"]
+    assert spec["value_range"] == [0.0, 1.0]
+    assert asdict(problem.terms) | {"reward_range": [0.0, 1.0], "value_range": [0.0, 1.0]} == spec
+    for log in (problem.log, bondic.stream_log(lake(), batch_rows=100)):
+        checked = bondic.verify(kept, log, LAKE_POLICY)
+        assert (checked.low, checked.high) == pytest.approx((result.low, result.high), abs=1e-9)
+        assert any(item.name == "value range" for item in checked.assumptions)
+
+
+@pytest.mark.parametrize("stated", [None, [0.0, 0.9999], [0.0, 2.0], [0.0, 1.0, 2.0], [1.0, 0.0], "ab", [30.0, 40.0]])
+def test_a_certificate_with_another_statement_is_refused(certified, stated):
+    problem, result = certified
+    with pytest.raises(VerificationError):
+        bondic.verify(altered(result.certificate, value_range=stated), problem.log)
+
+
+def test_a_certificate_whose_statement_the_log_contradicts_is_refused(certified):
+    problem, result = certified
+    with pytest.raises(VerificationError, match="outside the stated `value_range`"):
+        bondic.verify(altered(result.certificate, value_range=[0.0, 0.5]), problem.log)

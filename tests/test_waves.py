@@ -9,15 +9,9 @@ import pytest
 from mpmath import mp, mpf
 
 from bondic.core.bounded import U
-from bondic.core.functions import FeatureFunction, FeatureMap
 from bondic.core.kernels.base import NUMPY_ULP
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.normal_form import Layout
-from bondic.core.sums.reference import REFERENCE
-from bondic.engines.sums import STANDARD
 from bondic.engines.waves import LARGEST, WAVE_ULP, _fill, wave_features
-
-PLANE = Layout(2, False, 0, 1)
 
 
 def waves(angles):
@@ -70,13 +64,3 @@ def test_features_of_both_ways_agree_within_twice_their_error(reach):
     fast, slow = wave_features(leaf, x), leaf.features(x)
     assert np.abs(fast - slow).max() <= 2 * leaf.feature_error(x)
     assert (reach < 1e9) == (not np.array_equal(fast, slow))
-
-
-def test_values_of_both_sums_agree_within_their_errors():
-    leaf = RandomFeatures.gaussian(40, 2, 0.7, seed=3)
-    rng = np.random.default_rng(2)
-    function = FeatureFunction(leaf, PLANE, rng.standard_normal(FeatureMap(leaf, PLANE).dimension))
-    x = rng.standard_normal((3000, 2))
-    (fast, error), (slow, other) = function.values(x, STANDARD), function.values(x, REFERENCE)
-    assert error == other
-    assert 0 < np.abs(fast - slow).max() <= error + other

@@ -2,100 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import re
-
 import numpy as np
 import pytest
 from scipy import stats
 
 import bondic
-from bondic.core.errors import InvalidInput
-from bondic_lab.baselines.features import make_design, start_error
 from bondic_lab.baselines.hcope import EmpiricalBernstein
-from bondic_lab.baselines.importance import ImportanceSampling, rests_on_enough, weighted_sums
+from bondic_lab.baselines.importance import ImportanceSampling
 from bondic_lab.baselines.intervals import (
-    RatioSums,
-    bca_ends,
     bernstein_lower,
     hoeffding_lower,
-    percentile_ends,
-    student_ends,
 )
-from bondic_lab.baselines.lipschitz import Lipschitz
-from bondic_lab.baselines.outcome import split_ends
-from bondic_lab.baselines.registry import make_baseline
-from bondic_lab.baselines.trajectories import trajectories
-from bondic_lab.baselines.trajectory_dr import DoublyRobust
+from bondic_lab.baselines.lipschitz import Lipschitz, upper_end
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log
 
 
 def words(result):
     return {assumption.name: assumption.text for assumption in result.assumptions}
-
-
-# ------------------------------------------------------------------------------------------------- what starts and rows are
-
-
-@pytest.mark.parametrize("name", ["dm", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "lipschitz"])
-def test_what_the_initial_states_are_taken_for_is_printed(name):
-    n = 60
-    states = np.tile([0.0, 1.0], n // 2)[:, None]
-    log = bondic.Transitions(
-        states, np.zeros(n, dtype=int), states[:, 0], states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
-        behavior_action_probs=np.ones(n),
-    )  # fmt: skip
-    both = [[0.0], [1.0]]
-    for starts, text in (
-        (bondic.InitialStates.exact(both), "exactly the given list of 2 weighted states"),
-        (
-            bondic.InitialStates.sample(both * 10),
-            "20 initial states are independent draws .* number was fixed beforehand",
-        ),
-        (bondic.InitialStates.from_log(log), "60 initial states are independent draws .* not fixed beforehand"),
-    ):
-        problem = bondic.make_problem(log, bondic.UniformPolicy(1), starts, gamma=0.5, reward_range=(0.0, 1.0))
-        options = {"constant": 1.0} if name == "lipschitz" else {}
-        result = bondic.estimate_interval(problem, method=make_baseline(name, **options))
-        assert re.search(text, words(result)["start"])
-
-
-def test_drawn_initial_actions_are_named():
-    n = 60
-    rng = np.random.default_rng(0)
-    actions = rng.normal(size=(n, 1))
-    log = bondic.Transitions(
-        np.zeros((n, 1)), actions, np.tanh(actions[:, 0]), np.zeros((n, 1)), np.ones(n, dtype=bool)
-    )
-    policy = bondic.GaussianPolicy(lambda s: 0 * s, 1.0)
-    problem = bondic.make_problem(
-        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-1, 1), initial_draws=7, seed=5
-    )
-    result = bondic.estimate_interval(problem, method=make_baseline("lstd"))
-    assert "7 actions were drawn at each from seed 5" in words(result)["start"]
-
-
-@pytest.mark.parametrize("name", ["mis", "lstd", "drl", "coindice"])
-def test_rows_as_units_are_explained_by_what_the_log_has(name):
-    mdp = TabularMDP.random(np.random.default_rng(1), n_states=2, n_actions=2, gamma=0.9)
-    rollout = mdp.rollout(20, 4, np.random.default_rng(0))
-    initial = bondic.InitialStates.exact(np.arange(2.0)[:, None], mdp.initial_probs)
-
-    def rows(log, **options):
-        problem = bondic.make_problem(
-            log, bondic.TablePolicy(mdp.target), initial, gamma=0.9, reward_range=mdp.reward_range
-        )
-        return words(bondic.estimate_interval(problem, method=make_baseline(name, **options)))
-
-    columns = ("observations", "actions", "rewards", "next_observations", "terminations")
-    alone = bondic.Transitions(**{column: getattr(rollout, column) for column in columns})
-    assert "(the log names no episodes)" in rows(alone)["rows"]
-    assert "although the log groups them into episodes" in rows(as_log(rollout), unit="rows")["rows"]
-    if name == "coindice":  # its published setting, and what it does unless asked otherwise
-        assert "although the log groups them into episodes" in rows(as_log(rollout))["rows"]
-    else:
-        assert "rows" not in rows(as_log(rollout))
 
 
 # ------------------------------------------------------------------------------------------- lengths that are only stated
@@ -130,39 +54,7 @@ def test_a_length_that_steps_states_is_printed_as_an_assumption(method):
         assert "length" not in words(open_ended)
 
 
-def test_a_horizon_needs_no_statement_about_lengths():
-    mdp = TabularMDP.random(np.random.default_rng(1), n_states=2, n_actions=2, gamma=0.9)
-    log = as_log(mdp.rollout(20, 4, np.random.default_rng(0)))
-    initial = bondic.InitialStates.exact(np.arange(2.0)[:, None], mdp.initial_probs)
-    problem = bondic.make_problem(
-        log, bondic.TablePolicy(mdp.target), initial, gamma=0.9, reward_range=mdp.reward_range, horizon=4
-    )
-    assert "length" not in words(bondic.estimate_interval(problem, method=ImportanceSampling(steps=4)))
-    shorter = bondic.estimate_interval(problem, method=ImportanceSampling(steps=2))  # pays for steps 2 and 3
-    assert "length" not in words(shorter)
-    assert "up to step 2" in words(shorter)["recording"]
-
-
 # ----------------------------------------------------------------------------------------------------------- bounds of X
-
-
-def test_a_least_density_bounds_no_ratio():
-    """pi <= 1 is what turns a least behavior probability into a bound of pi / beta; densities know no such limit."""
-    n = 50
-    rng = np.random.default_rng(0)
-    states, actions = np.zeros((n, 1)), rng.normal(size=(n, 1))
-    log = bondic.Transitions(
-        states, actions, np.tanh(actions[:, 0]), states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
-        behavior_action_probs=stats.norm.pdf(actions[:, 0]),
-    )  # fmt: skip
-    peaked = bondic.GaussianPolicy(lambda s: 0 * s + 9.0, 0.01)  # a density of 40 where nothing was logged
-    problem = bondic.make_problem(
-        log, peaked, bondic.InitialStates.from_log(log), gamma=0.5, reward_range=(-1, 1), horizon=None
-    )
-    with pytest.raises(InvalidInput, match="densities"):
-        bondic.estimate_interval(problem, method=ImportanceSampling("tis", "hoeffding", steps=1, min_propensity=1e-3))
-    result = bondic.estimate_interval(problem, method=ImportanceSampling("tis", "hoeffding", steps=1, max_ratio=1e9))
-    assert result.status.name == "TRIVIAL"
 
 
 @pytest.mark.parametrize("law", ["rare", "half"])
@@ -213,42 +105,6 @@ def test_lipschitz_ends_hold_when_values_shrink_towards_the_horizon():
         assert seen_first.low <= sign * 3.0 <= seen_first.high
 
 
-# ------------------------------------------------------------------------------------------------------ asymptotic ends
-
-
-def test_quantiles_beyond_the_replicates_go_on_as_the_normal_law():
-    """200 replicates end near 2.8 standard deviations; a level of 0.0005 needs 3.3, however many episodes there are."""
-    again = stats.norm.ppf((np.arange(200) + 0.5) / 200)
-    low, high = percentile_ends(again, split_ends(0.001, "both"))
-    assert (low, high) == pytest.approx((-3.29, 3.29), abs=0.05)
-    bca = bca_ends(0.0, again, np.linspace(-1, 1, 50), split_ends(0.001, "both"))
-    assert bca == pytest.approx((low, high), abs=0.05)
-    inside = percentile_ends(again, split_ends(0.1, "both"))
-    assert inside == pytest.approx(tuple(np.quantile(again, [0.05, 0.95])))  # where they say enough nothing changes
-    lopsided = percentile_ends(np.append(np.zeros(199), 50.0), split_ends(0.001, "both"))
-    assert lopsided[1] >= 50.0  # never inside the extreme replicate
-    assert lopsided[0] < 0.0
-
-
-def test_doubly_robust_pays_for_sampled_starts_even_without_other_noise():
-    """Nothing is random but the start: corrections are all 0, and what is left is the error of the sampled starts."""
-    n = 80
-    states = np.tile([0.0, 1.0], n // 2)[:, None]
-    log = bondic.Transitions(
-        states, np.zeros(n, dtype=int), states[:, 0], states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
-        behavior_action_probs=np.ones(n),
-    )  # fmt: skip
-    starts = bondic.InitialStates(np.repeat([[0.0], [1.0]], [5, 15], axis=0), np.full(20, 0.05), "sample")
-    problem = bondic.make_problem(
-        log, bondic.UniformPolicy(1), starts, gamma=0.5, reward_range=(0.0, 1.0), horizon=None
-    )
-    result = bondic.estimate_interval(problem, alpha=0.1, method=DoublyRobust())
-    design = make_design(problem)
-    error = start_error(problem, design, np.linalg.lstsq(design.logged, log.rewards, rcond=None)[0])
-    assert error == pytest.approx(math.sqrt(0.25 * 0.75 / 19))
-    assert result.length == pytest.approx(2 * stats.t.ppf(0.95, n - 1) * error, rel=1e-3)
-
-
 # ------------------------------------------------------------------------------------------------ ratios without weight
 
 
@@ -281,16 +137,6 @@ def test_steps_without_weight_are_not_known_to_pay_nothing(interval):
     assert all(r.length < r.value_range.width for r in results)  # the first steps are known
 
 
-@pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
-def test_ratios_stay_within_the_range_of_the_returns(weighting):
-    """Rewards of 10 to 11: unknown steps counted as 0 left the value range, and the user was told that it is wrong."""
-    mdp = matching(rewards=((10.9, 10.8), (10.95, 10.85)), reward_range=(10.0, 11.0))
-    result = bondic.estimate_interval(matching_problem(mdp), method=ImportanceSampling(weighting))
-    assert result.status.name != "REJECTED"
-    assert result.low <= mdp.value <= result.high
-    assert result.value_range.low <= result.estimate <= result.value_range.high
-
-
 def test_ends_of_snpdis_are_the_sum_over_known_steps_and_ranges():
     """The slow twin: one ratio per step while 2 effective episodes are left, the step's range afterwards."""
     mdp = matching(rewards=((0.9, -0.3), (0.95, 0.4)), reward_range=(-0.5, 1.0))
@@ -320,21 +166,6 @@ def test_ends_of_snpdis_are_the_sum_over_known_steps_and_ranges():
     assert 3 <= known <= 10
 
 
-def test_unknown_last_steps_of_complete_episodes_go_on():
-    """All episodes ended by themselves; the policy's own ones may be longer than any that was seen."""
-    mdp = matching(termination=0.01)
-    problem = matching_problem(mdp, episodes=30, steps=2000)
-    assert not problem.log.truncations.any()
-    result = bondic.estimate_interval(problem, method=ImportanceSampling("snpdis"))
-    paths = trajectories(problem)
-    known = rests_on_enough(weighted_sums(paths, "snpdis"))
-    assert not known[-1]
-    missing = 1 / (1 - mdp.gamma) - paths.discounts[known].sum()
-    first = weighted_sums(paths, "snpdis").only(known)
-    ends = student_ends(first.estimate(), first.influence(), split_ends(0.1, "both"))
-    assert (result.low, result.high) == pytest.approx((ends[0], ends[1] + missing))
-
-
 @pytest.mark.parametrize("rare", [0.0, 0.001], ids=["all", "nearly all"])
 @pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
 def test_one_episode_with_all_the_weight_says_nothing(weighting, rare):
@@ -357,34 +188,64 @@ def test_one_episode_with_all_the_weight_says_nothing(weighting, rare):
         assert "fewer than 2 effective episodes" in result.choices["weights"]
 
 
-def test_effective_numbers_are_their_formula():
-    weights = np.array([[1.0, 0.0, 1e200, 3.0], [1.0, 0.0, 1e200, 1.0], [1.0, 0.0, 0.0, 0.0]])
-    sums = RatioSums(np.zeros((3, 4)), weights, np.arange(4.0))
-    np.testing.assert_allclose(sums.effective(), [3.0, 0.0, 2.0, 16 / 10])
-    assert rests_on_enough(sums).tolist() == [True, False, True, False]
-    assert sums.estimate() == 1.0  # the guess for the ratio that has no weight
-    assert sums.only(np.array([True, False, False, True])).denominators.shape == (3, 2)
+# --- Lipschitz value iteration on a deterministic line whose q* is known.
+
+GAMMA = 0.7
 
 
-# ------------------------------------------------------------------------------------------------- self-normalized noise
+def step(s, a):
+    """Toward 0 (action 0) or half way to 1 (action 1); the reward is the place."""
+    return np.where(a == 0, 0.5 * s, 0.5 * s + 0.5)
 
 
-def test_the_self_normalized_event_holds_at_a_stopping_time_and_needs_its_determinant():
-    """|Phi' eps| in the norm of Sigma^-1 against (B/2) sqrt( 2 log(1/p) + log det(Sigma / lambda) ), as `duan-wang` has it.
+def line(n, seed=0, **more):
+    """The policy always takes action 1: v*(s) = sum gamma^t s_t with s_t = 1 - (1 - s) 2^-t."""
+    rng = np.random.default_rng(seed)
+    s, a = rng.random(n), rng.integers(2, size=n)
+    log = bondic.Transitions(s[:, None], a, s, step(s, a)[:, None], np.zeros(n, dtype=bool))
+    policy = bondic.CallablePolicy(lambda x: np.tile([0.0, 1.0], (len(x), 1)))
+    initial = bondic.InitialStates.exact([[0.2], [0.9]], [0.25, 0.75])
+    return bondic.make_problem(log, policy, initial, gamma=GAMMA, reward_range=(0.0, 1.0), **more)
 
-    eps = -+ B/2 is the law that its constant is made for; rows stop when the norm is largest among 10 looks. Without the
-    determinant the same count is far too large (the control)."""
-    rng = np.random.default_rng(2)
-    width, p, ridge, logs, n, dimension = 3.0, 0.2, 1.0, 1500, 60, 4
-    misses, bare = 0, 0
-    for _ in range(logs):
-        phi = np.eye(dimension)[rng.integers(dimension, size=n)]
-        sums = np.cumsum(phi * rng.choice([-0.5 * width, 0.5 * width], size=n)[:, None], axis=0)
-        counts = np.cumsum(phi, axis=0) + ridge
-        looks = slice(n // 10 - 1, n, n // 10)
-        norms = np.sum(sums[looks] ** 2 / counts[looks], axis=1)
-        level = 2 * math.log(1 / p)
-        misses += np.any(norms > (0.5 * width) ** 2 * (level + np.log(counts[looks] / ridge).sum(axis=1)))
-        bare += np.any(norms > (0.5 * width) ** 2 * level)
-    assert misses <= stats.binom.ppf(1 - 1e-6, logs, p)
-    assert bare > stats.binom.ppf(1 - 1e-6, logs, p)
+
+def v_star(s):
+    return 1 / (1 - GAMMA) - (1 - s) / (1 - GAMMA / 2)
+
+
+TRUTH = 0.25 * v_star(0.2) + 0.75 * v_star(0.9)
+SLOPE = 1 / (1 - GAMMA / 2)  # of q* in s, both actions: 1 + gamma SLOPE / 2 = SLOPE
+
+
+def test_the_truth_lies_inside_and_the_interval_shrinks():
+    lengths = []
+    for n in (10, 100, 1000):
+        result = bondic.estimate_interval(line(n), method=Lipschitz(SLOPE))
+        assert result.low <= TRUTH <= result.high
+        assert result.guarantee == "finite-sample"
+        lengths.append(result.length)
+    assert lengths[2] < 0.2 * lengths[1] < 0.2 * lengths[0]
+
+
+def test_against_plain_loops():
+    problem = line(12)
+    n, top = len(problem), 1 / (1 - GAMMA)
+    for sign in (1.0, -1.0):
+        limit = top if sign > 0 else 0.0
+        u = [limit] * n
+
+        def bound(x, slot, u=u, limit=limit):
+            values = [
+                u[j] + SLOPE * abs(x - problem.whole().logged[j, 0])
+                for j in range(n)
+                if problem.whole().slots[j] == slot
+            ]
+            return min([limit, *values])
+
+        for _ in range(200):
+            new = [
+                sign * problem.whole().rewards[i] + GAMMA * bound(problem.whole().next.points[i, 0], 1)
+                for i in range(n)
+            ]
+            u[:] = [min(a, b) for a, b in zip(u, new, strict=True)]
+        wanted = sign * (0.25 * bound(0.2, 1) + 0.75 * bound(0.9, 1))
+        assert upper_end(problem, SLOPE, 400, sign=sign) == pytest.approx(wanted, abs=1e-6)

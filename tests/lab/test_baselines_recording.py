@@ -80,76 +80,7 @@ def test_few_cut_episodes_that_set_the_length_for_all_are_named(name):
     assert "cut episodes" not in bondic.estimate_interval(ask(mdp, short), method=method(name, steps=1)).choices
 
 
-def test_who_counts_as_few():
-    mdp = walk()
-    rollout = mdp.rollout(40, 20, np.random.default_rng(0))
-
-    def said(lengths):
-        return bondic.estimate_interval(ask(mdp, cut_log(rollout, lengths)), method=method("pdis")).choices.get(
-            "cut episodes", ""
-        )
-
-    assert said([4, 5] + [20] * 38).startswith(
-        "T is 4 because 2 episodes were cut early, out of 40; without them T would be 20"
-    )
-    assert said([4, 5, 6] + [20] * 37).startswith(
-        "T is 4 because 2 episodes were cut early, out of 40; without them T would be 6"
-    )
-    assert said([5] * 3 + [20] * 37) == ""  # more than one in twenty
-    assert said([19] + [20] * 39) == ""  # not much is lost
-    ended = fork().rollout(40, 5, np.random.default_rng(0))
-    one = bondic.estimate_interval(ask(fork(), cut_log(ended, [2] + [5] * 39)), method=method("pdis"))
-    assert "without it T would be 3" in one.choices["cut episodes"]  # all others are complete
-    alone = bondic.estimate_interval(ask(mdp, cut_log(rollout, [3] * 40)), method=method("pdis"))
-    assert "cut episodes" not in alone.choices
-
-
 # -------------------------------------------------------------------------------------------------- estimates of J* itself
-
-
-@pytest.mark.parametrize("name", TRAJECTORY_METHODS)
-def test_estimates_of_cut_episodes_are_estimates_of_the_whole_value(name):
-    """Rewards near 1/2: the middle of what was not recorded is near the truth, and 0 is far from it."""
-    mdp = walk()
-    problem = ask(mdp, part(mdp.rollout(2000, 4, np.random.default_rng(0))), may_terminate=False)
-    result = bondic.estimate_interval(problem, method=method(name))
-    middle = 0.5 * mdp.gamma**4 / (1 - mdp.gamma)
-    assert result.estimate == pytest.approx(mdp.finite_value(4) + middle, abs=0.1)
-    assert abs(result.estimate - mdp.value) < 0.5 * middle
-    assert f"takes the middle, {middle:.6g}" in result.choices["episodes"]
-
-
-@pytest.mark.parametrize("name", TRAJECTORY_METHODS)
-def test_complete_episodes_need_no_middle(name):
-    mdp = fork()
-    problem = ask(mdp, part(mdp.rollout(2000, 5, np.random.default_rng(0))))
-    result = bondic.estimate_interval(problem, method=method(name, steps=3))
-    assert result.estimate == pytest.approx(mdp.value, abs=0.1)
-    assert "middle" not in result.choices["episodes"]
-
-
-@pytest.mark.parametrize("name", ["tis", "pdis", "sntis", "snpdis", "hcope", "dr"])
-def test_estimates_are_reported_as_they_are(name):
-    """No weight at all, rewards of 10 to 11: an estimate of what was not recorded alone is no value that can occur. It is not
-    moved to one that can: the reader is told that it lies outside."""
-    mdp = walk()
-    never = TabularMDP(
-        mdp.transitions,
-        10 + mdp.rewards,
-        mdp.initial_probs,
-        np.eye(2)[[0, 0, 0]],
-        np.eye(2)[[1, 1, 1]],
-        0.9,
-        (10.0, 11.0),
-    )
-    problem = ask(never, part(never.rollout(30, 4, np.random.default_rng(0))), may_terminate=False)
-    result = bondic.estimate_interval(problem, method=method(name))
-    assert "estimate" not in result.choices
-    if name in ("tis", "pdis"):
-        assert result.estimate < result.value_range.low
-        assert "outside the interval: it has no guarantee" in result.to_markdown()
-    if name in ("sntis", "snpdis"):
-        assert result.estimate == pytest.approx(105.0)  # the middle of what is possible
 
 
 # ------------------------------------------------------------------------------------------------- gaps and glued episodes
@@ -170,25 +101,6 @@ def test_a_gap_is_refused_without_timesteps_too(name):
     assert (result.low, result.high) == (numbered.low, numbered.high)
 
 
-@pytest.mark.parametrize("step", range(1, 5))
-def test_a_missing_row_is_named_in_the_log_s_own_count(step):
-    mdp = walk()
-    rollout = mdp.rollout(5, 6, np.random.default_rng(0))
-    keep = ~((rollout.episode_ids == 3) & (rollout.timesteps == step))
-    row = 3 * 6 + step
-    with pytest.raises(InvalidInput, match=f"Row {row} follows row {row - 1} "):
-        bondic.estimate_interval(ask(mdp, part(rollout, keep, drop=("timesteps",))), method=method("pdis"))
-
-
-def test_the_last_row_may_be_missing():
-    """Where an episode was left is free: nothing follows."""
-    mdp = walk()
-    rollout = mdp.rollout(5, 6, np.random.default_rng(0))
-    keep = ~((rollout.episode_ids == 3) & (rollout.timesteps == 5))
-    result = bondic.estimate_interval(ask(mdp, part(rollout, keep, drop=("timesteps",))), method=method("pdis"))
-    assert "at most 5 steps" in result.choices["episodes"]
-
-
 def test_truncated_episodes_that_share_an_id_are_refused():
     """The circle has length 4, so that states join up; only the truncation shows that two episodes were glued."""
     mdp = walk(states=4)
@@ -206,56 +118,3 @@ def test_truncated_episodes_that_share_an_id_are_refused():
     untold = part(short, drop=("timesteps",), episode_ids=short.episode_ids // 3)
     with pytest.raises(InvalidInput, match=r"Row 3 follows row 2 .* led to"):
         bondic.estimate_interval(ask(mdp, untold), method=method("hcope"))
-
-
-def test_interleaved_rows_without_timesteps_pass():
-    """Rows in the order of time across episodes: neighbors in an episode are not neighbors in the log."""
-    mdp = walk()
-    rollout = mdp.rollout(8, 5, np.random.default_rng(1))
-    order = np.lexsort((rollout.episode_ids, rollout.timesteps))
-    mixed, plain = (
-        bondic.estimate_interval(ask(mdp, part(rollout, rows, drop=("timesteps",))), method=method("pdis"))
-        for rows in (order, slice(None))
-    )
-    assert (mixed.low, mixed.high) == pytest.approx((plain.low, plain.high))
-
-
-def continuous_log(stored=np.float64, shift=0.0, seed=0):
-    """Episodes of 5 steps of a random walk in two dimensions of very different size; `next_observations` as stored."""
-    rng = np.random.default_rng(seed)
-    paths = np.cumsum(rng.normal(size=(40, 6, 2)), axis=1) * [1e4, 1e-3]
-    here, there = paths[:, :-1].reshape(-1, 2), paths[:, 1:].reshape(-1, 2)
-    moved = there.astype(stored).astype(float) + shift * np.abs(there).mean(axis=0)
-    actions = rng.integers(2, size=200)
-    return bondic.Transitions(
-        here, actions, rng.random(200), moved, np.zeros(200, dtype=bool), np.tile([False] * 4 + [True], 40),
-        np.repeat(np.arange(40), 5), behavior_action_probs=np.full(200, 0.5),
-    )  # fmt: skip
-
-
-def test_copies_stored_with_32_bits_pass_and_larger_differences_do_not():
-    def run(log):
-        problem = bondic.make_problem(
-            log,
-            bondic.UniformPolicy(2),
-            bondic.InitialStates.from_log(log),
-            gamma=0.5,
-            reward_range=(0.0, 1.0),
-            accept=None,
-        )
-        return bondic.estimate_interval(problem, method=method("pdis"))
-
-    exact, stored = run(continuous_log()), run(continuous_log(np.float32))
-    assert (exact.low, exact.high) == (stored.low, stored.high)
-    with pytest.raises(InvalidInput, match="led to"):
-        run(continuous_log(shift=1e-4))
-
-
-@pytest.mark.parametrize("name", TRAJECTORY_METHODS)
-def test_that_rows_are_all_steps_is_printed(name):
-    mdp = walk()
-    rollout = mdp.rollout(40, 4, np.random.default_rng(0))
-    for drop, said in (((), "timesteps are 0, 1"), (("timesteps",), "where the one before it led to")):
-        result = bondic.estimate_interval(ask(mdp, part(rollout, drop=drop)), method=method(name))
-        assert "all its steps, from 0 on" in words(result)["steps"]
-        assert said in words(result)["steps"]

@@ -9,26 +9,24 @@ import pytest
 from scipy import optimize
 
 import bondic
-from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.kernels.features import Linear, RandomFeatures
-from bondic.core.kernels.leaves import Dirac
+from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms
-from bondic_lab.baselines.coindice import CoinDice, divergence, extreme_value, tilt
-from bondic_lab.baselines.double_rl import DoubleRL, fit_seen
+from bondic_lab.baselines.coindice import divergence, extreme_value
+from bondic_lab.baselines.double_rl import DoubleRL
 from bondic_lab.baselines.duan_wang import LinearFittedQ, half_width
-from bondic_lab.baselines.features import Design, make_design, start_error, table_kernel
+from bondic_lab.baselines.features import Design, make_design
 from bondic_lab.baselines.feng2020 import Feng2020
-from bondic_lab.baselines.fqe import FittedQ, fit_q, fit_steps
-from bondic_lab.baselines.lstd import Lstd, fit_lstd
-from bondic_lab.baselines.marginalized import Marginalized, minimax_weights
-from bondic_lab.baselines.model_based import ModelBased, table_values
+from bondic_lab.baselines.fqe import fit_q
+from bondic_lab.baselines.lstd import fit_lstd
+from bondic_lab.baselines.marginalized import minimax_weights
+from bondic_lab.baselines.model_based import table_values
 from bondic_lab.baselines.registry import make_baseline
 from bondic_lab.baselines.trajectories import trajectories
-from bondic_lab.baselines.trajectory_dr import DoublyRobust, control_variates, corrections
-from bondic_lab.baselines.units import fold_numbers, grouped_error, resampled_starts
+from bondic_lab.baselines.trajectory_dr import DoublyRobust, corrections
+from bondic_lab.baselines.units import fold_numbers
 from bondic_lab.noise.v_statistic import VStatistic
 from bondic_lab.worlds.tabular import TabularMDP
-from builders import as_log, exact_problem, synthetic, tabular_problem
+from builders import as_log, exact_problem, tabular_problem
 from core_cases import plain_facts
 
 
@@ -70,64 +68,6 @@ def plain_design(phi, following, start, rewards, gamma):
 # ------------------------------------------------------------------------------------------------------ features and fits
 
 
-def test_the_default_design_of_a_table_is_one_hot_up_to_order():
-    problem = sampled(world(termination=0.3))
-    design = make_design(problem)
-    phi, following, start = one_hot(problem)
-    assert design.table
-    assert design.dimension == 6
-    order = (phi.T @ design.logged / phi.sum(axis=0)[:, None]).round(12)  # a permutation
-    np.testing.assert_array_equal(np.sort(order, axis=1)[:, -1], np.ones(6))
-    np.testing.assert_allclose(design.logged, phi @ order, atol=1e-12)
-    np.testing.assert_allclose(design.following, following @ order, atol=1e-12)
-    np.testing.assert_allclose(design.start, start @ order, atol=1e-12)
-
-
-def test_landmark_features_evaluate_functions_of_the_space():
-    mdp, log, policy, initial = synthetic(300)
-    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    kernel = bondic.Gaussian(1.0, on="state") * Dirac(on="action")
-    design = make_design(problem, kernel, rank=300)
-    gram = design.logged @ design.logged.T
-    wanted = np.exp(-0.5 * (problem.whole().logged - problem.whole().logged.T) ** 2) * (
-        problem.whole().slots[:, None] == problem.whole().slots
-    )
-    np.testing.assert_allclose(gram, wanted, atol=1e-4)
-    assert not design.fixed
-
-
-def test_fitted_q_is_the_repeated_regression():
-    problem = sampled(world())
-    design = make_design(problem)
-    ridge, theta = 0.3, np.zeros(design.dimension)
-    for _ in range(64):
-        target = design.rewards + design.gamma * design.following @ theta
-        theta = np.linalg.lstsq(
-            np.vstack([design.logged, math.sqrt(ridge) * np.eye(design.dimension)]),
-            np.concatenate([target, np.zeros(design.dimension)]),
-            rcond=None,
-        )[0]
-    np.testing.assert_allclose(fit_q(design, ridge=ridge, iterations=64), theta, rtol=1e-10)
-
-
-def test_counts_are_copies_of_rows():
-    design = make_design(sampled(world()))
-    counts = np.random.default_rng(0).integers(0, 3, len(design)).astype(float)
-    copied = np.repeat(np.arange(len(design)), counts.astype(int))
-    twin = Design(
-        design.logged[copied], design.following[copied], design.starts, design.rewards[copied], design.start_weights,
-        design.gamma, True, True, "",
-    )  # fmt: skip
-    np.testing.assert_allclose(fit_q(design, counts, ridge=0.1), fit_q(twin, ridge=0.1), rtol=1e-9)
-    np.testing.assert_allclose(fit_lstd(design, counts, ridge=0.1).theta, fit_lstd(twin, ridge=0.1).theta, rtol=1e-9)
-
-
-def test_a_divergent_fit_is_an_error():
-    design = plain_design(np.ones((4, 1)), np.full((4, 1), 20.0), np.ones(1), np.ones(4), 0.9)
-    with pytest.raises(NumericalError, match="diverges"):
-        fit_q(design, ridge=0.1)
-
-
 @pytest.mark.parametrize("method", ["fqe", "lstd", "mis", "model"])
 def test_expectations_give_the_exact_value(method):
     """On a log whose means are expectations every consistent method returns J* itself."""
@@ -140,57 +80,6 @@ def test_expectations_give_the_exact_value(method):
         "model": lambda: design.start @ table_values(design, np.ones(len(problem)), 0.0),
     }[method]()
     assert found == pytest.approx(mdp.value, abs=1e-7)
-
-
-@pytest.mark.parametrize("method", ["lstd", "mis"])
-def test_weights_are_the_density_ratio(method):
-    mdp, problem = exact_problem()
-    design = make_design(problem)
-    share = np.zeros((3, 2))
-    np.add.at(share, (problem.whole().logged[:, 0].astype(int), problem.whole().slots), 1 / len(problem))
-    wanted = mdp.density_ratio(share)[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
-    if method == "lstd":
-        found = len(problem) * design.logged @ fit_lstd(design, ridge=1e-9).dual
-    else:
-        found = minimax_weights(design, design, ridge=1e-9)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
-
-
-def test_the_sandwich_reaches_the_efficiency_limit():
-    """One-step episodes are independent rows: n * variance tends to V* of the table."""
-    mdp = world(termination=0.2)
-    wide = TabularMDP(
-        mdp.transitions,
-        mdp.rewards,
-        np.full(3, 1 / 3),
-        mdp.target,
-        mdp.behavior,
-        mdp.gamma,
-        mdp.reward_range,
-        mdp.termination,
-    )
-    problem = sampled(wide, 40_000, 1)
-    design = make_design(problem)
-    fit = fit_lstd(design, ridge=0.1)
-    error = grouped_error(fit.parts(design), np.arange(len(problem)))
-    assert len(problem) * error**2 == pytest.approx(wide.efficient_variance(wide.log_distribution(1)), rel=0.05)
-    result = bondic.estimate_interval(problem, method=DoubleRL())
-    assert result.length == pytest.approx(2 * 1.6449 * error, rel=0.02)
-
-
-def test_minimax_weights_solve_their_problem():
-    problem = sampled(world())
-    design = make_design(problem)
-    n = len(problem)
-    moments = (design.logged - design.gamma * design.following).T @ design.logged / n
-    top = np.linalg.norm(moments, 2) ** 2
-    penalty = 0.5 * top / n
-
-    def objective(a):
-        return np.sum((design.start - moments @ a) ** 2) + penalty * np.sum(a**2)
-
-    found = optimize.minimize(objective, np.zeros(design.dimension), tol=1e-12).x
-    np.testing.assert_allclose(minimax_weights(design, design, ridge=0.5), design.logged @ found, atol=1e-3)
 
 
 # ------------------------------------------------------------------------------------------------------------ doubly robust
@@ -223,51 +112,6 @@ def test_doubly_robust_corrections_are_the_loop_and_unbiased_for_any_q():
         assert found[episode] == pytest.approx(loop_correction(mdp, log, episode, q, 4), rel=1e-10)
     error = found.std() / math.sqrt(found.size)
     assert abs(start @ q[0].ravel() + found.mean() - mdp.finite_value(4)) < 4 * error
-
-
-def test_the_exact_q_removes_almost_all_variance():
-    mdp = world(termination=0.3)
-    problem = sampled(mdp, 800, 6)
-    robust = bondic.estimate_interval(problem, method=DoublyRobust())
-    plain = bondic.estimate_interval(problem, method=make_baseline("pdis"))
-    assert robust.length < plain.length
-    assert robust.low < mdp.value < robust.high
-
-
-@pytest.mark.parametrize("steps", [1, 3, 6])
-def test_control_variates_are_those_of_the_recorded_steps(steps):
-    """Long values on short episodes: with q of all later steps the last correction is as large as that value, and `dr`
-    had 7 times the spread of `pdis`."""
-    mdp = TabularMDP.random(np.random.default_rng(3), n_states=3, n_actions=2, gamma=0.95, reward_noise=0.05)
-    problems = [sampled(mdp, 200, steps, seed=seed, may_terminate=False) for seed in range(20)]
-    spread = {}
-    for name in ("pdis", "dr"):
-        found = [bondic.estimate_interval(problem, method=make_baseline(name)) for problem in problems]
-        middles = [0.5 * (r.low + r.high) for r in found]
-        spread[name] = np.std(middles)
-    assert spread["dr"] < spread["pdis"]
-
-
-def test_control_variates_of_complete_episodes_are_values_of_everything_that_follows():
-    mdp = world(termination=0.5)
-    problem = sampled(mdp, 100, 60)
-    paths, design = trajectories(problem), make_design(problem)
-    assert paths.complete
-    thetas = control_variates(paths, design, 0.1)
-    assert thetas.shape == (paths.steps + 1, design.dimension)
-    np.testing.assert_array_equal(thetas, np.tile(fit_q(design, ridge=0.1), (paths.steps + 1, 1)))
-
-
-def test_values_of_the_next_steps_are_the_repeated_regression():
-    problem = sampled(world())
-    design = make_design(problem)
-    found = fit_steps(design, ridge=0.3, steps=16)
-    assert not found[0].any()
-    for k in (1, 2, 16):
-        np.testing.assert_allclose(found[k], fit_q(design, ridge=0.3, iterations=k), rtol=1e-10)
-    expanding = plain_design(np.ones((4, 1)), np.full((4, 1), 20.0), np.ones(1), np.ones(4), 0.9)
-    with pytest.raises(NumericalError, match="diverges"):
-        fit_steps(expanding, ridge=0.1, steps=400)
 
 
 def test_cross_fitting_never_uses_the_fold_itself():
@@ -303,74 +147,7 @@ def test_cross_fitting_never_uses_the_fold_itself():
     assert robust == pytest.approx(np.mean(values), rel=1e-6)
 
 
-def test_pairs_that_a_fold_never_saw_have_no_weight():
-    """60 episodes of 3 steps, a table of 18 pairs over time: a fold may miss one, which the ridge alone would weigh."""
-    mdp = TabularMDP.random(np.random.default_rng(3), n_states=3, n_actions=2, gamma=0.9, reward_noise=0.05)
-    missed, errors = 0, []
-    for seed in range(40):
-        result = bondic.estimate_interval(sampled(mdp, 60, 3, seed=seed, horizon=3), method=DoubleRL())
-        missed += "unseen" in result.choices
-        assert result.value_range.low <= result.estimate <= result.value_range.high
-        assert result.status.name == "INTERVAL"
-        errors.append(result.estimate - mdp.finite_value(3))
-    assert missed > 0  # the test has a case to test
-    assert np.abs(errors).max() < 0.5
-
-
-def test_a_fit_without_a_pair_is_the_fit_of_the_table_without_it():
-    """The slow twin: pair 2 has no row, its value is the guess, and weights solve the equations of pairs 0 and 1."""
-    phi = np.eye(3)[[0, 1, 0, 1, 1]]
-    following = np.array([[0.0, 0.5, 0.5], [1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
-    design = plain_design(phi, following, np.array([0.5, 0.5, 0.0]), np.array([1.0, 2.0, 0.5, 1.5, 0.0]), 0.8)
-    fit, seen = fit_seen(design, ridge=1e-6, guess=4.0)
-    assert seen.tolist() == [True, True, False]
-    assert fit.dual[2] == 0.0
-    small = phi[:, :2].T @ (phi - 0.8 * following)[:, :2] + 1e-6 * np.eye(2)
-    paid = design.rewards + 0.8 * following[:, 2] * 4.0
-    np.testing.assert_allclose(fit.theta, [*np.linalg.solve(small, phi[:, :2].T @ paid), 4.0], rtol=1e-6)
-    np.testing.assert_allclose(fit.dual[:2], np.linalg.solve(small.T, [0.5, 0.5]), rtol=1e-6)
-
-
-def test_folds_keep_units_together():
-    units = np.repeat(np.arange(10), 3)
-    fold = fold_numbers(units, 3, 0)
-    assert all(np.ptp(fold[units == u]) == 0 for u in range(10))
-    assert np.bincount(fold[::3], minlength=3).tolist() == [4, 3, 3]
-    with pytest.raises(InvalidInput, match="folds=11"):
-        fold_numbers(units, 11, 0)
-
-
-def test_sampled_starts_widen_every_interval():
-    mdp = world(termination=0.3)
-    log = as_log(mdp.rollout(80, 12, np.random.default_rng(0)))
-    exact = tabular_problem(mdp, log)
-    options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
-    seen = bondic.make_problem(log, bondic.TablePolicy(mdp.target), bondic.InitialStates.from_log(log), **options)
-    for method in (Lstd(), Marginalized(), DoubleRL(), CoinDice(), FittedQ(), ModelBased(), LinearFittedQ()):
-        first, second = (bondic.estimate_interval(problem, method=method) for problem in (exact, seen))
-        assert second.length > first.length, method.name
-
-
 # ---------------------------------------------------------------------------------------------------------------- CoinDICE
-
-
-def test_the_tilt_is_the_best_point_of_the_ball():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=12)
-    best = tilt(scores, 2.7)
-    assert divergence(best) == pytest.approx(2.7, rel=1e-6)
-    found = optimize.minimize(
-        lambda p: -scores @ p,
-        np.full(12, 1 / 12),
-        bounds=[(1e-9, 1)] * 12,
-        constraints=[
-            {"type": "eq", "fun": lambda p: p.sum() - 1},
-            {"type": "ineq", "fun": lambda p: 2.7 - divergence(p)},
-        ],
-        options={"maxiter": 500},
-    )
-    assert scores @ best == pytest.approx(-found.fun, abs=1e-5)
-    np.testing.assert_array_equal(tilt(np.ones(4), 1.0), np.full(4, 0.25))
 
 
 def test_extreme_values_match_a_direct_search():
@@ -399,26 +176,7 @@ def test_extreme_values_match_a_direct_search():
         assert mine == pytest.approx(-sign * found.fun, abs=1e-3)
 
 
-def test_the_likelihood_ball_of_a_mean_is_the_normal_interval_for_many_rows():
-    rewards = np.random.default_rng(1).normal(size=4000)
-    one = np.ones((4000, 1))
-    design = plain_design(one, np.zeros_like(one), np.ones(1), rewards, 0.0)
-    top = extreme_value(design, np.arange(4000), ridge=1e-9, radius=1.96**2, sign=1.0)
-    assert top - rewards.mean() == pytest.approx(1.96 * rewards.std() / math.sqrt(4000), rel=0.02)
-
-
 # -------------------------------------------------------------------------------------------------------------- Duan, Wang
-
-
-def test_the_error_identity_is_exact():
-    mdp = world(termination=0.3)
-    problem = sampled(mdp)
-    phi, following, start = one_hot(problem)
-    design = plain_design(phi, following, start, problem.whole().rewards, mdp.gamma)
-    fit = fit_lstd(design, ridge=1.0)
-    q = mdp.q_star.ravel()
-    noise = problem.whole().rewards + mdp.gamma * following @ q - phi @ q
-    assert fit.value - mdp.value == pytest.approx(fit.dual @ (phi.T @ noise - q), rel=1e-9)
 
 
 @pytest.mark.parametrize("behavior", ["logging", "adaptive"])
@@ -440,50 +198,7 @@ def test_the_half_width_is_its_formula():
     assert half_width(design, fit, ridge=1.0, radius=5.0, width=4.0, probability=0.1) == pytest.approx(wanted)
 
 
-def test_landmarks_from_the_log_lose_the_label():
-    mdp, log, policy, initial = synthetic(300)
-    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    with pytest.raises(InvalidInput, match="radius="):
-        bondic.estimate_interval(problem, method=LinearFittedQ())
-    assert bondic.estimate_interval(problem, method=LinearFittedQ(radius=10.0)).guarantee == "none"
-    explicit = RandomFeatures.gaussian(8, 1, 1.0, seed=0, center=np.zeros(1), on="state") * Dirac(on="action")
-    assert bondic.estimate_interval(problem, method=LinearFittedQ(explicit, radius=10.0)).guarantee == "finite-sample"
-
-
 # ------------------------------------------------------------------------------------------------------------- model based
-
-
-def test_the_model_is_counting():
-    mdp = world(termination=0.3)
-    problem = sampled(mdp, 30, 4)
-    visits, rewards = np.zeros((3, 2)), np.zeros((3, 2))
-    jumps = np.zeros((3, 2, 3))
-    following = dict(
-        zip(problem.whole().next.rows.tolist(), problem.whole().next.points[:, 0].astype(int).tolist(), strict=True)
-    )
-    for row in range(len(problem)):
-        s, a = int(problem.whole().logged[row, 0]), problem.whole().slots[row]
-        visits[s, a] += 1
-        rewards[s, a] += problem.whole().rewards[row]
-        if row in following:
-            jumps[s, a, following[row]] += 1
-    q = np.zeros((3, 2))
-    for _ in range(400):
-        v = (mdp.target * q).sum(axis=1)
-        q = (rewards + mdp.gamma * jumps @ v) / visits
-    result = bondic.estimate_interval(problem, method=ModelBased(replicates=5))
-    assert result.estimate == pytest.approx(mdp.initial_probs @ (mdp.target * q).sum(axis=1), rel=1e-9)
-    mdp, log, policy, initial = synthetic(2000)
-    wide = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    with pytest.raises(InvalidInput, match="distinct states"):
-        bondic.estimate_interval(wide, method=ModelBased())
-
-
-def test_pairs_that_never_occur_get_the_stated_guess():
-    phi = np.array([[1.0, 0.0], [1.0, 0.0]])
-    following = np.array([[0.0, 1.0], [0.0, 1.0]])
-    design = plain_design(phi, following, np.array([1.0, 0.0]), np.array([1.0, 2.0]), 0.5)
-    np.testing.assert_allclose(table_values(design, np.ones(2), 4.0), [1.5 + 0.5 * 4.0, 4.0])
 
 
 # --------------------------------------------------------------------------------------------------- kernel Bellman, 2020
@@ -504,12 +219,6 @@ def test_the_threshold_is_its_formula():
     assert VStatistic("range").epsilon(facts(1), p).mid ** 2 == pytest.approx(9.0)
 
 
-def test_the_threshold_falls_like_the_fourth_root():
-    gauge = VStatistic("range")
-    ratio = gauge.epsilon(facts(160_000), 0.1).mid / gauge.epsilon(facts(10_000), 0.1).mid
-    assert ratio == pytest.approx(0.5, rel=0.01)
-
-
 def test_the_2020_interval_is_valid_and_longer():
     mdp = world(termination=0.3)
     problem = sampled(mdp, 2000, 1)
@@ -528,19 +237,6 @@ def test_the_2020_interval_is_valid_and_longer():
 # ---------------------------------------------------------------------------------------------------------------- registry
 
 
-def test_rows_may_stand_alone_where_a_method_allows_it():
-    mdp, problem = exact_problem()
-    for name in ("mis", "lstd", "drl", "coindice", "duan-wang"):
-        result = bondic.estimate_interval(problem, method=make_baseline(name))
-        assert result.low <= mdp.value <= result.high
-    assert bondic.estimate_interval(problem, method=FittedQ(unit="rows", replicates=20)).low <= mdp.value
-
-
-def test_the_table_kernel_can_be_asked_for():
-    problem = sampled(world())
-    assert make_design(problem, table_kernel()).table
-
-
 @pytest.mark.parametrize("name", ["dm", "lstd", "mis", "drl", "model", "coindice", "duan-wang", "dr", "pdis"])
 def test_finite_horizons_without_discount(name):
     """gamma = 1, three steps: value depends on time, rows beyond the horizon are dropped."""
@@ -551,54 +247,3 @@ def test_finite_horizons_without_discount(name):
     result = bondic.estimate_interval(problem, alpha=0.001, method=make_baseline(name))
     assert result.low <= plain.finite_value(3) <= result.high
     assert result.estimate == pytest.approx(plain.finite_value(3), abs=0.06)
-
-
-@pytest.mark.parametrize("name", ["mis", "lstd", "drl", "coindice", "dm"])
-def test_continuous_actions_with_landmarks(name):
-    """One step, gamma = 0.5, terminal: the value is E tanh of the action's noise around the policy's mean."""
-    rng = np.random.default_rng(0)
-    n = 1500
-    states, actions = rng.normal(size=(n, 1)), rng.normal(size=(n, 1))
-    log = bondic.Transitions(states, actions, np.tanh(actions[:, 0] + states[:, 0]), states, np.ones(n, dtype=bool))
-    policy = bondic.GaussianPolicy(lambda s: 0.3 * s, 0.5)
-    initial = bondic.InitialStates.exact([[0.5]])
-    problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=(-1, 1))
-    truth = np.tanh(0.5 + 0.15 + 0.5 * rng.normal(size=400_000)).mean()
-    options = {"unit": "rows", "replicates": 40} if name == "dm" else {}
-    result = bondic.estimate_interval(problem, alpha=0.01, method=make_baseline(name, **options))
-    assert result.estimate == pytest.approx(truth, abs=0.05)
-    assert (
-        result.low - 0.01 <= truth <= result.high + 0.01
-    )  # rewards have no noise: what is left is the fit's own error
-
-
-def test_draws_of_initial_actions_are_paid_for():
-    """q = a at one start, actions N(0, 1): the error of a mean of m draws is their spread over sqrt(m)."""
-    log = bondic.Transitions(
-        np.zeros((400, 1)),
-        np.linspace(-2, 2, 400)[:, None],
-        np.linspace(-2, 2, 400),
-        np.zeros((400, 1)),
-        np.ones(400, bool),
-    )
-    policy = bondic.GaussianPolicy(lambda s: 0 * s, 1.0)
-    problem = bondic.make_problem(
-        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-2, 2), initial_draws=50
-    )
-    design = make_design(problem, Linear(on="point"))
-    theta = fit_lstd(design, ridge=1e-9).theta
-    drawn = problem.initial.points[:, 1]
-    assert start_error(problem, design, theta) == pytest.approx(drawn.std(ddof=1) / math.sqrt(50), rel=1e-6)
-    start = resampled_starts(problem, design, 400)
-    rng = np.random.default_rng(0)
-    again = [start(np.ones(400), rng) @ theta for _ in range(2000)]
-    assert np.std(again) == pytest.approx(drawn.std() / math.sqrt(50), rel=0.1)
-
-
-def test_landmark_methods_agree_with_the_known_value():
-    mdp, log, policy, initial = synthetic(3000, reward_noise=0.3)
-    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    for name in ("mis", "lstd", "drl", "coindice", "dm", "dr"):
-        result = bondic.estimate_interval(problem, alpha=0.01, method=make_baseline(name))
-        assert result.low <= mdp.value <= result.high, name
-        assert result.length < 0.05 * result.value_range.width, name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -10,17 +9,14 @@ import pytest
 from scipy import stats
 
 import bondic
-from bondic.core.errors import InvalidInput, PolicyError
-from bondic.policies.protocol import CallableSampler, RowProbabilities
-from bondic.report.pens import result_table
-from bondic_lab.baselines.hcope import EmpiricalBernstein, best_threshold
+from bondic.core.errors import InvalidInput
+from bondic_lab.baselines.hcope import EmpiricalBernstein
 from bondic_lab.baselines.importance import ImportanceSampling, positive_values, weighted_sums
 from bondic_lab.baselines.intervals import (
     RatioSums,
     bca_ends,
     bernstein_lower,
     bootstrap_values,
-    hoeffding_lower,
     percentile_ends,
     student_ends,
 )
@@ -99,67 +95,6 @@ def test_the_estimators_are_the_loops(weighting, steps):
     assert mine == pytest.approx(loop_estimate(mdp, log, weighting, paths.steps), rel=1e-12)
 
 
-def test_interleaved_rows_give_the_same_trajectories():
-    """Rows in the order of time across episodes, as an adaptive log has them."""
-    mdp = world()
-    log = sample(mdp, behavior="adaptive")
-    order = np.lexsort((log.timesteps, log.episode_ids))
-    by_episode = part(log, order)
-    first, second = (weighted_sums(trajectories(question(mdp, rows)), "pdis").estimate() for rows in (log, by_episode))
-    assert first == pytest.approx(second, rel=1e-12)
-
-
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_target_equal_to_behavior_gives_the_mean_return(weighting):
-    mdp = world(mix=1.0)
-    log = sample(mdp)
-    gains = np.bincount(log.episode_ids, weights=log.rewards * mdp.gamma**log.timesteps)
-    paths = trajectories(question(mdp, log))
-    assert weighted_sums(paths, weighting).estimate() == pytest.approx(gains.mean(), rel=1e-12)
-    result = bondic.estimate_interval(question(mdp, log), method=ImportanceSampling(weighting))
-    reference = stats.ttest_1samp(gains, 0.0).confidence_interval(0.9)
-    tail = paths.tail
-    assert (result.low, result.high) == pytest.approx((reference.low + tail.low, reference.high + tail.high))
-
-
-@pytest.mark.parametrize("weighting", ["tis", "pdis"])
-def test_unbiased_over_many_logs(weighting):
-    mdp = world()
-    steps = 4
-    logs = 400
-    found = [
-        weighted_sums(trajectories(question(mdp, sample(mdp, 25, steps, seed=k))), weighting).estimate()
-        for k in range(logs)
-    ]
-    error = np.std(found, ddof=1) / math.sqrt(logs)
-    assert abs(np.mean(found) - mdp.finite_value(steps)) < 4 * error
-    assert error < 0.03  # the test has power
-
-
-@pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
-def test_self_normalized_forms_converge(weighting):
-    mdp = world()
-    truth = mdp.finite_value(4)
-    errors = [
-        np.mean([abs(weighted_sums(trajectories(question(mdp, sample(mdp, n, 4, seed=k))), weighting).estimate() - truth)
-                 for k in range(20)])
-        for n in (40, 4000)
-    ]  # fmt: skip
-    assert errors[1] < 0.25 * errors[0]
-
-
-def test_shifted_values_have_the_mean_they_claim():
-    """base + E[X] is the T-step value at the lower end, base - E[X] at the upper one, for tis and pdis."""
-    mdp = world()
-    paths = trajectories(question(mdp, sample(mdp, 20_000, 4)))
-    truth = mdp.finite_value(4)
-    for weighting in ("tis", "pdis"):
-        for end, sign in (("lower", 1.0), ("upper", -1.0)):
-            values, base = positive_values(paths, weighting, end)
-            assert values.min() >= 0
-            assert abs(base + sign * values.mean() - truth) < 4 * values.std() / math.sqrt(values.size)
-
-
 # ------------------------------------------------------------------------------------------------ what was not recorded
 
 
@@ -176,26 +111,6 @@ def test_cut_episodes_pay_for_the_steps_that_are_missing():
         weighted_sums(paths, "pdis").estimate(), weighted_sums(paths, "pdis").influence(), split_ends(0.1, "both")
     )
     assert result.length == pytest.approx(inner[1] - inner[0] + high - low)
-
-
-def test_a_finite_horizon_that_was_recorded_has_no_tail():
-    mdp = world(termination=0.0)
-    paths = trajectories(question(mdp, sample(mdp, 20, 6), horizon=4))
-    assert paths.steps == 4
-    assert (paths.tail.low, paths.tail.high) == (0.0, 0.0)
-    short = trajectories(question(mdp, sample(mdp, 20, 3), horizon=4))
-    assert short.tail.high == pytest.approx(mdp.gamma**3)  # one step is missing, rewards up to 1
-
-
-def test_complete_episodes_have_no_tail_and_ends_include_zero_when_episodes_may_end():
-    mdp = TabularMDP(
-        np.ones((1, 1, 1)), np.full((1, 1), 0.5), np.ones(1), np.ones((1, 1)), np.ones((1, 1)), 0.9, (0.4, 0.6), 0.5
-    )
-    log = as_log(mdp.rollout(30, 200, np.random.default_rng(0)))
-    assert log.terminations.sum() == 30
-    assert trajectories(question(mdp, log)).tail.high == 0.0
-    cut = as_log(mdp.rollout(30, 2, np.random.default_rng(0)))
-    assert trajectories(question(mdp, cut)).tail.low == 0.0  # 0.4 / (1 - gamma) would ignore that episodes end
 
 
 def test_lengths_that_were_only_seen_bound_nothing():
@@ -217,32 +132,7 @@ def test_lengths_that_were_only_seen_bound_nothing():
             assert abs(base + sign * x.mean() - mdp.value) < 4 * x.std() / math.sqrt(x.size)
 
 
-def test_steps_beyond_the_horizon_are_the_horizon():
-    mdp = world(termination=0.0)
-    paths = trajectories(question(mdp, sample(mdp, 20, 6), horizon=4, may_terminate=False), steps=6)
-    assert paths.steps == 4
-
-
 # ------------------------------------------------------------------------------------------------------- the intervals
-
-
-def test_student_ends_use_the_two_sided_quantile():
-    values = np.random.default_rng(0).normal(size=12)
-    sums = RatioSums.mean(values)
-    low, high = student_ends(sums.estimate(), sums.influence(), split_ends(0.1, "both"))
-    wanted = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
-    assert (low, high) == pytest.approx((wanted.low, wanted.high))
-    one, infinite = student_ends(sums.estimate(), sums.influence(), split_ends(0.05, "lower"))
-    assert one == pytest.approx(low)
-    assert infinite == math.inf
-
-
-def test_hoeffding_width_shrinks_like_one_over_root_n():
-    values = np.tile([0.0, 1.0], 50)
-    more = np.tile(values, 4)
-    widths = [v.mean() - hoeffding_lower(v, 1.0, 0.05) for v in (values, more)]
-    assert widths[0] == pytest.approx(math.sqrt(math.log(20) / 200))
-    assert widths[1] == pytest.approx(widths[0] / 2)
 
 
 def test_bernstein_is_the_published_double_sum():
@@ -255,18 +145,6 @@ def test_bernstein_is_the_published_double_sum():
     level = math.log(2 / p)
     wanted = scale * (sum(y / c) - 7 * n * level / (3 * (n - 1)) - math.sqrt(level / (n - 1) * pairs))
     assert bernstein_lower(x, c, p) == pytest.approx(wanted, rel=1e-12)
-
-
-def test_threshold_search_is_the_best_of_its_grid():
-    pilot = np.random.default_rng(2).exponential(size=25)
-    best = best_threshold(pilot, 500, 0.05)
-
-    def predicted(c):
-        y, level = np.minimum(pilot, c), math.log(40)
-        return y.mean() - math.sqrt(2 * y.var(ddof=1) * level / 500) - 7 * c * level / (3 * 499)
-
-    assert all(predicted(best) >= predicted(c) - 1e-12 for c in np.geomspace(1e-4, 10, 60) * pilot.max())
-    assert best_threshold(np.zeros(5), 10, 0.1) == 1.0
 
 
 def test_bootstraps_match_scipy():
@@ -283,22 +161,6 @@ def test_bootstraps_match_scipy():
         assert mine == pytest.approx((other.low, other.high), rel=0.02)
 
 
-def test_leave_one_out_and_influence_are_what_they_say():
-    rng = np.random.default_rng(6)
-    sums = RatioSums(rng.normal(size=(9, 3)), rng.uniform(0.1, 2, size=(9, 3)))
-    for i in range(9):
-        kept = np.arange(9) != i
-        assert sums.leave_one_out()[i] == pytest.approx(
-            RatioSums(sums.numerators[kept], sums.denominators[kept]).estimate()
-        )
-        step = 1e-6
-        counts = np.ones((1, 9))
-        counts[0, i] += step
-        assert sums.influence()[i] / 9 == pytest.approx(
-            (sums.at(counts)[0] - sums.estimate()) / step, rel=1e-4, abs=1e-8
-        )
-
-
 @pytest.mark.parametrize(
     "method",
     [
@@ -310,15 +172,15 @@ def test_leave_one_out_and_influence_are_what_they_say():
     ids=lambda m: f"{type(m).__name__}-{m.weighting}",
 )
 def test_finite_sample_intervals_cover(method):
-    """200 logs at alpha = 0.2: 58 or more misses have probability below 1e-3 if the claim holds."""
+    """100 logs at alpha = 0.2: 34 or more misses have probability below 1e-3 if the claim holds."""
     mdp = world(mix=0.75, termination=0.5)
     assert (mdp.target / mdp.behavior).max() < 1.7
     results = [
         bondic.estimate_interval(question(mdp, sample(mdp, 120, 4, seed=k)), alpha=0.2, method=method)
-        for k in range(200)
+        for k in range(100)
     ]
     misses = sum(not r.low <= mdp.value <= r.high for r in results)
-    assert misses < 58
+    assert misses < 34
     assert all(r.guarantee == "finite-sample" and r.certificate is None for r in results)
     assert np.mean([r.length for r in results]) < results[0].value_range.width
 
@@ -383,140 +245,3 @@ def test_what_is_missing_is_named():
     assert trajectories(question(mdp, log).select(border)).count == 20
     with pytest.raises(InvalidInput, match="ratio of means"):
         ImportanceSampling("sntis", "hoeffding")
-
-
-def test_episodes_that_start_elsewhere_are_refused():
-    mdp = world()
-    log = sample(mdp)
-    elsewhere = bondic.InitialStates.exact([[0.0], [1.0]])
-    options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
-    problem = bondic.make_problem(log, bondic.TablePolicy(mdp.target), elsewhere, **options)
-    refused(problem, "not in the exact list")
-    seen = bondic.make_problem(log, bondic.TablePolicy(mdp.target), bondic.InitialStates.from_log(log), **options)
-    first, second = (bondic.estimate_interval(p, method=ImportanceSampling()) for p in (seen, question(mdp, log)))
-    assert (first.low, first.high) == (second.low, second.high)
-
-
-def test_starts_that_are_no_draws_of_the_stated_ones_are_refused():
-    mdp = world()
-    log = sample(mdp, 400)
-    states = np.arange(3.0)[:, None]
-    other = np.roll(mdp.initial_probs, 1)
-    assert np.abs(other - mdp.initial_probs).max() > 0.3
-
-    def asked(initial):
-        options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
-        return bondic.make_problem(log, bondic.TablePolicy(mdp.target), initial, **options)
-
-    rng, exact, drawn = np.random.default_rng(0), bondic.InitialStates.exact, bondic.InitialStates.sample
-    refused(asked(exact(states, other)), "do not start from the stated initial distribution")
-    refused(asked(exact(states, [*mdp.initial_probs[:2] / mdp.initial_probs[:2].sum(), 0.0])), "has the weight 0")
-    refused(asked(drawn(states[rng.choice(3, 400, p=other)])), "do not start from the stated initial distribution")
-    for fine in (exact(states, mdp.initial_probs), drawn(states[rng.choice(3, 400, p=mdp.initial_probs)])):
-        result = bondic.estimate_interval(asked(fine), method=ImportanceSampling())
-        assert "are not used" in {one.name: one.text for one in result.assumptions}["own starts"]
-    own = bondic.estimate_interval(asked(None), method=ImportanceSampling())
-    assert "own starts" not in {one.name for one in own.assumptions}
-
-
-def test_a_gap_in_an_episode_is_refused():
-    mdp = world(termination=0.0)
-    log = sample(mdp, 5, 5)
-    keep = ~((log.episode_ids == 2) & (log.timesteps == 1))
-    holed = part(log, keep)
-    refused(question(mdp, holed, accept=["gaps"]), "rows are missing")
-
-
-def test_estimated_behavior_is_labeled_and_close():
-    mdp = world()
-    log = sample(mdp, 2000)
-    known = bondic.estimate_interval(question(mdp, log), method=ImportanceSampling("pdis"))
-    fitted = bondic.estimate_interval(
-        question(mdp, part(log, drop=("behavior_action_probs",))),
-        method=ImportanceSampling("pdis", behavior="estimated"),
-    )
-    assert fitted.guarantee == "none"
-    assert fitted.estimate == pytest.approx(known.estimate, abs=0.1)
-
-
-def test_estimated_behavior_on_continuous_states():
-    from bondic_lab.baselines.behavior import estimate_behavior
-
-    rng = np.random.default_rng(0)
-    states = rng.normal(size=(4000, 2))
-    probs = 1 / (1 + np.exp(-states[:, 0] + 0.5))
-    actions = (rng.random(4000) < probs).astype(int)
-    truth = np.where(actions == 1, probs, 1 - probs)
-    assert np.abs(estimate_behavior(states, actions, 2) - truth).mean() < 0.03
-
-
-def test_policies_written_down_per_row():
-    mdp = world()
-    log = sample(mdp)
-    table = bondic.TablePolicy(mdp.target)
-    initial = bondic.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
-    options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
-    rows = [table.action_probs(states) for states in (log.next_observations, initial.observations, log.observations)]
-    full = bondic.make_problem(log, RowProbabilities(*rows), initial, **options)
-    plain = question(mdp, log)
-    first, second = (bondic.estimate_interval(p, method=ImportanceSampling()) for p in (full, plain))
-    assert (first.low, first.high) == (second.low, second.high)
-    refused(bondic.make_problem(log, RowProbabilities(*rows[:2]), initial, **options), "logged_probs")
-
-
-def test_continuous_actions_use_densities():
-    rng = np.random.default_rng(0)
-    n = 4000
-    states = rng.normal(size=(n, 1))
-    actions = rng.normal(size=(n, 1))
-    density = stats.norm.pdf(actions[:, 0])
-    log = bondic.Transitions(
-        states, actions, np.tanh(actions[:, 0]), states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
-        behavior_action_probs=density,
-    )  # fmt: skip
-    initial = bondic.InitialStates.from_log(log)
-    target = bondic.GaussianPolicy(lambda s: 0 * s + 0.5, 1.0)
-    problem = bondic.make_problem(log, target, initial, gamma=0.5, reward_range=(-1, 1))
-    result = bondic.estimate_interval(problem, method=ImportanceSampling("tis"))
-    truth = np.tanh(rng.normal(0.5, 1.0, 200_000)).mean()
-    assert abs(result.estimate - truth) < 0.1
-    clipped = bondic.GaussianPolicy(lambda s: 0 * s, 1.0, low=-1.0, high=1.0)
-    with pytest.raises(PolicyError, match="no density"):
-        bondic.estimate_interval(
-            bondic.make_problem(log, clipped, initial, gamma=0.5, reward_range=(-1, 1)), method=ImportanceSampling()
-        )
-    for answer in (lambda *_: 1 / 0, lambda *_: -np.ones(n), lambda *_: np.ones((n, 2))):
-        broken = bondic.GaussianPolicy(lambda s: 0 * s, 1.0)
-        object.__setattr__(broken, "action_density", answer)
-        with pytest.raises(PolicyError, match="action_density"):
-            bondic.estimate_interval(
-                bondic.make_problem(log, broken, initial, gamma=0.5, reward_range=(-1, 1)), method=ImportanceSampling()
-            )
-    mixed = bondic.MixturePolicy(0.5, target, bondic.GaussianPolicy(lambda s: 0 * s, 1.0))
-    wanted = 0.5 * stats.norm.pdf(actions[:, 0], 0.5) + 0.5 * density
-    np.testing.assert_allclose(mixed.action_density(states, actions), wanted)
-    sampler = CallableSampler(lambda s, _rng: 0 * s)
-    refused(bondic.make_problem(log, sampler, initial, gamma=0.5, reward_range=(-1, 1)), "action_density")
-
-
-def test_results_render_without_a_certificate():
-    from rich.console import Console
-
-    mdp = world()
-    result = bondic.estimate_interval(question(mdp, sample(mdp)), method=ImportanceSampling())
-    assert "pdis-t" in result._repr_html_()
-    assert json.loads(result.to_json())["status"] == result.status.name
-    console = Console(file=open("/dev/null", "w"), width=100)  # noqa: SIM115
-    console.print(result_table(result))
-    console.file.close()
-    assert result.terms() == {}
-    assert "in the limit of large logs" in result.summary()
-    assert "pdis-t" in repr(result)
-
-
-def test_the_seed_is_a_field():
-    mdp = world()
-    problem = question(mdp, sample(mdp))
-    runs = [bondic.estimate_interval(problem, method=ImportanceSampling("tis", "bca", seed=s)) for s in (0, 0, 1)]
-    assert (runs[0].low, runs[0].high) == (runs[1].low, runs[1].high)
-    assert runs[0].low != runs[2].low

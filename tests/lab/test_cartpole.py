@@ -10,16 +10,12 @@ from conformance_worlds import DynamicsCase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bondic.data.initial import InitialStates
-from bondic.data.transitions import Transitions
-from bondic.policies.standard import UniformPolicy
-from bondic.rows.problem import make_problem
+from bondic_lab.worlds import pendulum
 from bondic_lab.worlds.cartpole import CartPole
-from bondic_lab.worlds.rollout import discounted_returns, simulate_steps
+from bondic_lab.worlds.pendulum import FORCES, InvertedPendulum
 from bondic_lab.worlds.shipped import shipped_policy
 
 CART = CartPole()
-uniform = UniformPolicy(2).action_probs
 
 
 class TestCartPole(DynamicsCase):
@@ -51,70 +47,6 @@ def test_one_step_by_the_slow_twin(state, action):
     assert rewards[0] == 1.0
 
 
-@given(action=st.integers(0, 1), seed=st.integers(0, 100))
-def test_left_and_right_are_mirror_images(action, seed):
-    rng = np.random.default_rng(seed)
-    states = rng.uniform(-0.2, 0.2, (5, 4))
-    _, after, _ = CART.step(states, np.full(5, action), rng)
-    _, mirrored, _ = CART.step(-states, np.full(5, 1 - action), rng)
-    assert np.array_equal(mirrored, -after)
-
-
-def test_termination_is_where_the_limits_are_and_nowhere_else(rng):
-    log = CART.rollout(uniform, 300, 200, rng=rng)
-    x, angle = np.abs(log.next_observations[:, 0]), np.abs(log.next_observations[:, 2])
-    assert np.array_equal(log.terminations, (x > 2.4) | (angle > 12 * pi / 180))
-    assert log.terminations.sum() + log.truncations.sum() == 300
-
-
-def test_the_good_policy_stays_in_the_box_and_its_probabilities_are_logged(rng):
-    good, (low, high) = shipped_policy("cartpole", "good", 1.0), CART.state_box
-    log = CART.rollout(good.action_probs, 20, 500, rng=rng)
-    assert ((log.next_observations >= low) & (log.next_observations <= high)).all()
-    probs = good.action_probs(log.observations)[np.arange(len(log.actions)), log.actions]
-    np.testing.assert_allclose(log.behavior_action_probs, probs, rtol=1e-9)
-    assert np.abs(log.observations[log.timesteps == 0]).max() <= 0.05
-    lengths = np.bincount(log.episode_ids)
-    sums = np.bincount(log.episode_ids, weights=0.95**log.timesteps * log.rewards)
-    np.testing.assert_allclose(sums, (1 - 0.95**lengths) / 0.05, rtol=1e-12)
-
-
-def test_truncation_bias_bounds_what_is_cut():
-    """Reward 1 for ever is the worst case, and attains it."""
-    shorter, longer = (1 - 0.95**250) / 0.05, 1 / 0.05
-    assert CART.truncation_bias(250) == pytest.approx(longer - shorter, rel=1e-9)
-
-
-def test_a_log_becomes_a_problem(rng):
-    log = CART.rollout(uniform, 30, rng=rng)
-    problem = make_problem(
-        Transitions(**vars(log)),
-        shipped_policy("cartpole"),
-        InitialStates.sample(CART.starts(20, rng)),
-        gamma=CART.gamma,
-        reward_range=CART.reward_range,
-        may_terminate=CART.may_terminate,
-    )
-    assert len(problem) == len(log.rewards)
-
-
-def test_steps_with_a_random_outcome_are_drawn_once_per_row():
-    """`simulate_steps` on a coin: the reward that is logged is the one that was drawn, and ends episodes as stated."""
-
-    def coin(states, actions, rng):
-        heads = rng.random(len(states)) < 0.5
-        return heads + 10.0 * actions, states + 1.0, heads
-
-    rng = np.random.default_rng(0)
-    log = simulate_steps(np.zeros((500, 1)), 6, coin, uniform, rng=rng)
-    assert np.array_equal(log.terminations, log.rewards % 10 == 1)
-    assert np.array_equal(log.actions, log.rewards // 10)
-    assert np.array_equal(log.observations[:, 0], log.timesteps)
-    assert abs(len(log.rewards) / 500 - (2 - 2**-5)) < 0.3
-    sums = discounted_returns(np.zeros((500, 1)), 6, coin, uniform, gamma=0.5, rng=np.random.default_rng(0))
-    np.testing.assert_allclose(sums, np.bincount(log.episode_ids, weights=0.5**log.timesteps * log.rewards))
-
-
 @pytest.mark.train
 def test_trajectories_are_those_of_gymnasium():
     import gymnasium
@@ -131,3 +63,72 @@ def test_trajectories_are_those_of_gymnasium():
             assert (reward, terminated) == (1.0, ended[0])
             if terminated:
                 break
+
+
+# --- The inverted pendulum: a slow twin from the Lagrangian, energy, and MuJoCo itself.
+
+PENDULUM = InvertedPendulum()
+
+
+def uniform(states: np.ndarray) -> np.ndarray:
+    return np.full((len(states), 7), 1 / 7)
+
+
+class TestPendulum(DynamicsCase):
+    world = PENDULUM
+
+
+def test_rewards_starts_and_ends(rng):
+    log = PENDULUM.rollout(uniform, 100, rng=rng)
+    assert np.array_equal(log.rewards, np.where(log.terminations, 0.0, 1.0))
+    assert np.abs(log.observations[log.timesteps == 0]).max() <= 0.01
+    over = (np.abs(log.next_observations[:, 1]) > 0.2) | (np.abs(log.next_observations[:, 0]) > 1.0)
+    assert np.array_equal(over, log.terminations)
+
+
+def slow_slopes(_: float, y: np.ndarray, force: float) -> np.ndarray:
+    """M(q) q'' = forces, solved as a 2 × 2 linear system."""
+    _, angle, speed, turning = y
+    m, total, arm = pendulum.POLE_MASS, pendulum.CART_MASS + pendulum.POLE_MASS, pendulum.ARM
+    lean = angle + pendulum.LEAN
+    mass = np.array([[total, m * arm * np.cos(lean)], [m * arm * np.cos(lean), pendulum.POLE_INERTIA + m * arm**2]])
+    forces = [force - speed + m * arm * turning**2 * np.sin(lean), m * 9.81 * arm * np.sin(lean) - turning]
+    return np.concatenate([[speed, turning], np.linalg.solve(mass, forces)])
+
+
+@given(
+    state=st.tuples(st.floats(-1, 1), st.floats(-0.2, 0.2), st.floats(-2, 2), st.floats(-2, 2)),
+    action=st.integers(0, 6),
+)
+def test_one_step_is_two_runge_kutta_steps_of_the_slow_twin(state, action):
+    _, after, ended = PENDULUM.step(np.array([state]), np.array([action]), np.random.default_rng(0))
+    y, h, force = np.array(state), 0.02, 100.0 * FORCES[action]
+    for _ in range(2):
+        k1 = slow_slopes(0, y, force)
+        k2 = slow_slopes(0, y + h / 2 * k1, force)
+        k3 = slow_slopes(0, y + h / 2 * k2, force)
+        k4 = slow_slopes(0, y + h * k3, force)
+        y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    np.testing.assert_allclose(after[0], y, rtol=1e-11, atol=1e-12)
+    assert ended[0] == (abs(y[1]) > 0.2 or abs(y[0]) > 1.0)
+
+
+@pytest.mark.mujoco
+def test_steps_are_those_of_mujoco():
+    from bondic_lab.worlds.gym import mujoco_pendulum
+
+    theirs, rng, rows = mujoco_pendulum(), np.random.default_rng(0), 0
+    policy = shipped_policy("pendulum", "partly", 1.0)
+    for seed in range(10):
+        state, _ = theirs.reset(seed=seed)
+        for _ in range(60):
+            action = int(rng.choice(7, p=policy.action_probs(state[None])[0]))
+            reward, after, ended = PENDULUM.step(state[None], np.array([action]), rng)
+            state, their_reward, terminated, truncated, _ = theirs.step(action)
+            np.testing.assert_allclose(after[0], state, rtol=0, atol=1e-6)  # their actions are rounded to float32
+            assert (their_reward, terminated, truncated) == (reward[0], ended[0], False)
+            rows += 1
+            if terminated:
+                break
+    theirs.close()
+    assert rows > 200

@@ -9,24 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate
 
-import bondic
-from bondic.core.errors import InvalidInput
-from bondic.core.kernels.leaves import Constant
-from bondic.tuning.defaults import Advanced
-from bondic_lab.worlds.bumps import Bumps
-from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
+from bondic_lab.worlds.continuous import ContinuousMDP
 from bondic_lab.worlds.occupancy import (
     density_ratio,
     efficient_variance,
     log_distribution,
     mean_under,
-    pair_grid,
-    state_grid,
-    visitation,
 )
-from builders import as_log
 
 WORLDS = {
     "default": ContinuousMDP.default(0.95),
@@ -37,18 +28,6 @@ WORLDS = {
     "no gain": replace(ContinuousMDP.default(0.5, seed=6, n_centers=1), gain=0.0, noise=0.5),
 }
 every = pytest.mark.parametrize("mdp", WORLDS.values(), ids=WORLDS.keys())
-
-SMOOTH = {
-    "one": lambda s, _: np.ones(len(s)),
-    "s": lambda s, _: s[:, 0],
-    "s a": lambda s, a: s[:, 0] * a[:, 0],
-    "a²": lambda _, a: a[:, 0] ** 2,
-    "wave": lambda s, a: np.cos(1.3 * s[:, 0] - 0.8 * a[:, 0] + 0.4),
-}
-
-
-def column(values) -> np.ndarray:
-    return np.asarray(values, dtype=float).reshape(-1, 1)
 
 
 def points(rng: np.random.Generator, n: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -117,39 +96,6 @@ def test_bellman_equation(mdp, rng):
     np.testing.assert_allclose(wrong, 0.1 * (1 - mdp.gamma), atol=1e-11)
 
 
-def test_norm_is_that_of_the_kernel(rng):
-    """‖f‖² = θᵀKθ for the library's own kernel; a larger set of points with f's values gives no more (interpolation)."""
-    mdp = WORLDS["noisy"]
-    kernel = bondic.Gaussian(mdp.bandwidth)
-    x = np.column_stack([mdp.state_centers, mdp.action_centers])
-    bumps = mdp.weights @ kernel.block(x, x) @ mdp.weights
-    assert mdp.q_norm == pytest.approx(np.sqrt(bumps + mdp.constant**2 / mdp.offset))
-    more = np.concatenate([x, rng.normal(size=(3, 2))])
-    gram = kernel.block(more, more) + mdp.offset
-    values = mdp.q_star(more[:, :1], more[:, 1:])
-    assert np.sqrt(values @ np.linalg.solve(gram, values)) <= mdp.q_norm * (1 + 1e-9)
-
-
-def test_means_squares_slopes_and_ranges_of_bumps(rng):
-    bumps = Bumps(rng.normal(size=4), rng.normal(size=4), 0.9)
-    nodes, masses = hermite_rule(80)
-    points = rng.normal(0, 2, 20)
-    slow = [
-        sum(p * bumps.at(np.array([x + np.sqrt(0.4) * node]))[0] for node, p in zip(nodes, masses, strict=True))
-        for x in points
-    ]
-    np.testing.assert_allclose(bumps.smoothed(0.4).at(points), slow, atol=1e-13)
-    np.testing.assert_allclose(bumps.squared().at(points), bumps.at(points) ** 2, atol=1e-14)
-    rise = (bumps.at(points + 1e-6) - bumps.at(points - 1e-6)) / 2e-6
-    np.testing.assert_allclose(bumps.slopes(points), rise, atol=1e-8)
-    bend = (bumps.slopes(points + 1e-6) - bumps.slopes(points - 1e-6)) / 2e-6
-    assert np.abs(bend).max() <= bumps.curvature
-    low, high = bumps.range()
-    dense = bumps.at(np.linspace(-30, 30, 300_001))
-    assert low <= dense.min() < low + 1e-3
-    assert high - 1e-3 < dense.max() <= high
-
-
 @every
 def test_rewards_never_leave_the_range_and_come_close_to_it(mdp, rng):
     low, high = mdp.reward_range
@@ -162,35 +108,6 @@ def test_rewards_never_leave_the_range_and_come_close_to_it(mdp, rng):
     assert low <= min(log.rewards.min(), rewards.min() - mdp.reward_noise)
     assert max(log.rewards.max(), rewards.max() + mdp.reward_noise) <= high
     assert high - low < 1.1 * (np.ptp(rewards) + 2 * mdp.reward_noise)
-
-
-def test_the_slope_behind_the_range_is_the_slope(rng):
-    for mdp in WORLDS.values():
-        states, actions = points(rng, 50)
-        h = 1e-6
-        by_state = mdp.expected_rewards(states + h, actions) - mdp.expected_rewards(states - h, actions)
-        by_action = mdp.expected_rewards(states, actions + h) - mdp.expected_rewards(states, actions - h)
-        slopes = np.hypot(by_state, by_action) / (2 * h)
-        np.testing.assert_allclose(mdp._reward_slopes(states, actions), slopes, atol=1e-8)
-
-
-@every
-def test_the_curvature_behind_the_range_bounds_and_is_used(mdp, rng, monkeypatch):
-    states, actions = points(rng, 2000)
-    turn, h = rng.uniform(0, np.pi, (2000, 1)), 1e-4
-    ahead = mdp.expected_rewards(states + h * np.cos(turn), actions + h * np.sin(turn))
-    behind = mdp.expected_rewards(states - h * np.cos(turn), actions - h * np.sin(turn))
-    bends = (ahead + behind - 2 * mdp.expected_rewards(states, actions)) / h**2
-    assert np.abs(bends).max() <= mdp._reward_curvature < 30 * np.abs(bends).max()
-    monkeypatch.setattr("bondic_lab.worlds.continuous.COVER_CELLS", 20)
-    low, high = replace(mdp).reward_range
-    edge = 6 * mdp.bandwidth + max(np.abs(mdp.state_centers).max(), np.abs(mdp.action_centers).max())
-    centers = edge * (np.arange(20) + 0.5 - 10) / 10
-    pairs = [column(part) for part in np.meshgrid(centers, centers)]
-    rewards, radius = mdp.expected_rewards(*pairs), edge / 10 / np.sqrt(2)
-    reach = mdp._reward_slopes(*pairs) * radius + mdp._reward_curvature * radius**2 / 2 + mdp.reward_noise
-    assert low == pytest.approx((rewards - reach).min(), abs=1e-6)
-    assert high == pytest.approx((rewards + reach).max(), abs=1e-6)
 
 
 # --- draws ----------------------------------------------------------------------------------------------
@@ -217,124 +134,7 @@ def test_logged_residuals_have_mean_zero_and_the_stated_variance(mdp, behavior, 
     assert noise.std() > 0.01
 
 
-def test_rollout_columns_and_densities(rng):
-    mdp = WORLDS["default"]
-    log = mdp.rollout(30, 7, rng, behavior=0.4)
-    assert log.observations.shape == log.next_observations.shape == log.actions.shape == (210, 1)
-    assert log.actions.dtype == np.float64
-    assert not log.terminations.any()
-    assert np.array_equal(np.flatnonzero(log.truncations), np.arange(6, 210, 7))
-    assert np.array_equal(log.episode_ids, np.repeat(np.arange(30), 7))
-    assert np.array_equal(log.timesteps, np.tile(np.arange(7), 30))
-    inner = ~log.truncations[:-1]
-    assert np.array_equal(log.observations[1:][inner], log.next_observations[:-1][inner])
-    mean = mdp.gain * log.observations[:, 0]
-    densities = [stats.norm.pdf(log.actions[:, 0], mean, np.sqrt(heat)) for heat in (0.1, 1.0)]
-    np.testing.assert_allclose(log.behavior_action_probs, 0.4 * densities[0] + 0.6 * densities[1], rtol=1e-12)
-    same = mdp.rollout(30, 7, np.random.default_rng(4)), mdp.rollout(30, 7, np.random.default_rng(4))
-    assert np.array_equal(same[0].rewards, same[1].rewards)
-
-
-def test_refused_rollouts_and_worlds(rng):
-    mdp = WORLDS["default"]
-    with pytest.raises(InvalidInput, match="Unknown behavior"):
-        mdp.rollout(1, 1, rng, behavior="greedy")
-    with pytest.raises(InvalidInput, match="step to log"):
-        mdp.rollout(1, 0, rng)
-    with pytest.raises(InvalidInput, match="mixture rate"):
-        mdp.rollout(1, 1, rng, behavior=1.5)
-    for changes, message in (
-        ({"gamma": 1.0}, "gamma"),
-        ({"reversion": 0.8}, "settle"),
-        ({"noise": 0.0}, "noise"),
-        ({"offset": -1.0}, "offset"),
-        ({"initial_variance": 0.0}, "initial_variance"),
-        ({"reward_noise": -0.1}, "reward_noise"),
-        ({"weights": np.ones(3)}, "one number per bump"),
-    ):
-        with pytest.raises(InvalidInput, match=message):
-            replace(mdp, **changes)
-
-
 # --- laws of pairs --------------------------------------------------------------------------------------
-
-
-def gaussian_states(mdp: ContinuousMDP, states: np.ndarray, heat: float, shares: np.ndarray) -> np.ndarray:
-    """Σ_t share_t N(s; m_t, v_t), the closed form for a single temperature."""
-    mean, variance, total = mdp.initial_mean, mdp.initial_variance, np.zeros(len(states))
-    step = mdp.reversion + mdp.push * mdp.gain
-    for share in shares:
-        total += share * stats.norm.pdf(states, mean, np.sqrt(variance))
-        mean, variance = step * mean, step**2 * variance + mdp.noise**2 + mdp.push**2 * heat
-    return total
-
-
-@every
-def test_laws_of_states_are_mixtures_of_gaussians(mdp):
-    states = np.linspace(-4, 4, 41)
-    closed = gaussian_states(mdp, states, mdp.target_temperature, mdp.gamma ** np.arange(900))
-    np.testing.assert_allclose(visitation(mdp).state_density(column(states)), closed, rtol=1e-10, atol=1e-30)
-    for length in (1, 2, 30):
-        for rate, heat in ((0.0, mdp.behavior_temperature), (1.0, mdp.target_temperature)):
-            closed = gaussian_states(mdp, states, heat, np.full(length, 1 / length))
-            part = log_distribution(mdp, length, (rate,)).parts[0]
-            np.testing.assert_allclose(part.state_density(column(states)), closed, rtol=1e-10, atol=1e-30)
-
-
-def test_a_mixture_has_the_law_of_all_its_paths():
-    """Rate 0.3, three rows: every sequence of choices is a Gaussian of its own."""
-    mdp, states = WORLDS["contrary"], np.linspace(-5, 5, 31)
-    step = mdp.contraction
-    paths = [(1.0, mdp.initial_mean, mdp.initial_variance)]
-    total = np.zeros(len(states))
-    for _ in range(3):
-        total += sum(p * stats.norm.pdf(states, mean, np.sqrt(v)) for p, mean, v in paths) / 3
-        paths = [
-            (p * share, step * mean, step**2 * v + mdp.noise**2 + mdp.push**2 * heat)
-            for p, mean, v in paths
-            for share, heat in ((0.3, mdp.target_temperature), (0.7, mdp.behavior_temperature))
-        ]
-    found = log_distribution(mdp, 3, (0.3,)).parts[0].state_density(column(states))
-    np.testing.assert_allclose(found, total, rtol=1e-10)
-
-
-def test_logs_follow_their_law(rng):
-    mdp = WORLDS["contrary"]
-    log = log_distribution(mdp, 4, (0.3,))
-    rows = mdp.rollout(20_000, 4, rng, behavior=0.3)
-    for function in SMOOTH.values():
-        per_row = function(rows.observations, rows.actions)
-        per_episode = np.bincount(rows.episode_ids, weights=per_row) / 4
-        assert abs(per_episode.mean() - mean_under(log, function)) <= 4 * per_episode.std() / np.sqrt(20_000) + 1e-12
-
-
-@every
-@pytest.mark.parametrize(("length", "rates"), [(2, (0.0,)), (50, (0.0,)), (10, (0.4,)), (5, (0.0, 0.4, 0.8))])
-def test_the_ratio_turns_the_log_into_the_target(mdp, length, rates):
-    """E_log[ ω* (q(x) − γ E q(x')) ] = E q(s_0, a_0) for any q, E_log[ω* r] = J*, E_log ω* = 1/(1 − γ)."""
-    log = log_distribution(mdp, length, rates)
-    states, actions, cell = pair_grid(mdp)
-    law = cell * log.density(states, actions)
-    weighted = law * density_ratio(mdp, log)(states, actions)
-    kept = weighted > 1e-20 * weighted.max()  # Gauss–Hermite at every pair is the dear part
-    states, actions, weighted = states[kept], actions[kept], weighted[kept]
-    assert law.sum() == pytest.approx(1.0, abs=1e-10)
-    assert weighted.sum() == pytest.approx(1 / (1 - mdp.gamma), rel=1e-10)
-    assert weighted @ mdp.expected_rewards(states, actions) == pytest.approx(mdp.value, abs=1e-9)
-    for q in SMOOTH.values():
-        change = q(states, actions) - mdp.gamma * next_mean(mdp, q, states, actions)
-        assert weighted @ change == pytest.approx(mdp.initial_mean_of(q), abs=1e-6)
-
-
-def next_mean(mdp: ContinuousMDP, q, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """E[q(x')|x] with 12 nodes per axis, enough for these q, at a tenth of the cost of `next_mean`."""
-    nodes, masses = hermite_rule(12)
-    total = np.zeros(len(states))
-    for kick, share in zip(nodes, masses, strict=True):
-        following = mdp.reversion * states + mdp.push * actions + mdp.noise * kick
-        for draw, part in zip(nodes, masses, strict=True):
-            total += share * part * q(following, mdp.gain * following + np.sqrt(mdp.target_temperature) * draw)
-    return total
 
 
 @every
@@ -350,51 +150,3 @@ def test_the_efficient_variance_is_the_variance_of_the_ideal_estimate(mdp, rng):
     terms = (ratio(rows.observations, rows.actions) * (noise - rows.rewards)) ** 2
     episodes = np.bincount(rows.episode_ids, weights=terms) / 20
     assert within_four_standard_errors(episodes, found)
-
-
-def test_no_better_log_than_the_targets_own():
-    """V* falls as the target is mixed in, and with a union between its parts."""
-    mdp = WORLDS["default"]
-    limits = [efficient_variance(mdp, log_distribution(mdp, 50, (rate,))) for rate in (0.0, 0.2, 0.4, 0.8)]
-    assert np.all(np.diff(limits) < 0)
-    union = efficient_variance(mdp, log_distribution(mdp, 50, (0.0, 0.8)))
-    assert limits[3] < union < limits[0]
-
-
-def test_the_grid_is_fine_enough(monkeypatch):
-    mdp = WORLDS["contrary"]
-    found = efficient_variance(mdp, log_distribution(mdp, 10, (0.2,)))
-    monkeypatch.setattr("bondic_lab.worlds.occupancy.NODES_PER_DEVIATION", 8.0)
-    monkeypatch.setattr("bondic_lab.worlds.occupancy.REACH", 12.0)
-    assert state_grid(mdp)[0].size > 200
-    assert found == pytest.approx(efficient_variance(mdp, log_distribution(mdp, 10, (0.2,))), rel=1e-10)
-
-
-def test_ratios_that_do_not_exist_are_refused():
-    mdp = replace(WORLDS["default"], target_temperature=1.0, behavior_temperature=0.3)
-    with pytest.raises(InvalidInput, match="spreads wider"):
-        efficient_variance(mdp, log_distribution(mdp, 50))
-    with pytest.raises(InvalidInput, match="at least one row"):
-        log_distribution(mdp, 0)
-    with pytest.raises(InvalidInput, match="rates"):
-        log_distribution(mdp, 5, (1.2,))
-
-
-# --- with the library -----------------------------------------------------------------------------------
-
-
-def test_the_world_is_a_question_for_the_library(rng):
-    """The interval of a short discount holds J*, and importance weights of the log average to 1."""
-    mdp = ContinuousMDP.default(0.3)
-    log = mdp.rollout(40, 10, rng)
-    nodes, masses = hermite_rule(12)
-    starts = bondic.InitialStates.exact(column(mdp.initial_mean + np.sqrt(mdp.initial_variance) * nodes), masses)
-    problem = bondic.make_problem(
-        as_log(log), mdp.target, starts, gamma=0.3, reward_range=mdp.reward_range, may_terminate=False, draws=3
-    )
-    kernel = bondic.Gaussian(mdp.bandwidth, on="state") * bondic.Gaussian(mdp.bandwidth, on="action")
-    ball = bondic.Ball(kernel + mdp.offset * Constant(1.0), mdp.q_norm)
-    found = bondic.estimate_interval(problem, alpha=0.1, method=bondic.Dual(ball=ball, advanced=Advanced(rank=40)))
-    assert found.low <= mdp.value <= found.high
-    ratios = mdp.target.action_density(log.observations, log.actions) / log.behavior_action_probs
-    assert within_four_standard_errors(ratios, 1.0)

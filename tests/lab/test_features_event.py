@@ -4,12 +4,16 @@ The events hold *just so*: δ is where the true sums meet the bounds with equali
 floors, references and shapes are arbitrary; the allowance is the least that is true.
 """
 
+import mpmath as mp
 import numpy as np
 import pytest
 from feature_cases import good_reference, random_case, shapes_of
+from naive_features import NaiveBound, exact, matrix
 
 from bondic.core.betting import loss
-from bondic_lab.features import sets
+from bondic.core.errors import NumericalError
+from bondic_lab.features.sets import FeatureEllipsoid, FeatureSet
+from bondic_lab.features.sums import FeatureRows, Range, tally_features
 
 LEAST_LOG = 1e-3
 
@@ -94,40 +98,78 @@ def test_less_than_the_logarithm_or_the_allowance_is_wrong():
     assert share_of_misses(seeds, times=0.3, kind="dense") >= 1
 
 
-def test_larger_allowances_contain_smaller_ones():
-    for seed in range(40):
-        log, reference, shapes = prepared(seed)
-        bound, last = log.bound(reference, shapes), None
-        for beta in np.array([0.0, 0.3, 1.0, 3.0]) * (log.allowance + 0.01 * log.world.high):
-            ends = bound.ends(bound.locate(float(beta)))
-            now = [np.inf if e is None else s * e.value.mid + e.value.rad + e.spread for s, e in ends.items()]
-            if last is not None:
-                assert all(
-                    a >= b - 0.01 * abs(b) for a, b in zip(now, last, strict=True) if np.isfinite(b)
-                )  # rounds end early
-            last = now
+# --- The bound on features against the same formulas in 50 digits: never below them, and above by rounding only.
+
+COLUMNS = ("outcome", "next_scale", "value", "scale", "expected")
+TABLES = ("following", "features", "forecast", "instruments", "weights", "floors")
 
 
-def test_a_smaller_probability_gives_larger_sets():
-    log, reference, shapes = prepared(6)
-    sizes = [
-        max(one.size for one in log.bound(reference, shapes, logs=(cost, 1.0, 1.0)).locate(0.0).sets)
-        for cost in (2.0, 4.0, 8.0)
-    ]
-    assert sizes == sorted(sizes)
-    assert sizes[0] < sizes[-1]
+def twin(log, bound, part):
+    tally, shape = bound.tally, bound.tally.shapes[0]
+    rows = []
+    for i in range(part.outcome.size):
+        row = {name: mp.mpf(float(getattr(part, name)[i])) for name in COLUMNS}
+        row |= {name: exact(getattr(part, name)[i]) for name in TABLES} | {"low": mp.mpf(0)}
+        rows.append(row)
+    log_term = mp.log(2 * len(bound.event.rates) / mp.mpf(bound.event.probability))
+    return NaiveBound(
+        rows, mp.mpf(tally.gamma), exact(tally.reference), mp.mpf(log.world.high), exact(bound.event.rates), log_term,
+        matrix(shape.matrix), mp.mpf(shape.ridge), mp.mpf(shape.guess), bound.bounded,
+    )  # fmt: skip
 
 
-def test_looser_readings_of_the_bias_are_wrong(monkeypatch):
-    """|sum χ η| <= β c: with a small part of c the true f leaves the set on some log."""
-    left, exact = {True: 0, False: 0}, sets.FeatureGround._bias.func
-    for half in (False, True):
-        if half:
-            monkeypatch.setattr(sets.FeatureGround, "_bias", property(lambda self: 0.02 * exact(self)))
-        for seed in range(300):
-            log, reference, shapes = prepared(seed, "dense")
-            found = log.bound(reference, shapes).locate(log.allowance * (1 + 1e-12))
-            f = log.theta - reference
-            left[half] += any(np.linalg.norm(np.linalg.solve(s.matrix, f)) > s.size * (1 + 1e-6) for s in found.sets)
-    assert left[False] == 0
-    assert left[True] >= 1
+@pytest.mark.parametrize("seed", range(16))
+def test_bounds_are_those_of_50_digits(seed):
+    rng, log = random_case(seed, rows=25)
+    ridge = 1e3 * float(np.linalg.norm(log.equations()[0])) ** 2 if log.bounded else 0.0
+    reference = good_reference(log, ridge) + rng.normal(size=log.theta.size) * log.world.high
+    bound = log.bound(reference, shapes_of(log, [ridge], guess=20.0), logs=(4.0, 2.0, 3.0))
+    naive, beta = twin(log, bound, log.part()), float(rng.choice([0.0, 0.1, 1.0]))
+    found = bound.locate(beta)
+    if not found.sets:
+        assert np.linalg.cond(log.equations()[0]) > 1e5  # nothing is known where the equations are nearly singular
+        return
+    k = naive.locate(mp.mpf(beta))
+    assert float(k) * (1 - 1e-12) <= found.sets[0].size <= float(k) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_formula_is_that_of_50_digits(seed):
+    """Over ellipsoids of any size, also smaller ones than the fixed point finds: radii, and ends with and without weights."""
+    rng, log = random_case(seed, rows=40)
+    ridge = 3.0 if log.bounded else 0.0
+    reference, guess = good_reference(log, ridge), float(rng.choice([0.0, 0.1, 2.0]))
+    bound = log.bound(reference, shapes_of(log, [ridge], guess=guess), logs=(4.0, 2.0, 3.0))
+    naive, beta = twin(log, bound, log.part()), float(rng.choice([0.0, 0.02, 0.5])) * log.world.high
+    one = FeatureEllipsoid(0, bound.tally.shapes[0].matrix, float(rng.choice([0.05, 0.5, 5.0])))
+    found, k, b = FeatureSet(bound.tally, beta, (one,)), mp.mpf(one.size), mp.mpf(beta)
+    above = 1e-6 if np.linalg.cond(log.equations()[0]) < 1e6 else np.inf  # rounding is measured by the size of A
+    for rate in bound.event.rates:
+        near(bound.ground._radius(found, one, rate), naive.radius(b, k, mp.mpf(rate)), above)
+    starts = (mp.mpf(bound.starts.center.mid), exact(bound.starts.features), mp.mpf(bound.starts.scale))
+    for e, (sign, tail) in enumerate(bound.tails.items()):
+        cost = mp.log(1 / mp.mpf(tail.probability))
+        weighed, plain = naive.end(e, sign, mp.mpf(tail.rate), cost, starts, b, k)
+        base, allowed = bound._base(found)
+        ours = bound._weighed(found, one, tail, sign, base, allowed)
+        near(sign * ours.value.mid + ours.value.rad + ours.spread, weighed, above)
+        near(sign * base.mid + one.support(bound.starts.features) + allowed, plain, above)
+
+
+def near(ours, exactly, above):
+    """Not below the 50 digits, and hardly above."""
+    size = 1 + abs(float(exactly))
+    assert float(exactly) - 1e-11 * size <= ours <= float(exactly) + above * size
+
+
+def test_bets_stay_within_the_range():
+    _, log = random_case(1, rows=50)
+    reference, part = good_reference(log), log.part()
+    limits = Range(0.0, log.world.high)
+    for changed in ({"weights": part.weights * 1.1}, {"instruments": part.instruments * 50.0}):
+        columns = {name: getattr(part, name) for name in (*COLUMNS, *TABLES)} | changed
+        if "weights" in changed:
+            columns["weights"] = np.full_like(part.weights, 1.1 / log.world.high)
+            columns["floors"] = np.zeros_like(part.floors)
+        with pytest.raises(NumericalError, match="too large"):
+            tally_features([FeatureRows(**columns, size=1.0)], 0.5, reference, limits, log.rates[0], [])

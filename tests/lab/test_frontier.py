@@ -1,5 +1,7 @@
 """The curve over radii and alpha: nested, true to the interval it came from, and where a decision breaks."""
 
+from __future__ import annotations
+
 import itertools
 
 import numpy as np
@@ -7,11 +9,11 @@ import pytest
 
 import bondic
 import bondic_lab
-from bondic.core.errors import InvalidInput
-from bondic.report import plots
+from bondic.methods.dual import Dual
+from bondic.tuning.defaults import Choices
 from bondic_lab.noise.plug_in import PlugIn
-from bondic_lab.plots import sensitivity_figure
-from test_report import FEW, ask
+from builders import world_problem
+from test_report import ask
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +66,6 @@ def test_the_interval_is_nested_in_the_radius_and_in_alpha(world):
         assert all(a[0] >= b[0] and a[1] <= b[1] for a, b in itertools.pairwise(ends))
 
 
-def test_another_alpha_gives_the_interval_that_would_have_been_estimated(world):
-    problem, _, frontier = world
-    method = bondic.Dual(radius="paper", gauge=PlugIn(0.02), advanced=FEW)
-    other = bondic.estimate_interval(problem, alpha=0.01, method=method)
-    low, high = frontier.interval(frontier.radius, 0.01)
-    assert low == pytest.approx(other.low, abs=0.01 * other.length)
-    assert high == pytest.approx(other.high, abs=0.01 * other.length)
-
-
 @pytest.mark.parametrize("side", ["above", "below"])
 def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
     frontier = world[2]
@@ -89,41 +82,40 @@ def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
     assert smaller < frontier.breakdown_radius(**{side: threshold}, alpha=0.05)
 
 
-@pytest.mark.parametrize("side", ["lower", "upper"])
-def test_a_one_sided_bound_leaves_the_other_end_alone(side):
-    _, _, problem, result = ask(gauge=PlugIn(0.02), side=side)
-    frontier = bondic_lab.result_frontier(result, problem)
-    low, high = frontier.interval(frontier.radius)
-    limits = frontier.value_range
-    if side == "lower":
-        assert (low > limits.low, high) == (True, limits.high)
-        assert frontier.breakdown_radius(above=low - 0.1) > frontier.radius
-        assert frontier.breakdown_radius(below=high - 0.1) == 0.0
-    else:
-        assert (low, high < limits.high) == (limits.low, True)
-        assert frontier.breakdown_radius(below=high + 0.1) > frontier.radius
-        assert frontier.breakdown_radius(above=low + 0.1) == 0.0
+# --- The radius cannot be proved: the curve over all radii can, and so can the radius at which a decision breaks.
 
 
-def test_a_result_of_another_log_is_refused(world):
-    _, _, other, _ = ask(rows=400)
-    with pytest.raises(InvalidInput, match="another log"):
-        bondic_lab.result_frontier(world[1], other)
+@pytest.fixture(scope="module")
+def question():
+    mdp, problem = world_problem(rows=600, gamma=0.5)
+    method = Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=24))
+    return mdp, problem, method, bondic_lab.radius_sensitivity(problem, method=method)
 
 
-def test_witnesses_speak_against_small_radii():
-    _, _, problem, result = ask(rows=2000, radius=3.0, gauge=PlugIn(1e-3))
-    frontier = bondic_lab.result_frontier(result, problem)
-    assert 0 < frontier.floor == result.rejection.minimal_radius < frontier.radius
-    below, above = frontier.floor * 0.999, frontier.radius
-    assert frontier.contradicted(below)
-    assert frontier.contradicted(below, 0.5)
-    assert not frontier.contradicted(above)
-    low, high = frontier.interval(below, 0.001)
-    assert frontier.contradicted(below, 0.001) == (low > high)
+def test_at_the_chosen_radius_it_is_the_interval(question):
+    _, problem, method, curve = question
+    result = bondic.estimate_interval(problem, method=method)
+    low, high = curve.interval(curve.radius)
+    assert low == pytest.approx(result.low, abs=0.01 * result.length)
+    assert high == pytest.approx(result.high, abs=0.01 * result.length)
+    exact = bondic_lab.radius_sensitivity(problem, method=method, radii=[curve.radius]).interval(curve.radius)
+    assert exact == pytest.approx((result.low, result.high), rel=1e-9)
 
 
-def test_its_picture_is_written(world, tmp_path):
-    svg = [plots.save_plot(sensitivity_figure(world[2], alpha=0.05), tmp_path / f"{k}.svg") for k in "ab"]
-    assert "<svg" in svg[0].read_text()
-    assert "dc:date" not in svg[0].read_text()
+def test_larger_radii_contain_smaller_ones(question):
+    curve = question[3]
+    ends = [curve.interval(radius) for radius in np.geomspace(0.1, 1000, 25)]
+    assert all(a[0] >= b[0] and a[1] <= b[1] for a, b in itertools.pairwise(ends))
+    assert ends[0] != ends[-1]
+
+
+@pytest.mark.parametrize("side", ["above", "below"])
+def test_the_breakdown_radius_is_where_the_decision_breaks(question, side):
+    curve = question[3]
+    low, high = curve.interval(curve.radius)
+    threshold = low - 0.05 if side == "above" else high + 0.05
+    radius = curve.breakdown_radius(**{side: threshold})
+    assert radius >= curve.radius
+    index = 0 if side == "above" else 1
+    inside, outside = curve.interval(radius * (1 - 1e-9))[index], curve.interval(radius * 1.001)[index]
+    assert inside > threshold > outside if side == "above" else inside < threshold < outside

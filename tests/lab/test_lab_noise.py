@@ -9,21 +9,14 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+import bondic_lab
 import core_cases
 import naive
-from bondic.core.balls import Instruments
 from bondic.core.dual.noise import FixedLambda, Pinelis, diagonal
 from bondic.core.errors import InvalidInput
-from bondic.core.functions import FeatureFunction, FeatureMap
-from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.leaves import ActionEmbedding, Constant
-from bondic.core.terms import Terms, row_widths
-from bondic.extensions import added_gauges
-from bondic.methods.setting import make_setting
+from bondic.core.terms import row_widths
 from bondic.tuning.defaults import Advanced
-from bondic_lab.noise.charges import feature_charges
 from bondic_lab.noise.finite_class import FiniteClass
-from bondic_lab.noise.gauges import mean_square_width
 from bondic_lab.noise.plug_in import PlugIn
 from bondic_lab.noise.self_normalized import SelfNormalized
 from builders import synthetic
@@ -109,41 +102,6 @@ def test_fixed_lambda_at_its_best_is_the_default_gauge():
         FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
 
 
-def test_plug_in():
-    facts = facts_of(make_case(), bondic.Gaussian(1.0))
-    gauge = PlugIn(0.7)
-    upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
-    assert 0 < PlugIn(0.0).p_value(facts, 0.1) < 1e-300
-    with pytest.raises(InvalidInput):
-        PlugIn(-1.0)
-
-
-def test_the_diagonal_sees_embeddings():
-    case = make_case(seed=5)
-    similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.7 * bondic.Gaussian(1.0) * ActionEmbedding(similar) + Constant(0.1)
-    (rows,) = case.problem.logged_rows()
-    for ours, slot in zip(diagonal(kernel, case.problem.layout, *rows[:2]), case.problem.whole().slots, strict=True):
-        exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
-        assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.9999, 1.0])
-@pytest.mark.parametrize("may_terminate", [True, False])
-@pytest.mark.parametrize("horizon", [None, 1, 7, 999, 1000, 3500])
-def test_themean_square_width_of_a_horizon_is_the_mean_over_its_times(horizon, gamma, may_terminate):
-    if horizon is None and gamma == 1.0:
-        return
-    terms = Terms(gamma, (-1.0, 2.0), may_terminate, horizon)
-    slow, steps = [], 0.0
-    for k in range(horizon or 0):
-        steps += gamma**k
-        slow.append((2 * steps - -1 * steps) ** 2)
-    expected = math.fsum(slow) / len(slow) if horizon else (3 / (1 - gamma)) ** 2
-    # every time counts up to 1000 of them; a longer horizon is averaged at 1000 times evenly spread
-    assert mean_square_width(terms) == pytest.approx(expected, rel=1e-10 if (horizon or 1) <= 1000 else 1e-3)
-
-
 # --- the union bound ------------------------------------------------------------------------------------
 
 
@@ -158,55 +116,6 @@ def test_finite_class_is_its_formula():
         exact += abs(mpf(weight)) * (mp.log(10 / mpf(0.05)) + mpf(rate) ** 2 * charge / 8) / mpf(rate) / ROWS
     assert exact <= mpf(ours.upper)
     assert abs(mpf(ours.mid) - exact) <= 1e-12 * exact
-
-
-def test_feature_charges_see_widths_slots_and_batches():
-    rng = np.random.default_rng(0)
-    log = bondic.Transitions(
-        rng.normal(size=(50, 2)), rng.integers(0, 3, 50), rng.uniform(size=50), rng.normal(size=(50, 2)),
-        np.zeros(50, dtype=bool), timesteps=np.tile(np.arange(5), 10),
-    )  # fmt: skip
-    start = bondic.InitialStates.exact(np.zeros((1, 2)))
-    problem = bondic.make_problem(
-        log, bondic.UniformPolicy(3), start, gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
-    )
-    similar = ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
-    kernel = 0.5 * RandomFeatures.gaussian(3, 2, 1.0, seed=1) * similar + Constant(2.0)
-    setting = make_setting(bondic.Dual(instruments=Instruments(kernel), ball=bondic.Ball(kernel, 1.0)), problem, 0.1)[0]
-    kept = log.timesteps < 4
-    widths = 4.0 - log.timesteps[kept]
-    slow = np.zeros(FeatureMap(kernel, problem.layout).dimension)
-    for j, row in enumerate(np.eye(slow.size)):
-        values, _ = FeatureFunction(kernel, problem.layout, row).values(problem.whole().logged)
-        slow[j] = np.sum((widths * values[np.arange(kept.sum()), log.actions[kept]]) ** 2)
-    ours = feature_charges(setting.facts)
-    assert np.all(ours >= slow)
-    np.testing.assert_allclose(ours, slow, rtol=1e-12, atol=1e-290)
-
-
-def test_planned_rates_are_best_for_features_of_equal_size():
-    planned = FiniteClass.planned(WAVES, LAYOUT, 20, probability=0.05, mean_square_width=9.0)
-    one, waves = (math.sqrt(8 * math.log(200) / (20 * 9.0 * square)) for square in (0.5, 0.25))
-    assert planned.rates == pytest.approx([one, *[waves] * 4], rel=1e-14)
-
-
-def test_a_sparse_omega_pays_less_than_in_the_whole_space():
-    weights, _ = weights_of(WAVES, np.eye(5)[3])
-    finite = FiniteClass.planned(WAVES, LAYOUT, ROWS, probability=0.1, mean_square_width=1.0)
-    sizes = [gauge.bound(weights, facts_about(WAVES), 0.1).upper for gauge in (finite, Pinelis())]
-    assert sizes[0] < 0.8 * sizes[1]
-
-
-def test_bad_finite_classes_are_refused():
-    for bad in ([], [0.0], [math.inf], [[1.0]], [-1.0]):
-        with pytest.raises(InvalidInput, match="one positive lambda"):
-            FiniteClass(np.array(bad))
-    with pytest.raises(InvalidInput, match="5 features, the finite class has lambda for 2"):
-        FiniteClass([1.0, 2.0]).bound(weights_of(WAVES, np.ones(5))[0], facts_about(WAVES), 0.1)
-    with pytest.raises(InvalidInput, match="at least 1"):
-        FiniteClass.planned(WAVES, LAYOUT, 0, probability=0.1, mean_square_width=1.0)
-    with pytest.raises(InvalidInput, match="no finite list of features"):
-        feature_charges(facts_about(bondic.Gaussian(1.0)))
 
 
 # --- certificates that name them ------------------------------------------------------------------------
@@ -227,15 +136,12 @@ def test_a_fresh_process_finds_them_by_name(tmp_path):
     assert "lambda = " in done.stdout
 
 
-def test_without_the_lab_an_unknown_name_is_refused(monkeypatch):
-    monkeypatch.setattr("bondic.extensions._extensions", tuple)
-    added_gauges.cache_clear()
-    mdp, log, policy, initial = synthetic(120, gamma=0.3)
-    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    try:
-        with pytest.raises(
-            InvalidInput, match="gauge='finite'; choose 'half', 'range', 'paper', 'fixed-lambda' or pass"
-        ):
-            bondic.estimate_interval(problem, method=bondic.Dual(radius=5.0, gauge="finite"))
-    finally:
-        added_gauges.cache_clear()
+# --- The bound of Feng et al. (2020) keeps the laws of every noise bound.
+
+
+class TestVStatistic(NoiseCase):
+    control = 0.2
+
+    def make(self, kernel, rows, probability):
+        del kernel, rows, probability
+        return bondic_lab.VStatistic("range")

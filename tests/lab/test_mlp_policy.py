@@ -6,12 +6,10 @@ import subprocess
 import sys
 from itertools import pairwise
 from math import exp, tanh
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bondic.core.errors import InvalidInput, PolicyError
 from bondic_lab.worlds.mlp import MLPPolicy
 from bondic_lab.worlds.shipped import ENVIRONMENTS, STAGES, ground_truth, shipped_policy
 
@@ -46,70 +44,7 @@ def test_by_the_slow_definition(sizes, temperature, rng):
     np.testing.assert_allclose(policy.action_probs(states), expected, rtol=1e-10, atol=1e-15)
 
 
-def test_a_file_keeps_every_bit(rng, tmp_path: Path):
-    double = random_policy(rng)
-    single = MLPPolicy(
-        tuple(w.astype(np.float32) for w in double.weights), tuple(b.astype(np.float32) for b in double.biases)
-    )
-    sizes = []
-    for number, policy in enumerate((double, single)):
-        path = tmp_path / f"{number}.npz"
-        policy.save(path)
-        sizes.append(path.stat().st_size)
-        for again in (MLPPolicy.load(path, 0.1), MLPPolicy.load(path.read_bytes(), 0.1)):
-            assert again.temperature == 0.1
-            assert all(np.array_equal(a, b) for a, b in zip(again.weights, policy.weights, strict=True))
-            assert all(np.array_equal(a, b) for a, b in zip(again.biases, policy.biases, strict=True))
-    assert sizes[1] < sizes[0]
-
-
-def test_the_numbers_cannot_be_changed_afterwards():
-    weights, biases = (np.eye(2),), (np.zeros(2),)
-    policy = MLPPolicy(weights, biases)
-    weights[0][0, 0] = 7.0
-    assert policy.weights[0][0, 0] == 1.0
-    with pytest.raises(ValueError, match="read-only"):
-        policy.weights[0][0, 0] = 2.0
-
-
-@pytest.mark.parametrize(
-    ("weights", "biases", "message"),
-    [
-        ((), (), "at least one"),
-        ((np.eye(2),), (), "as many"),
-        ((np.eye(2),), (np.zeros(3),), "Layer 0"),
-        ((np.zeros(2),), (np.zeros(2),), "Layer 0"),
-        ((np.eye(2), np.eye(3)), (np.zeros(2), np.zeros(3)), "reads 3"),
-        ((np.full((1, 1), np.nan),), (np.zeros(1),), "not finite"),
-    ],
-)
-def test_refused_networks(weights, biases, message):
-    with pytest.raises(InvalidInput, match=message):
-        MLPPolicy(weights, biases)
-
-
-def test_refused_temperature_input_and_files(rng, tmp_path: Path):
-    policy = random_policy(rng)
-    with pytest.raises(InvalidInput, match="temperature"):
-        MLPPolicy(policy.weights, policy.biases, 0.0)
-    with pytest.raises((InvalidInput, PolicyError), match="reads"):
-        policy.action_probs(np.zeros((2, 4)))
-    np.savez(tmp_path / "other.npz", scores=np.eye(2))
-    with pytest.raises(InvalidInput, match="scores"):
-        MLPPolicy.load(tmp_path / "other.npz")
-
-
 # --- what ships ---------------------------------------------------------------------------------------
-
-
-@shipped
-def test_shipped_policies_fit_their_environment(name, stage, rng):
-    dynamics = ENVIRONMENTS[name]()
-    policy = shipped_policy(name, stage)
-    assert policy.temperature == 0.1
-    probs = policy.action_probs(dynamics.starts(10, rng))
-    assert probs.shape == (10, dynamics.n_actions)
-    np.testing.assert_allclose(probs.sum(axis=1), 1.0, rtol=1e-12)
 
 
 @shipped
@@ -126,26 +61,6 @@ def test_stored_values_agree_with_a_fresh_simulation(name, stage, temperature):
     )
     error = np.hypot(sums.std() / np.sqrt(len(sums)), truth.standard_error)
     assert abs(sums.mean() - truth.value) <= 4 * error + dynamics.truncation_bias(length)
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_training_helped(name):
-    """Better than uniform actions by more than 4 standard errors of the latter (the stored ones are far smaller)."""
-    dynamics = ENVIRONMENTS[name]()
-    k = dynamics.n_actions
-    sums = dynamics.returns(lambda s: np.full((len(s), k), 1 / k), 60, 120, rng=np.random.default_rng(2))
-    partly, good = (ground_truth(name, stage) for stage in STAGES)
-    assert partly.value > sums.mean() + 4 * sums.std() / np.sqrt(len(sums))
-    assert good.value > partly.value
-
-
-def test_unknown_names():
-    with pytest.raises(InvalidInput, match="partly and good"):
-        shipped_policy("cartpole", "best")
-    with pytest.raises(InvalidInput, match="cartpole, pendulum, glucose"):
-        shipped_policy("chess")
-    with pytest.raises(InvalidInput, match=r"Dynamics\.returns"):
-        ground_truth("cartpole", "good", 0.5)
 
 
 def test_neither_torch_nor_gymnasium_is_needed():

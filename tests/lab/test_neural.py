@@ -1,30 +1,33 @@
 """Neural search: its sums agree with the trusted core, its proposals are valid, reproducible and close to the optimum."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
-from dataclasses import replace
 from functools import cache
-from itertools import combinations
 
 import numpy as np
 import pytest
 
+import bondic
 import bondic as b
 from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
-from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.errors import MissingExtra
 from bondic.core.functions import FeatureFunction, KernelFunction
 from bondic.core.kernels.features import RandomFeatures
-from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
+from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.engines.sums import STANDARD
 from bondic.search import spectral
 from bondic.tuning.defaults import Advanced
+from bondic_lab.baselines.fqe import FittedQ
+from bondic_lab.baselines.neural_fqe import NeuralFittedQ
 from bondic_lab.noise.plug_in import PlugIn
-from bondic_lab.search import neural, row_batches
-from bondic_lab.search.neural import NeuralSearch, best_multiple
+from bondic_lab.search import row_batches
+from bondic_lab.search.neural import NeuralSearch
 from bondic_lab.search.row_batches import Centers, RowSums
 from bondic_lab.worlds.synthetic import SyntheticMDP
-from builders import as_log, noise_problem, search_model, synthetic_kernel, synthetic_problem
+from builders import as_log, exact_problem, noise_problem, search_model, synthetic_kernel, synthetic_problem
 
 GAUSSIAN = 0.5 * Constant(1.0) + 0.5 * b.Gaussian(0.5) * Dirac()
 FEATURES = 0.5 * Constant(1.0) + 0.5 * RandomFeatures.gaussian(32, 1, 0.5, seed=0) * Dirac()
@@ -112,128 +115,7 @@ def test_sums_over_all_rows_are_those_of_the_trusted_core(kind, held, rng, monke
     assert centers.gram(alpha[:, None])[0, 0] == pytest.approx(terms["|omega|"].mid ** 2, rel=1e-10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_sums_in_the_coordinates_of_the_search_model(kind, rng):
-    setting = noise_setting(kind)
-    model = search_model(setting)
-    centers = Centers.of(model, setting, np.arange(0, 40, 3))
-    data = RowSums(setting, centers, np.arange(10))
-    assert data.in_coordinates
-    alpha = rng.normal(size=14)
-    (terms,) = dual_bound(setting, centers.function(alpha), ("upper",))
-    assert data.gradient @ alpha == pytest.approx(terms.value.mid, rel=1e-6)
-    assert np.linalg.norm(model.start + data.balance @ alpha) == pytest.approx(terms["|mu|"].mid, rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_batches_are_unbiased(kind, rng):
-    """The mean over all batches of 3 of 7 rows is the sum over all rows: no tolerance for sampling."""
-    setting = noise_setting(kind, n=7)
-    centers = Centers.of(search_model(setting), setting, np.arange(7))
-    data = RowSums(setting, centers, np.arange(7))
-    v = coefficients(centers, rng.normal(size=7))
-    every = [sums_of(data.batch(np.array(rows)), v) for rows in combinations(range(7), 3)]
-    np.testing.assert_allclose(np.mean(every, axis=0), sums_of(data.held, v), rtol=1e-10)
-
-
-def test_landmarks_that_miss_the_kernel_are_not_used_to_compare():
-    setting = noise_setting("discrete")
-    every_third = np.arange(0, 40, 3)
-    poor = Centers.of(search_model(setting, rank=2), setting, every_third)
-    assert poor.blind > 0.1
-    assert not RowSums(setting, poor, np.arange(10)).in_coordinates
-    assert not RowSums(setting, Centers.of(search_model(setting), setting, every_third), np.arange(40)).in_coordinates
-
-
-@pytest.mark.parametrize(
-    ("slope", "start", "move", "square"),
-    [(0.1, 1.0, -0.4, 0.5), (-0.3, 2.0, 0.3, 0.8), (0.0, 1.0, -1.0, 1.0), (5.0, 1.0, -0.1, 0.2), (-0.2, 0.0, 0.0, 1.0)],
-)
-def test_best_multiple_against_a_grid(slope, start, move, square):
-    grid = np.linspace(0.0, 8.0, 80_001)
-    values = slope * grid + 1.5 * np.sqrt(np.maximum(0.0, start + 2 * move * grid + square * grid**2))
-    factor, value = best_multiple(slope, 1.5, start, move, square)
-    assert value == pytest.approx(values.min(), abs=1e-7)
-    assert value <= values.min() + 1e-12
-    assert factor == pytest.approx(grid[values.argmin()], abs=2e-4)
-
-
 # ------------------------------------------------------------------------------------------------------ the search
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("kind", ["discrete", "continuous features"])
-def test_the_gradient_is_that_of_the_bound(kind, rng):
-    """Difference quotients of F+ and F- from the trusted core, misspecification included."""
-    import torch
-
-    setting = noise_setting(kind, n=12, misspecification=0.05, variance=0.3)
-    centers = Centers.of(search_model(setting), setting, np.arange(5))
-    data = RowSums(setting, centers, np.arange(12))
-    search = neural._Search(NeuralSearch(), data, rng)
-    start = rng.normal(size=(5, 2))
-    alpha = torch.from_numpy(start.copy()).requires_grad_()
-    parts = search.parts(alpha, data.held)
-    average = (parts.start + 2 * parts.move + parts.square).detach()
-    (search.majorant(parts, average) * data.scale).backward()
-
-    def bounds(alpha):
-        upper, lower = (dual_bound(setting, centers.function(alpha[:, k]))[1 - k] for k in range(2))
-        return np.array([upper.bound, -lower.bound])
-
-    for j in range(5):
-        step = np.zeros((5, 2))
-        step[j] = 1e-5
-        slopes = (bounds(start + step) - bounds(start - step)) / 2e-5
-        np.testing.assert_allclose(alpha.grad[j].numpy(), slopes, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("held", [30, 10], ids=["all pairs", "coordinates"])
-def test_candidates_are_compared_by_the_bound_itself(kind, held, rng):
-    """What is kept is the best multiple, and its value is F from the trusted core."""
-    beta = 0.02 if held == 30 else 0.0  # in coordinates the allowance is estimated on the held rows
-    setting = noise_setting(kind, n=30, variance=1e-3, radius=40.0, misspecification=beta)
-    data = RowSums(setting, Centers.of(search_model(setting), setting, np.arange(30)), np.arange(held))
-    assert data.in_coordinates == (held < 30)
-    search = neural._Search(NeuralSearch(), data, rng)
-    alpha = np.full((30, 2), 3.0 * data.unit)
-    search._keep_best(alpha)
-    for k, end in enumerate(("upper", "lower")):
-        kept = search.best_alpha[k]
-        (terms,) = dual_bound(setting, data.centers.function(kept), (end,))
-        sign = 1.0 if end == "upper" else -1.0
-        assert search.best_value[k] == pytest.approx(
-            sign * terms.bound - terms["initial distribution"].mid - beta, rel=1e-6
-        )
-        assert np.ptp(kept / alpha[:, k]) <= 1e-12
-        for factor in (0.9, 1.1):
-            (other,) = dual_bound(setting, data.centers.function(factor * kept), (end,))
-            assert sign * other.bound > sign * terms.bound
-
-
-@pytest.mark.torch
-def test_the_norm_of_sampled_rows_is_remembered_over_batches(rng):
-    import torch
-
-    setting = noise_setting("discrete", n=30)
-    data = RowSums(setting, Centers.of(search_model(setting), setting, np.arange(30)), np.arange(30))
-    search = neural._Search(NeuralSearch(), data, rng)
-    alpha = torch.from_numpy(rng.normal(size=(30, 2)))
-    batches = [data.held, data.batch(np.arange(0, 30, 3))]
-    parts = [search.parts(alpha, batch) for batch in batches]
-    exact, sampled = ((p.start + 2 * p.move + p.square).numpy() for p in parts)
-    assert np.all(np.abs(sampled / exact - 1) > 1e-3)
-    old = torch.tensor([5.0, 7.0], dtype=torch.float64)
-    for average, batch, wanted in (
-        (None, 0, exact),
-        (old, 0, exact),
-        (None, 1, 0.95 * exact + 0.05 * sampled),
-        (old, 1, 0.95 * old.numpy() + 0.05 * sampled),
-    ):
-        got = search._average(average, parts[batch], batches[batch], alpha.numpy())
-        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-12)
 
 
 def closed(setting, functions, model):
@@ -266,73 +148,6 @@ def test_it_comes_close_to_the_optimum(kernel):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("kernel", [GAUSSIAN, FEATURES], ids=["kernel", "features"])
-def test_adam_alone_closes_nine_tenths(kernel):
-    setting, model = synthetic_setting(kernel), synthetic_model(kernel)
-    shares = closed(setting, NeuralSearch(steps=400, learning_rate=0.02, refit=False)(model, setting), model)
-    assert min(shares.values()) >= 0.9
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("blind", [0.1, -1.0], ids=["compared in coordinates", "compared on held rows"])
-def test_sampled_rows_and_centers(blind, monkeypatch):
-    """300 rows, of which 64 make a step, 150 are centers and 128 are held."""
-    monkeypatch.setattr(neural, "_HELD", 128)
-    monkeypatch.setattr(row_batches, "_BLIND", blind)
-    setting, model = synthetic_setting(rows=300), synthetic_model(rows=300)
-    search = NeuralSearch(steps=300, batch=64, centers=150, learning_rate=0.02, refit=False)
-    shares = closed(setting, search(model, setting), model)
-    assert min(shares.values()) >= 0.85
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_kernel_and_action(kind):
-    setting = noise_setting(kind, variance=0.5, misspecification=0.01)
-    model = search_model(setting)
-    shares = closed(setting, NeuralSearch(steps=12, hidden=(32,))(model, setting), model)
-    assert min(shares.values()) >= 0.95
-
-
-@pytest.mark.torch
-def test_finite_horizon_without_discount():
-    rng = np.random.default_rng(3)
-    n = 60
-    times = np.tile(np.arange(4), n // 4)
-    log = b.Transitions(
-        rng.normal(size=(n, 1)), rng.integers(2, size=n), rng.uniform(0, 1, n), rng.normal(size=(n, 1)),
-        np.zeros(n, dtype=bool), times == 3, np.repeat(np.arange(n // 4), 4), times,
-    )  # fmt: skip
-    problem = b.make_problem(
-        log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
-    )
-    kernel = b.Gaussian(1.0, on="state") * Dirac() * TimeMask(4)
-    setting = setting_of(problem, kernel, kernel, radius=6.0)
-    model = search_model(setting)
-    shares = closed(setting, NeuralSearch(steps=12)(model, setting), model)
-    assert min(shares.values()) >= 0.99
-
-
-@pytest.mark.torch
-def test_same_seed_same_weights_and_no_global_state():
-    import torch
-
-    setting, model = synthetic_setting(), synthetic_model()
-    found = []
-    for seed, unrelated in ((0, 5), (0, 6), (1, 5)):
-        torch.manual_seed(unrelated)
-        before = torch.get_rng_state()
-        found.append(NeuralSearch(steps=5, batch=50, centers=60, seed=seed)(model, setting))
-        assert torch.equal(torch.get_rng_state(), before)
-    assert torch.get_default_dtype() is torch.float32
-    for one, two, three in zip(*found, strict=True):
-        assert one.weights.dtype == np.float64
-        np.testing.assert_array_equal(one.weights, two.weights)
-        np.testing.assert_array_equal(one.centers, two.centers)
-        assert not np.array_equal(one.centers, three.centers)
-
-
-@pytest.mark.torch
 def test_a_certificate_that_uses_it_verifies():
     """Three landmarks leave the spectral search blind, so the neural weights win; no torch is needed to verify."""
     mdp, problem = synthetic()
@@ -352,49 +167,6 @@ def test_a_certificate_that_uses_it_verifies():
     assert checked.low <= mdp.value <= checked.high
 
 
-@pytest.mark.torch
-def test_nothing_is_proposed_where_zero_is_optimal():
-    setting = synthetic_setting(variance=1e6)
-    assert NeuralSearch(steps=8)(synthetic_model(), setting) == []
-
-
-@pytest.mark.torch
-def test_a_class_that_the_log_contradicts_is_rejected_not_feared():
-    """F is unbounded below: the search must stay finite, the result must say rejected."""
-    setting = synthetic_setting()
-    method = b.Dual(
-        instruments=setting.instruments, ball=setting.ball.with_radius(1e-3), gauge=PlugIn(1e-4),
-        solver=NeuralSearch(steps=10),
-    )  # fmt: skip
-    result = b.estimate_interval(setting.problem, method=method)
-    assert result.status is b.Status.REJECTED
-
-
-@pytest.mark.torch
-def test_a_wild_learning_rate_is_survived():
-    setting = synthetic_setting()
-    for function in NeuralSearch(steps=10, learning_rate=1e200)(synthetic_model(), setting):
-        assert np.all(np.isfinite(function.weights))
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("scale", [1e-9, 1e9])
-def test_scaled_rewards_scale_the_proposal_and_nothing_else(scale):
-    """Rewards, radius and eps times c: the same omega is best."""
-    mdp, problem = synthetic()
-    log = as_log(mdp.rollout(12, 10, np.random.default_rng(4)))
-    larger = b.make_problem(
-        replace(log, rewards=log.rewards * scale), b.CallablePolicy(mdp.target_probs),
-        problem.initial_states, gamma=mdp.gamma, reward_range=tuple(r * scale for r in mdp.reward_range),
-    )  # fmt: skip
-    small = synthetic_setting()
-    large = setting_of(larger, small.ball.kernel, GAUSSIAN, radius=small.ball.radius * scale, variance=1e-2 * scale**2)
-    search = NeuralSearch(steps=20, refit=False)
-    one, two = (search(search_model(setting), setting) for setting in (small, large))
-    for f, g in zip(one, two, strict=True):
-        np.testing.assert_allclose(f.weights, g.weights, rtol=1e-4, atol=1e-6 * np.abs(f.weights).max())
-
-
 # -------------------------------------------------------------------------------------------------------- refusals
 
 
@@ -404,26 +176,42 @@ def test_without_torch_the_way_out_is_named(monkeypatch):
         NeuralSearch()
 
 
+# --- Neural fitted Q evaluation: exact values of tables, bootstrap weights, seeds, limits of what it accepts.
+
+SMALL = {"hidden": (16,), "replicates": 4, "updates": 12, "steps": 5, "batch": 64}
+
+
+def interval(problem, alpha=0.1, **options):
+    return bondic.estimate_interval(problem, alpha=alpha, method=NeuralFittedQ(**{**SMALL, **options}))
+
+
+# ------------------------------------------------------------------------------------------------- without torch
+
+
+def test_without_torch_the_extra_is_named():
+    """In a fresh interpreter in which torch cannot be imported: the registry loads, the method says what is missing."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import bondic\n"
+        "from bondic.core.errors import MissingExtra\n"
+        "try:\n    import bondic_lab; bondic_lab.make_baseline('dm-neural')\n"
+        "except MissingExtra as problem:\n    print(problem)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "bondic[torch]" in told
+    assert "Neural fitted Q evaluation" in told
+    assert issubclass(MissingExtra, ImportError)
+
+
+# ---------------------------------------------------------------------------------------------------- with torch
+
+
 @pytest.mark.torch
-def test_torch_that_vanishes_later_is_named_too(monkeypatch):
-    setting = synthetic_setting()
-    search, model = NeuralSearch(), synthetic_model()
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtra, match="neural search"):
-        search(model, setting)
-
-
-def test_importing_the_module_does_not_import_torch():
-    code = "import sys, bondic_lab.search.neural; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(
-    "options",
-    [{"steps": 0}, {"batch": 1}, {"centers": 0}, {"hidden": (8, 0)}, {"learning_rate": 0.0}, {"learning_rate": np.inf}],
-    ids=str,
-)
-def test_senseless_options_are_refused(options):
-    with pytest.raises(InvalidInput, match=next(iter(options))):
-        NeuralSearch(**options)
+def test_the_estimate_is_the_exact_value_of_a_log_that_is_its_own_expectation():
+    """Every empirical mean is an expectation, so that the exact fixed point of the regressions is q*."""
+    mdp, problem = exact_problem()
+    result = interval(problem, unit="rows", hidden=(16,), updates=25, steps=20, replicates=8, batch=256)
+    assert result.estimate == pytest.approx(mdp.value, abs=2e-3)  # of a value range of width 6.7
+    table = bondic.estimate_interval(problem, method=FittedQ(unit="rows"))
+    assert result.length == pytest.approx(table.length, rel=0.6)  # a standard deviation of 8 numbers
+    assert result.low < mdp.value < result.high

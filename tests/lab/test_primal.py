@@ -10,15 +10,13 @@ import bondic as b
 import bondic_lab
 import builders
 from bondic.core.dual.bound import dual_bound
-from bondic.core.errors import InvalidInput, MissingExtra
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.search import spectral
 from bondic_lab.bounds.primal import primal_point
 from bondic_lab.noise.plug_in import PlugIn
-from bondic_lab.search import conic
-from bondic_lab.search.conic import ConicSearch, solve_primal
+from bondic_lab.search.conic import solve_primal
 
 EQUAL = 1e-6
 """Primal against dual, relative to r |mu_0|."""
@@ -107,90 +105,6 @@ def test_weak_duality(case, rng):
             assert q.value.upper <= upper.bound
 
 
-def test_an_infeasible_function_may_lie_outside(rng):
-    """The constraint matters: q in Q with a large loss beats F+."""
-    setting = make_setting(rng)
-    model = builders.search_model(setting)
-    found = spectral.propose(
-        spectral.Spectrum.of(model), sign=1.0, radius=setting.ball.radius, kappa=setting.epsilon().upper
-    )
-    (upper,) = dual_bound(setting, model.function(found.weights), ("upper",))
-    greedy = 0.999 * setting.ball.radius * model.start / np.linalg.norm(model.start)
-    q = primal_point(setting, model.values.function(greedy))
-    assert q.distance.upper <= setting.ball.radius
-    assert not q.feasible(setting.ball.radius, setting.epsilon().lower)
-    assert q.value.lower > upper.bound
-
-
-def test_a_primal_point_is_what_it_says(rng):
-    """Value, distance and loss of q = center + shift, against dense sums."""
-    problem = builders.noise_problem(rng, 25)
-    kernel = b.Gaussian(1.2) * Dirac() + Constant(1.0)
-    center = KernelFunction(kernel, problem.layout, problem.whole().logged[:2], rng.standard_normal((2, 3)))
-    shift = KernelFunction(kernel, problem.layout, problem.whole().logged[5:8], rng.standard_normal((3, 3)))
-    weight = b.Gaussian(0.9) * Dirac()
-    setting = builders.setting_of(problem, b.Ball(kernel, 4.0, center), weight, PlugIn(1.0))
-    q = primal_point(setting, shift)
-
-    def value(points, slots):
-        total = 0.0
-        for f in (center, shift):
-            x, i, c = builders.pairs_of(f.centers, f.weights)
-            gram = builders.gaussian_matrix(points, x, 1.2) * (slots[:, None] == i) + 1.0
-            total = total + gram @ c
-        return total
-
-    points, slots, c = builders.measure_of(problem, np.zeros(25))
-    assert q.value.mid == pytest.approx(c @ value(points, slots), rel=1e-12)
-    x, i, c = builders.pairs_of(shift.centers, shift.weights)
-    norm = c @ (builders.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0) @ c
-    assert q.distance.mid == pytest.approx(math.sqrt(norm), rel=1e-12)
-    after = np.zeros(25)
-    x, i, c = builders.pairs_of(problem.whole().next.points, problem.whole().next.weights)
-    np.add.at(after, np.repeat(problem.whole().next.rows, 3), c * value(x, i))
-    residual = value(problem.whole().logged, problem.whole().slots) - 0.9 * after - problem.whole().rewards
-    gram = builders.gaussian_matrix(problem.whole().logged, problem.whole().logged, 0.9) * (
-        problem.whole().slots[:, None] == problem.whole().slots
-    )
-    assert q.loss.mid == pytest.approx(math.sqrt(residual @ gram @ residual) / 25, rel=1e-12)
-    assert not q.feasible(q.distance.lower, 1e9)
-    assert not q.feasible(1e9, q.loss.lower)
-    assert q.feasible(q.distance.upper, q.loss.upper)
-
-
-def test_logged_points_alone_are_not_enough(rng):
-    """The supremum needs next and initial points in its basis; without them it is too small, hence no bound."""
-    setting = make_setting(rng, features=True, away=2.0)
-    scale = trivial_width(setting)
-    full, logged = builders.search_model(setting), builders.search_model(setting, setting.problem.whole().logged)
-    epsilon, radius = setting.epsilon().upper, setting.ball.radius
-    for sign in (1.0, -1.0):
-        whole = solve_primal(full, sign=sign, radius=radius, kappa=epsilon).value
-        part = solve_primal(logged, sign=sign, radius=radius, kappa=epsilon).value
-        assert part < whole - 0.1 * scale
-        found = spectral.propose(spectral.Spectrum.of(full), sign=sign, radius=radius, kappa=epsilon)
-        assert found.objective == pytest.approx(whole, abs=EQUAL * scale)
-    # with next points but not the initial ones it is still too small
-    most = builders.search_model(
-        setting, np.concatenate([setting.problem.whole().logged, setting.problem.whole().next.points])
-    )
-    assert solve_primal(most, sign=1.0, radius=radius, kappa=epsilon).value < (
-        solve_primal(full, sign=1.0, radius=radius, kappa=epsilon).value - 1e-3 * scale
-    )
-
-
-def test_no_feasible_q_means_no_bottom(rng):
-    """Slater fails completely: the primal is infeasible, the dual unbounded, and the test rejects."""
-    setting = make_setting(rng, radius=0.05, share=0.2)
-    model = builders.search_model(setting)
-    epsilon = setting.epsilon().upper
-    assert "Infeasible" in solve_primal(model, sign=1.0, radius=0.05, kappa=epsilon).status
-    found = spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=0.05, kappa=epsilon)
-    assert found.status.startswith("unbounded")
-    method = b.Dual(instruments=setting.instruments, ball=setting.ball, gauge=setting.gauge)
-    assert b.estimate_interval(setting.problem, method=method).status is b.Status.REJECTED
-
-
 @pytest.mark.parametrize(
     ("side", "continuous", "centered"),
     [
@@ -217,33 +131,3 @@ def test_primal_method_is_dual_method(side, continuous, centered, rng):
     ends = {"both": (0, 1), "lower": (0,), "upper": (1,)}[side]
     for k in (0, 1):
         assert (primal.gap[k] <= EQUAL * scale) if k in ends else math.isnan(primal.gap[k])
-
-
-def test_the_conic_search_alone_finds_the_bound(rng):
-    """What it proposes reaches the spectral bound without the spectral proposal beside it."""
-    setting = make_setting(rng, features=True)
-    model, scale = builders.search_model(setting), trivial_width(setting)
-    proposals = ConicSearch()(model, setting)
-    assert len(proposals) == 2
-    for (end, sign), omega in zip(SIGNS.items(), proposals, strict=True):
-        (terms,) = dual_bound(setting, omega, (end,))
-        best = spectral.propose(
-            spectral.Spectrum.of(model), sign=sign, radius=setting.ball.radius, kappa=setting.epsilon().upper
-        )
-        assert sign * terms.bound == pytest.approx(best.objective, abs=EQUAL * scale)
-
-
-def test_too_many_rows_are_refused(rng, monkeypatch):
-    monkeypatch.setattr("bondic_lab.methods.primal._MOST_ROWS", 20)
-    setting = make_setting(rng)
-    with pytest.raises(InvalidInput, match=r"25 rows are too many .* Dual\(\)"):
-        b.estimate_interval(setting.problem, method=bondic_lab.Primal())
-
-
-def test_without_the_conic_library(rng, monkeypatch):
-    monkeypatch.setattr(conic, "clarabel", None)
-    setting = make_setting(rng)
-    with pytest.raises(MissingExtra, match=r"pip install 'bondic\[conic\]'"):
-        b.estimate_interval(
-            setting.problem, method=bondic_lab.Primal(b.Dual(instruments=setting.instruments, ball=setting.ball))
-        )

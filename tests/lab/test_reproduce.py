@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,28 +12,17 @@ from click.testing import CliRunner
 from scipy import stats
 
 import bondic
-from bondic.cli import lab
 from bondic.cli import main as cli
-from bondic.core.errors import InvalidInput
-from bondic.methods.dual import Dual
-from bondic.methods.setting import make_setting
 from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.v_statistic import VStatistic
-from bondic_lab.reproduction import ablations, fig1, fig2, pendulum_ablations, prior, tightness, trials, worlds
+from bondic_lab.reproduction import tightness, trials, worlds
 from bondic_lab.reproduction.intervals import GAUGES, dual_intervals
 from bondic_lab.reproduction.known import (
-    start_rule,
-    synthetic,
-    synthetic_world,
     tabular,
-    tabular_world,
-    weight_features,
 )
 from bondic_lab.reproduction.registry import EXPERIMENTS, find_experiment
-from bondic_lab.reproduction.store import fingerprint, read_trial, trial_path, write_trial
-from bondic_lab.reproduction.summary import binomial_checks, efficiency_limit, failed, holm, slope
+from bondic_lab.reproduction.summary import binomial_checks, failed, holm
 from bondic_lab.reproduction.trials import Job, run_jobs
-from bondic_lab.worlds.occupancy import efficient_variance, log_distribution
 
 
 @pytest.fixture(autouse=True)
@@ -101,14 +89,6 @@ def test_shared_decomposition_gives_the_intervals_of_dual(gauge):
             assert item.guarantee == twin.guarantee
 
 
-def test_a_radius_that_is_too_small_is_rejected_and_gives_the_value_range():
-    setup = tabular(2000, np.random.default_rng(0), seed=11, gamma=0.5)
-    tiny = setup.ball.with_radius(1e-3)
-    ((found,),) = dual_intervals(setup.problem, setup.instruments, [tiny], gauges=["plug-in"], rank=50)
-    assert found.status == "REJECTED"
-    assert (found.low, found.high) == pytest.approx((0.0, 2.0), abs=1e-12)
-
-
 def counted(cell, rng):
     """A trial that leaves a mark, named after its own random numbers."""
     (Path(cell["marks"]) / f"{rng.integers(2**62)}").touch()
@@ -139,32 +119,6 @@ def test_an_interrupted_run_resumes_with_the_rest_only(tmp_path):
     assert resumed == fresh  # an interruption changes nothing
     assert run_jobs(jobs, folder) == fresh
     assert len(list(marks.iterdir())) == 5  # same seeds, same marks: nothing new ran under another seed
-
-
-def test_other_parameters_and_broken_files_are_run_again(tmp_path):
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    jobs = [Job("test", {"marks": str(marks), "n": n}, 0, counted) for n in (1, 2)]
-    assert fingerprint(jobs[0].identity) != fingerprint(jobs[1].identity)
-    run_jobs(jobs[:1], tmp_path / "trials")
-    assert read_trial(tmp_path / "trials", jobs[1].identity) is None
-    path = trial_path(tmp_path / "trials", jobs[0].identity)
-    path.write_bytes(path.read_bytes()[:40])  # as if the disk had filled up under another program
-    assert read_trial(tmp_path / "trials", jobs[0].identity) is None
-    assert len(run_jobs(jobs, tmp_path / "trials")) == 2
-    assert not list((tmp_path / "trials").glob(".*"))  # no temporary file stays behind
-    moved = write_trial(tmp_path / "trials", jobs[0].identity, [{"value": 1.0}])
-    moved.replace(trial_path(tmp_path / "trials", jobs[1].identity))  # a file under a wrong name is not believed
-    assert read_trial(tmp_path / "trials", jobs[1].identity) is None
-
-
-def test_spawned_processes_give_the_same_rows(tmp_path):
-    jobs = [Job("tightness", TINY["tightness"], number, tightness.trial) for number in range(2)]
-    one, two = run_jobs(jobs, tmp_path / "one"), run_jobs(jobs, tmp_path / "two", processes=2)
-    drop = [[{key: row[key] for key in row if key != "seconds"} for row in rows] for rows in (one, two)]
-    assert drop[0] == drop[1]
-    with pytest.raises(InvalidInput, match="at least one process"):
-        run_jobs(jobs, tmp_path / "one", processes=0)
 
 
 def rows_with(misses: int, trials: int, alpha: float = 0.1, method: str = "half", guarantee: str = "finite-sample"):
@@ -198,138 +152,6 @@ def test_holm_against_its_definition():
     assert holm([]) == []
 
 
-def test_a_miss_within_the_truths_own_error_is_none_and_a_slope_is_a_slope():
-    assert failed({"low": 0.6, "high": 1.0, "truth": 0.5, "slack": 0.05})
-    assert not failed({"low": 0.6, "high": 1.0, "truth": 0.5, "slack": 0.11})
-    assert slope([10, 100, 1000], [7 / 10**0.5, 7 / 10, 7 / 10**1.5]) == pytest.approx(-0.5)
-
-
-def test_worlds_have_the_rows_and_values_they_claim():
-    setup = synthetic(501, np.random.default_rng(0), length=7, mixtures=(0.0, 0.5, 0.9))
-    assert len(setup.problem) == 501
-    assert setup.ball.radius == pytest.approx(10 * synthetic_world().q_norm)
-    assert setup.truth == synthetic_world().value
-    assert setup.problem.layout.action_dim == setup.problem.layout.observation_dim == 1
-    assert setup.problem.whole().next.points.shape == (501 * 5, 2)
-    table = tabular(130, np.random.default_rng(0), seed=11, gamma=0.9)
-    assert len(table.problem) == 130
-    mdp = tabular_world(11, 0.9)
-    assert table.ball.radius == pytest.approx(10 * np.sqrt(np.sum(mdp.q_star**2)))
-    value, error = worlds.simulate_value("cartpole", 4)
-    stored = worlds.SIMULATED["cartpole"]
-    assert abs(value - stored.value) < 5 * np.hypot(error, stored.standard_error)
-    log = worlds.simulated("pendulum", 333, np.random.default_rng(0)).problem
-    starts = {tuple(state) for state in worlds.start_states("pendulum")}
-    assert len(log) == 333
-    assert tuple(log.whole().logged[0]) in starts
-    with pytest.raises(InvalidInput, match="no recipe"):
-        worlds.simulated_world("mountain car")
-
-
-def test_rivals_get_whole_episodes_whose_number_does_not_depend_on_the_log():
-    counts = set()
-    for seed in range(3):
-        setup = worlds.simulated("pendulum", 333, np.random.default_rng(seed), whole=True)
-        whole, log = setup.episodes.log, setup.problem.log
-        lengths = np.unique(whole.episode_ids, return_counts=True)[1]
-        last = np.cumsum(lengths) - 1
-        # every episode fell, or was cut at its 50 steps; none was interrupted by the end of the log
-        assert np.all(whole.terminations[last] | (lengths == 50))
-        same = min(len(log), len(whole)) - 1
-        np.testing.assert_array_equal(whole.observations[:same], log.observations[:same])
-        counts.add(lengths.size)
-    assert len(counts) == 1
-    assert 100 < len(whole) < 1000
-
-
-@pytest.mark.parametrize("gamma", [0.95, 0.99])
-def test_the_list_of_starts_stands_for_the_initial_law(gamma):
-    """At q* it is exact to 1e-12, far within the slack; the question holds that list and pays no δ for it."""
-    mdp = synthetic_world(gamma)
-    states, actions, weights = start_rule(mdp)
-    assert weights.sum() == pytest.approx(1.0, abs=1e-14)
-    assert weights @ mdp.q_star(states, actions) == pytest.approx(mdp.value, abs=1e-12)
-    setup = synthetic(60, np.random.default_rng(0), gamma=gamma)
-    assert np.array_equal(setup.problem.initial.points, np.hstack([states, actions]))
-    assert np.array_equal(setup.problem.answers.initial[:, 0], actions)
-    np.testing.assert_allclose(setup.problem.initial_states.weights, weights, rtol=1e-12)
-    setting, budget, _ = make_setting(Dual(instruments=setup.instruments, ball=setup.ball), setup.problem, 0.1)
-    assert setting.initial_term().mid == setting.initial_term().rad == 0.0
-    assert budget["noise"] == 0.1
-
-
-def test_limits_of_the_synthetic_world_stand_beside_its_lengths():
-    cell = {"rows": 300, "gamma": 0.95, "steps": 10, "world": "s, a in R"}
-    rows = ablations.length_trial(cell, np.random.default_rng(0))
-    mdp = synthetic_world()
-    variance = efficient_variance(mdp, log_distribution(mdp, 10))
-    expected = 2 * stats.norm.ppf(0.95) * np.sqrt(variance / 300)
-    assert [row["limit"] for row in rows] == pytest.approx([expected] * len(rows))
-    stored = [{**cell, **row} for row in rows]
-    dashed = ablations.limits_against(stored, "steps")
-    assert (dashed.x, dashed.kind) == ((10.0,), "dashed")
-    assert dashed.y == pytest.approx((expected,))
-    union, single = (ablations.limit(300, mixtures=rates) for rates in ((0.0, 0.8), (0.0,)))
-    assert union < single
-
-
-def test_the_law_of_the_log_is_the_limit_of_long_logs():
-    """A, b and S of the population against means over a long log with its drawn next actions, within sampling error."""
-    law, mdp = prior.population(0.95, 50), synthetic_world()
-    problem = synthetic(40_000, np.random.default_rng(5)).problem
-    rng, features = np.random.default_rng(1), weight_features(problem.whole().logged)
-    assert np.abs(features.T @ features / len(problem) - law.second).max() < 0.03
-    assert law.residual_variance == pytest.approx(
-        mdp.residual_variances(*np.hsplit(problem.whole().logged, 2)).mean(), rel=0.02
-    )
-    # ‖μ_0‖ of the list of starts, exactly
-    states, actions, weights = start_rule(mdp)
-    points = np.hstack([states, actions])
-    gram = bondic.Gaussian(mdp.bandwidth).block(points, points) + mdp.offset
-    assert np.linalg.norm(law.start) == pytest.approx(np.sqrt(weights @ gram @ weights), rel=1e-6)
-    # ‖A w‖² as a mean over pairs of independent rows, one row of each of 800 episodes
-    w = rng.normal(size=features.shape[1])
-    rows = np.arange(0, 40_000, 50) + rng.integers(50, size=800)
-    omega, now = features[rows] @ w, problem.whole().logged[rows]
-    later = problem.whole().next.points.reshape(40_000, -1, 2)[rows, 0]
-    signs, all_points = np.concatenate([omega, -mdp.gamma * omega]), np.concatenate([now, later])
-    pairs = signs[:, None] * (bondic.Gaussian(mdp.bandwidth).block(all_points, all_points) + mdp.offset) * signs
-    table = pairs.reshape(2, 800, 2, 800).sum(axis=(0, 2))
-    np.fill_diagonal(table, 0.0)
-    error = 2 * (table.sum(axis=1) / 799).std() / np.sqrt(800)
-    assert abs(table.sum() / (800 * 799) - np.sum((law.balance @ w) ** 2)) < 4 * error
-
-
-def test_promised_lengths_are_ordered_and_need_no_finer_landmarks():
-    mdp = synthetic_world()
-    radius = 10 * mdp.q_norm
-    law = prior.population(0.95, 50)
-    for gauge in ("paper", "half", "plug-in"):
-        found = [prior.promise(gauge, n, radius, 0.1) for n in (1000, 10_000, 10**6)]
-        assert all(one.ideal <= one.prior <= 2 * radius * np.linalg.norm(law.start) * (1 + 1e-12) for one in found)
-        assert all(one.ideal >= two.ideal and one.prior >= two.prior for one, two in pairwise(found))
-        assert found[0].ideal <= prior.promise(gauge, 1000, 2 * radius, 0.1).ideal
-    fine = prior.describe(mdp, log_distribution(mdp, 50), np.linspace(-4, 4, 21))
-    for epsilon, noise in ((0.01, 0.0), (0.001, 0.001)):
-        assert fine.length(epsilon, radius, noise) == pytest.approx(law.length(epsilon, radius, noise), rel=1e-3)
-
-
-def test_the_a_priori_length_is_the_formula_at_the_true_ratio():
-    mdp = tabular_world(11, 0.5)
-    short, long = (tightness.a_priori_length(mdp, n, 0.1, 2.0) for n in (4000, 1000))
-    assert long == pytest.approx(2 * short)
-    assert efficiency_limit(2.0, 1000, 0.1) == pytest.approx(2 * efficiency_limit(2.0, 4000, 0.1))
-    # the norm of omega* by brute force: least squares over coefficients of kernel sections
-    ratio = mdp.density_ratio(mdp.log_distribution(tightness.STEPS)).ravel()
-    gram = 0.5 + 0.5 * np.eye(8)
-    coefficients = np.linalg.lstsq(gram, ratio, rcond=None)[0]
-    norm = np.sqrt(coefficients @ gram @ coefficients)
-    bias = tightness.a_priori_length(mdp, 1000, 0.1, 1.0) - tightness.a_priori_length(mdp, 1000, 0.1, 0.0)
-    unit = np.sqrt(2 * np.log(20) / 1000)
-    assert tightness.a_priori_length(mdp, 1000, 0.1, 0.0) == pytest.approx(2 * unit * 0.5 * 2.0 * norm)
-    assert bias == pytest.approx(2 * unit * 1.5 * ratio.max())
-
-
 def test_command_runs_resumes_and_writes_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(tightness, "QUICK_ROWS", (200, 400))
     monkeypatch.setattr(tightness, "WORLDS", ((11, 0.5),))
@@ -343,25 +165,6 @@ def test_command_runs_resumes_and_writes_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "_run_and_store", None)  # nothing is left to run
     assert CliRunner().invoke(cli.group, call, catch_exceptions=False).output == done.output
     assert CliRunner().invoke(cli.group, ["reproduce", "fig9"]).exit_code != 0
-
-
-def test_without_the_lab_its_command_is_absent_and_the_hint_says_where_it_is(monkeypatch):
-    assert [command.name for command in lab.lab_commands()] == ["reproduce"]
-    monkeypatch.setattr(lab, "LAB", "no_lab_of_this_name")
-    assert lab.lab_commands() == ()
-    done = CliRunner().invoke(lab.Commands(), ["reproduce", "fig1"])
-    assert done.exit_code == 2
-    assert "no_lab_of_this_name, which is not installed" in done.output
-
-
-def test_a_lab_that_lacks_something_it_needs_is_not_taken_for_an_absent_one(monkeypatch, tmp_path):
-    broken = tmp_path / "broken_lab"
-    broken.mkdir()
-    (broken / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(lab, "LAB", "broken_lab")
-    with pytest.raises(ModuleNotFoundError, match="commands"):
-        lab.lab_commands()
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -384,42 +187,3 @@ def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
     png, svg = save_figure(data, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert svg.read_bytes() == save_figure(data, tmp_path)[1].read_bytes()
-
-
-def test_cells_are_plain_data_and_quick_is_smaller():
-    for experiment in EXPERIMENTS.values():
-        full, quick = experiment.jobs(quick=False, trials=None), experiment.jobs(quick=True, trials=None)
-        assert len(quick) < len(full)
-        json.dumps([job.identity for job in full])
-        assert len({fingerprint(job.identity) for job in full}) == len(full)
-    assert sum(job.cell["panel"] == "alpha" for job in fig1.EXPERIMENT.jobs(quick=False, trials=None)) == 100
-    assert len(fig2.EXPERIMENT.jobs(quick=False, trials=None)) == 150
-    assert len(ablations.RADIUS.jobs(quick=True, trials=1)) == 2
-    assert len(pendulum_ablations.BANDWIDTH.jobs(quick=True, trials=3)) == 12
-    with pytest.raises(InvalidInput, match="at least one trial"):
-        fig1.EXPERIMENT.jobs(quick=True, trials=0)
-    with pytest.raises(InvalidInput, match="no figure"):
-        find_experiment("fig9")
-
-
-def test_tables_of_the_page_come_from_the_summaries(monkeypatch):
-    root = Path(__file__).parents[2]
-    monkeypatch.syspath_prepend(str(root / "scripts"))
-    script = importlib.import_module("reproduction_page")
-    page = (root / "docs" / "reproduction.md").read_text()
-    for mark in (*script.TABLES, "verdict"):
-        assert script.insert(page, mark, "here").count("here\n<!-- end -->") == 1
-    with pytest.raises(SystemExit, match="no place for fig9"):
-        script.insert(page, "fig9", "")
-    line = {"trials": 50, "low": -1.7061, "high": 0.0, "misses": 3}
-    table = [{"world": world, "method": method, **line} for world in "ab" for method in ("half", "dm")]
-    assert script.fig2({"table": table}).splitlines()[2:] == [
-        "| half | [−1.71, 0] (3 of 50) | [−1.71, 0] (3 of 50) |",
-        "| `dm` | [−1.71, 0] (3 of 50) | [−1.71, 0] (3 of 50) |",
-    ]
-    lengths = [{"rows": n, "method": "half", "raw length": 100.0 / n**0.5} for n in (1250, 5000, 20_000)]
-    assert script.fig1({"table": lengths}).splitlines()[-1] == "| half | 2.83 | 1.41 | 0.707 | −0.50 | −0.50 |"
-    checks = [{"trials": 20, "failures": 1, "violated": False}, {"trials": 30, "failures": 9, "violated": True}]
-    assert script.verdict([{"checks": checks}]) == "2 cells, 50 intervals, 10 misses, 1 violations."
-    with pytest.raises(SystemExit, match="complete run"):
-        script.of(table, world="c")

@@ -13,7 +13,7 @@ from scipy.stats import binom
 import bondic as b
 import core_cases
 import naive
-from bondic.core.balls import Box, Instruments
+from bondic.core.balls import Instruments
 from bondic.core.bounded import Enclosure
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import NoiseFacts, Weights
@@ -24,19 +24,14 @@ from bondic.core.kernels.features import Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.reference import REFERENCE
-from bondic.core.terms import row_widths
 from bondic.engines.sums import STANDARD
-from bondic.search.search import KernelSearch, make_search
-from bondic.search.table import TableSearch
 from bondic.tuning.defaults import Advanced
-from bondic_lab.noise import charges, coordinates, information
+from bondic_lab.noise import information
 from bondic_lab.noise.information import Information
 from bondic_lab.noise.self_normalized import SelfNormalized
 from builders import synthetic
-from conformance_noise import LAYOUT, TERMS, WAVES, facts_about, points, weights_of
+from conformance_noise import LAYOUT, TERMS, WAVES, points
 from core_cases import make_case
-
-FREQUENCIES = RandomFeatures.gaussian(3, 2, 1.0, seed=1)
 
 
 def slow_log_det(matrix):
@@ -97,30 +92,6 @@ def test_the_bound_is_its_formula_without_features(case, ridge):
     assert mpf(ours.mid) <= exact * (1 + mpf(10) ** -5)
 
 
-@pytest.mark.parametrize("name", ["plain", "horizon"])
-@pytest.mark.parametrize("ridge", [1e-3, 0.5, 40.0])
-def test_the_bound_is_its_formula_with_features(name, ridge):
-    """Random features, one set per action, beside a constant: one matrix, exact but for rounding."""
-    case = make_case(**CASES[name])
-    kernel = FREQUENCIES * Dirac() + Constant(0.5)
-
-    def local(x, y):
-        return naive.random_feature(x, y, FREQUENCIES.frequencies)
-
-    twin = naive.plus(naive.on_product(local, naive.dirac), lambda p, q: mpf(0.5))  # noqa: ARG005
-    if case.horizon is not None:
-        twin = naive.plus(naive.with_time(naive.on_product(local, naive.dirac), lambda t, u: 1), lambda p, q: mpf(0.5))  # noqa: ARG005
-    setting = setting_of(case, kernel, ridge)
-    alpha = np.random.default_rng(2).normal(size=len(case.logged))
-    omega = core_cases.kernel_function(case, kernel, alpha)
-    (weighed,) = weigh(case.problem, setting.ball, [ProposedWeights(omega)], sums=STANDARD)
-    ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
-    values = naive.omega_values(twin, alpha, case.logged, case.logged)
-    exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
-    assert mpf(ours.upper) >= exact
-    assert abs(mpf(ours.mid) - exact) <= 1e-10 * exact
-
-
 # --- log det ------------------------------------------------------------------------------------------------
 
 
@@ -161,39 +132,6 @@ def test_log_det_is_that_of_the_kernel_matrix(name):
         assert ours <= exact * (1 + 1e-9 if name in EXACT else 1.6) + 1e-9
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.3, 0.7])
-@pytest.mark.parametrize("rank", [1, 4, 300])
-def test_few_landmarks_and_wrong_ones_cost_length_alone(monkeypatch, rank, factor):
-    """Whatever T is: what landmarks miss is paid by its trace, and what T adds is divided away."""
-    original = coordinates.solve_triangular
-    monkeypatch.setattr(coordinates, "_RANK", rank)
-    monkeypatch.setattr(coordinates, "solve_triangular", lambda *a, **k: factor * original(*a, **k))
-    rng = np.random.default_rng(6)
-    states, slots, widths = rng.normal(size=(50, 1)), rng.integers(0, 3, 50), rng.choice([0.5, 2.0], 50)
-    (term,) = normal_form(b.Gaussian(0.5) * Dirac(), layout := Layout(1, False, 0, 3))
-    gram = term.block(states, states) * (slots[:, None] == slots)
-    charge = Enclosure(float(np.sum(widths**2)), 1e-12)
-    found = information.read_information(
-        b.Gaussian(0.5) * Dirac(), layout, rows_of(states, slots, widths), 50, lambda: charge
-    )
-    for ridge in (0.5, 20.0):
-        exact = slow_log_det((widths[:, None] * gram * widths / ridge).tolist())
-        ours = found.log_det(ridge)
-        assert exact <= mpf(ours.upper)
-        assert ours.upper < charge.mid / ridge
-        if rank == 300 and factor == 1.0:
-            assert ours.upper < exact * (1 + mpf(10) ** -4)
-
-
-def test_many_features_are_taken_one_by_one(monkeypatch):
-    facts = facts_about(WAVES)
-    joint = charges.information(facts).log_det(3.0).upper
-    monkeypatch.setattr(information, "MOST_JOINT", 2)
-    apart = charges.information(facts_about(WAVES))
-    assert apart.matrix.size == 0
-    assert joint < apart.log_det(3.0).upper < 3 * joint
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 7), st.integers(0, 2**32 - 1), st.floats(-6, 6), st.floats(-3, 3), st.sampled_from([0.0, 1e-9, 0.1])
@@ -214,38 +152,6 @@ def test_log_det_stays_a_bound(size, seed, magnitude, ridge, error):
     if ours.rad < 0.1:  # else the matrix is known too badly for a factor
         assert mpf(ours.lower) <= truth + mpf(10) ** -12 * abs(truth)
     assert found.log_det(2 * ridge).mid <= ours.upper * (1 + 1e-9) + 1e-9
-
-
-@pytest.mark.parametrize(
-    "spoil", [lambda f: 1.001 * f, lambda f: 0.98 * f, lambda f: np.diag(np.diagonal(f)), np.zeros_like]
-)
-def test_a_factor_may_come_from_anywhere(monkeypatch, spoil):
-    """A wrong factor makes the bound larger, never too small."""
-    root = np.random.default_rng(0).normal(size=(6, 9))
-    matrix = 0.02 * root @ root.T
-    right = Information(matrix, 0.0, np.zeros(0), Enclosure(0.0)).log_det(1.0).upper
-    truth = slow_log_det(matrix.tolist())
-    original = information.cholesky
-    monkeypatch.setattr(information, "cholesky", lambda a, lower: spoil(original(a, lower=lower)) + 1e-9 * np.eye(6))
-    spoiled = Information(matrix, 0.0, np.zeros(0), Enclosure(0.0)).log_det(1.0).upper
-    assert mpf(spoiled) >= truth
-    assert spoiled >= right * (1 - 1e-12)
-
-
-def test_landmarks_are_a_contraction():
-    """k - psi.psi >= 0 after the division by 1 + stretch, also for a matrix T that is not what it should be."""
-    pool = np.random.default_rng(1).normal(size=(80, 1))
-    (term,) = normal_form(b.Gaussian(0.4), Layout(1, False, 0, 1))
-    found = coordinates.coordinates_of(term, pool)
-    assert 0 < found.stretch < 1e-6
-    worse = replace(found, mix=1.3 * found.mix)
-    worse = replace(worse, stretch=coordinates._stretch(term, found.landmarks, worse.mix))
-    assert worse.stretch > 0.69
-    far = np.linspace(-3, 3, 50)[:, None]
-    for some in (found, worse):
-        psi = some.values(far)
-        rest = term.block(far, far) - psi @ psi.T / (1 + some.stretch)
-        assert np.linalg.eigvalsh(rest)[0] > -1e-9
 
 
 # --- the event ----------------------------------------------------------------------------------------------
@@ -335,64 +241,6 @@ def test_it_is_shorter_and_verified_by_the_reference(kernel):
     assert found.high == pytest.approx(ours.high, abs=1e-7)
 
 
-@pytest.mark.parametrize("share", [None, 0.0])
-def test_searches_minimize_the_bound_itself(share):
-    """No random step away from the proposal gains anything, and the gap says so."""
-    if share is None:
-        problem, ball, kernel = question(400)[3], BALL, FEATURES
-    else:
-        states = np.random.default_rng(3).integers(0, 4, (500, 1)).astype(float)
-        rng = np.random.default_rng(4)
-        log = b.Transitions(
-            states,
-            rng.integers(0, 2, 500),
-            rng.uniform(size=500),
-            np.roll(states, -1, axis=0),
-            np.zeros(500, dtype=bool),
-        )
-        start = b.InitialStates.exact(states[:3])
-        problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0, 1), accept=None)
-        ball, kernel = Box.around(0.0, 2.0, problem.layout), Dirac(on="state") * Dirac(on="action")
-    setting = Setting(problem, ball, Instruments(kernel), SelfNormalized(25.0), 0.1, None, 2, STANDARD)
-    search = make_search(setting, 100)
-    kappa = setting.epsilon().upper
-    found = search.propose(sign=1.0, radius=ball.radius, kappa=kappa)
-
-    def value(omega):
-        (weighed,) = weigh(problem, ball, [ProposedWeights(omega)], sums=STANDARD)
-        noise = setting.gauge.bound(setting.weights(omega, weighed), setting.facts, 0.1)
-        return (ball.radius * weighed.size + noise - weighed.correction).mid
-
-    best = value(found.omega)
-    assert found.primal <= best + 1e-9
-    assert best - found.primal < 2e-3 * best
-    rng = np.random.default_rng(0)
-    for size in (1e-3, 1e-2, 0.1, 1.0):
-        for _ in range(5):
-            if isinstance(search, KernelSearch):
-                w = found.omega.coordinates
-                other = FeatureFunction(kernel, problem.layout, w + size * np.abs(w).max() * rng.normal(size=w.size))
-            else:
-                assert isinstance(search, TableSearch)
-                w = search.solve(sign=1.0, radius=ball.radius, kappa=kappa)[0]
-                other = search.function(w + size * np.abs(w).max() * rng.normal(size=w.size))
-            assert value(other) > best - 1e-3 * abs(best)
-
-
-def test_squares_are_those_of_the_function_with_widths():
-    case = make_case(horizon=4, gamma=1.0, n=12)
-    kernel, _ = core_cases.kernels(case, 0.8, 0.5)
-    omega = core_cases.kernel_function(case, kernel, np.arange(len(case.logged)) - 3.5)
-    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [ProposedWeights(omega)], sums=STANDARD)
-    (rows,) = case.problem.logged_rows()
-    values = omega.values(rows[0])[0][np.arange(rows[0].shape[0]), rows[1]]
-    exact = sum(
-        (mpf(w) * mpf(v)) ** 2
-        for w, v in zip(row_widths(case.problem.terms, rows[2], values.size).tolist(), values.tolist(), strict=True)
-    )
-    assert exact <= mpf(weighed.squares) <= exact * (1 + mpf(10) ** -10)
-
-
 # --- rho is fixed beforehand ------------------------------------------------------------------------------------
 
 
@@ -406,23 +254,3 @@ def test_rho_follows_from_the_plan_alone():
     assert fixed.proof.noise.ridge == pytest.approx(0.05 * 700 * fixed.proof.instruments.kernel.sup_diag)
     with pytest.raises(InvalidInput, match="pilot= as a whole number"):
         b.estimate_interval(question(900)[3], method=b.Dual(gauge=SelfNormalized(30.0)))
-
-
-def test_planned_rho_counts_rows_of_small_range_less():
-    planned = SelfNormalized.planned(1000, sup_diag=2.0, mean_square_width=4.0, largest_width=4.0)
-    assert planned.ridge == pytest.approx(0.05 * 1000 * 2.0 / 4.0)
-    assert SelfNormalized.planned(1000, sup_diag=2.0, mean_square_width=0.0, largest_width=0.0).ridge == 100.0
-    with pytest.raises(InvalidInput, match="at least 1"):
-        SelfNormalized.planned(0, sup_diag=1.0, mean_square_width=1.0, largest_width=1.0)
-    for bad in (0.0, -1.0, math.inf, math.nan, 1e-30):
-        with pytest.raises(InvalidInput, match="rho"):
-            SelfNormalized(bad)
-
-
-def test_nothing_is_paid_where_values_are_known():
-    """A value range of width 0: no noise."""
-    rows = [(points(), np.zeros(40, dtype=np.int64), None)]
-    facts = NoiseFacts(WAVES, LAYOUT, replace(TERMS, reward_range=(0.0, 0.0)), lambda: rows, 40, 40)
-    weights = replace(weights_of(WAVES, np.ones(5))[0], squares=0.0)
-    assert facts.largest_width == 0.0
-    assert SelfNormalized(10.0).bound(weights, facts, 0.1).upper < 1e-100
