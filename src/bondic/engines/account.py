@@ -1,17 +1,16 @@
 """What a part of the points adds to a sum: to the charges that all terms share, and to the sum of every term.
 
-Parts are added to forks of their own, wherever that is done, and taken over in their order. So it leaves no trace where a part
-was added up: here, or in another process that was sent the `Order`.
+Parts are added to forks of their own, wherever that is done, and merged in their order. So it leaves no trace where a part
+was added up: here, or in another process that was sent the `Pass`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.bounded import Enclosure, FloatArray
 from bondic.core.errors import InvalidInput
@@ -19,8 +18,7 @@ from bondic.core.kernels.checks import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Charges, embedded
 from bondic.core.sums.measure import Measure
-from bondic.engines.engine import Arrays, Engine, Partial, Traveling
-from bondic.engines.standard import named_engines
+from bondic.engines.engine import Partial, Traveling
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +27,7 @@ class Added:
 
     charges: Charges
     digest: str  # of points and weights
-    seen: tuple[Arrays, ...] = ()  # by every sum that wants it; empty where that was done at once
+    forks: tuple[Partial | None, ...] = ()  # of every sum that travels; none for a part without weights
 
     @staticmethod
     def of(terms: tuple[Term, ...], batch: Measure) -> tuple[Added, FloatArray, FloatArray]:
@@ -42,61 +40,40 @@ class Added:
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
-    """One pass over the points, as data: the terms, and what forks of those sums that want more have to know."""
+class Pass:
+    """One pass over the points. Where all sums travel it can be pickled, and another process does the same."""
 
     terms: tuple[Term, ...]
-    wanting: tuple[int, ...]  # terms whose sums want this pass
-    engines: tuple[str, ...]  # names of theirs
-    widths: tuple[int, ...]  # and their embedded columns
-    errands: tuple[dict[str, npt.NDArray[Any]] | None, ...]  # None: the points have to come to the sum
+    sums: tuple[
+        Partial | None, ...
+    ]  # empty forks, or the sums themselves where points have to come to them; None: done
 
     @staticmethod
-    def of(terms: tuple[Term, ...], engines: list[Engine], partials: list[Partial], widths: list[int]) -> Order:
-        wanting = tuple(k for k, part in enumerate(partials) if part.wants_more)
-        names, columns = tuple(engines[k].name for k in wanting), tuple(widths[k] for k in wanting)
-        return Order(terms, wanting, names, columns, tuple(_errand(engines[k], partials[k]) for k in wanting))
+    def of(terms: tuple[Term, ...], partials: list[Partial]) -> Pass:
+        return Pass(terms, tuple(_forked(part) if part.wants_more else None for part in partials))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        check_elementary_functions()
+        vars(self).update(state, terms=tuple(term.interned() for term in state["terms"]))
 
     @property
     def travels(self) -> bool:
-        """Whether another process can do it."""
-        return all(errand is not None for errand in self.errands)
+        return all(part is None or part.travels for part in self.sums)
 
-    def add(self, batch: Measure, partials: list[Partial]) -> Added:
-        """A part that was made here; sums whose points have to come to them take them at once."""
-        return self._add(batch, [partials[k] for k in self.wanting])
-
-    def add_remote(self, batch: Measure) -> Added:
-        """The same in another process, which has the order alone."""
-        check_elementary_functions()
-        known = {engine.name: engine for engine in named_engines("auto")}
-        order = replace(self, terms=tuple(term.interned() for term in self.terms))
-        sums = zip(self.wanting, self.engines, self.widths, self.errands, strict=True)
-        return order._add(batch, [known[name].sent(order.terms[k], width, data or {}) for k, name, width, data in sums])
-
-    def _add(self, batch: Measure, sums: list[Any]) -> Added:
+    def add(self, batch: Measure) -> Added:
+        """What a part adds; sums whose points have to come to them take them at once."""
         added, points, weights = Added.of(self.terms, batch)
         if not points.shape[0]:
             return added
-        seen: list[Arrays] = []
-        for k, part, errand in zip(self.wanting, sums, self.errands, strict=True):
-            fork = part if errand is None else part.fork()
-            fork.add(points, embedded(self.terms[k], weights))
-            seen.append({} if errand is None else fork.seen())
-        return replace(added, seen=tuple(seen))
-
-    def take(self, added: Added, partials: list[Partial]) -> None:
-        """Every sum takes over what its fork has seen."""
-        for k, seen in zip(self.wanting, added.seen, strict=False):  # a part without weights has none
-            part = partials[k]
-            if seen and isinstance(part, Traveling):
-                part.take(seen)
+        forks = tuple(None if part is None else _forked(part) for part in self.sums)
+        for term, fork in zip(self.terms, forks, strict=True):
+            if fork is not None:
+                fork.add(points, embedded(term, weights))
+        return Added(added.charges, added.digest, forks)
 
 
-def _errand(engine: Engine, part: Partial) -> Arrays | None:
-    if not isinstance(part, Traveling) or not engine.known_by_name:
-        return None
-    return part.errand()
+def _forked(part: Partial) -> Partial:
+    return part.fork() if part.travels and isinstance(part, Traveling) else part
 
 
 class Account:
@@ -112,11 +89,14 @@ class Account:
         """Points of the first pass, so far."""
         return 0 if self._charges is None else self._charges.count
 
-    def take(self, added: Added, *, first: bool) -> None:
-        """A part, which is charged in the first pass."""
+    def take(self, added: Added, *, first: bool, partials: list[Partial] | None = None) -> None:
+        """A part, which is charged in the first pass; every sum takes over what its fork has seen."""
         self._digest.update(added.digest.encode())
         if first:
             self._charges = added.charges if self._charges is None else self._charges.plus(added.charges)
+        for part, fork in zip(partials or (), added.forks, strict=False):
+            if isinstance(part, Traveling) and isinstance(fork, Traveling) and fork is not part:
+                part.merge(fork)
 
     def end_pass(self) -> None:
         """Sums from several passes belong together only if all passes saw the same points and weights."""

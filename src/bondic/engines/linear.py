@@ -11,7 +11,7 @@ from bondic.core.bounded import U, certified_sum
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Share
-from bondic.engines.engine import Arrays, Engine, Partial, Survey, Traveling
+from bondic.engines.engine import Engine, Partial, Survey, Traveling
 from bondic.engines.threads import Executor
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,10 +29,6 @@ class Constants(Engine):
 
     def begin(self, term: Term, survey: Survey) -> Partial:
         return _ConstantSum(term, survey.width)
-
-    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
-        del errand
-        return _ConstantSum(term, width)
 
     def cross(
         self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
@@ -60,14 +56,8 @@ class _ConstantSum(Traveling):
     def fork(self) -> Self:
         return type(self)(self._term, self._width)
 
-    def errand(self) -> Arrays:
-        return {}
-
-    def seen(self) -> Arrays:
-        return {"sums": np.array(self._sums).reshape(-1, self._width)}
-
-    def take(self, seen: Arrays) -> None:
-        self._sums += list(seen["sums"])
+    def merge(self, other: Self) -> None:
+        self._sums += other._sums
 
     def values(self) -> list[Share]:
         """Two roundings of each sum, twice because it is squared; two products."""
@@ -86,10 +76,6 @@ class Features(Engine):
 
     def begin(self, term: Term, survey: Survey) -> Partial:
         return _FeatureSum(term, survey.width)
-
-    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
-        del errand
-        return _FeatureSum(term, width)
 
 
 class _FeatureSum(Traveling):
@@ -116,18 +102,10 @@ class _FeatureSum(Traveling):
     def fork(self) -> Self:
         return type(self)(self._term, self._width)
 
-    def errand(self) -> Arrays:
-        return {}
-
-    def seen(self) -> Arrays:
-        counted = {"blocks": np.array(self._blocks), "bounds": np.array([self._size, self._error])}
-        return counted if self._embedded is None else {**counted, "embedded": self._embedded}
-
-    def take(self, seen: Arrays) -> None:
-        if "embedded" in seen:
-            size, error = seen["bounds"].tolist()
-            self._raise(size, error)
-            self._gather(seen["embedded"], seen["blocks"].item())
+    def merge(self, other: Self) -> None:
+        if other._embedded is not None:
+            self._raise(other._size, other._error)
+            self._gather(other._embedded, other._blocks)
 
     def values(self) -> list[Share]:
         """Blocks are added in sequence: (block + number of blocks) roundings, twice because it is squared."""

@@ -166,10 +166,18 @@ class Moments:
     """
 
     def __init__(self, degree: int, dimension: int, columns: int) -> None:
-        self._degree, self._halves, self._columns = degree, make_halves(degree, dimension), columns
-        shapes = [(columns * (stop - start), width) for start, stop, width in self._halves.blocks]
-        self._values = [np.zeros(shape) for shape in shapes]
-        self._corrections = [np.zeros(shape) for shape in shapes]
+        self._degree, self._dimension, self._columns = degree, dimension, columns
+        self._blocks: list[tuple[FloatArray, FloatArray]] = []  # made when points come: what is empty travels light
+
+    @property
+    def _halves(self) -> Halves:
+        return make_halves(self._degree, self._dimension)
+
+    def _sums(self) -> list[tuple[FloatArray, FloatArray]]:
+        if not self._blocks:
+            shapes = [(self._columns * (stop - start), width) for start, stop, width in self._halves.blocks]
+            self._blocks = [(np.zeros(shape), np.zeros(shape)) for shape in shapes]
+        return self._blocks
 
     def add(
         self, scaled: FloatArray, columns: FloatArray, degree: int | None = None, progress: Progress | None = None
@@ -178,14 +186,14 @@ class Moments:
         halves, count = self._halves, scaled.shape[0]
         widths = halves.widths(self._degree if degree is None else degree)
         height = max(stop for (_, stop, _), width in zip(halves.blocks, widths, strict=True) if width)
-        room = np.empty((max(value.shape[0] for value in self._values), CHUNK))
+        blocks = self._sums()
+        room = np.empty((max(value.shape[0] for value, _ in blocks), CHUNK))
         for top in range(0, count, CHUNK):
             part = scaled[top : top + CHUNK]
             weights = np.ascontiguousarray(columns[top : top + CHUNK].T)
             rows = _features(halves.first, part[:, : halves.cut], height)
             others = _features(halves.second, part[:, halves.cut :], max(widths))
-            sums = zip(halves.blocks, widths, self._values, self._corrections, strict=True)
-            for (start, stop, _), width, value, correction in sums:
+            for (start, stop, _), width, (value, correction) in zip(halves.blocks, widths, blocks, strict=True):
                 if width:
                     weighted = room[: value.shape[0], : part.shape[0]]
                     _weigh(rows[start:stop], weights, weighted)
@@ -196,30 +204,20 @@ class Moments:
     def outside(self, degree: int) -> FloatArray:
         """| moments | of every column without those that a lower degree keeps, as computed, rounded up."""
         total, count = np.zeros(self._columns), 0
-        for width, value, correction in zip(self._halves.widths(degree), self._values, self._corrections, strict=True):
+        for width, (value, correction) in zip(self._halves.widths(degree), self._sums(), strict=True):
             rest = (value[:, width:] + correction[:, width:]).reshape(self._columns, -1)
             total, count = total + np.sum(rest * rest, axis=1), count + rest.shape[1]
         return np.asarray(np.sqrt(total * (1 + 2 * (count + 8) * U) + count * TINY) * (1 + 4 * U))
 
-    def state(self) -> tuple[FloatArray, FloatArray]:
-        """The two arrays, block after block."""
-        return np.concatenate([v.ravel() for v in self._values]), np.concatenate([c.ravel() for c in self._corrections])
-
-    def take(self, values: FloatArray, corrections: FloatArray) -> None:
-        """Add the moments of other points, of the same degree, as their `state` says."""
-        top = 0
-        for value, correction in zip(self._values, self._corrections, strict=True):
-            here = slice(top, top + value.size)
-            _add_exactly(value, correction, values[here].reshape(value.shape))
-            correction += corrections[here].reshape(value.shape)
-            top += value.size
+    def merge(self, other: Moments) -> None:
+        """Add the moments of other points, of the same degree."""
+        for (value, correction), (values, corrections) in zip(self._sums(), other._sums(), strict=True):
+            _add_exactly(value, correction, values)
+            correction += corrections
 
     def total(self) -> FloatArray:
         """(number of products, columns)."""
-        parts = [
-            (value + correction).reshape(self._columns, -1)
-            for value, correction in zip(self._values, self._corrections, strict=True)
-        ]
+        parts = [(value + correction).reshape(self._columns, -1) for value, correction in self._sums()]
         return np.ascontiguousarray(np.hstack(parts).T)
 
 

@@ -8,13 +8,11 @@ same with any number of workers.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +100,7 @@ def sum_blocks(
     """
     places = -(-rows // engine.block)
     found: list[PairSum] = []
-    if isinstance(executor, Remote) and engine.known_by_name and places > 1:
+    if isinstance(executor, Remote) and places > 1:
         pairs = _remote_pairs(engine, term, [block(index) for index in range(places)], executor)
     else:
         pairs = _pairs(engine, term, places, block, executor)
@@ -176,18 +174,6 @@ class Spooled(Partial):
         self._dimension = points.shape[1]
         np.ascontiguousarray(np.hstack([points, columns])).tofile(self._file)
         self._rows += points.shape[0]
-
-    def fork(self) -> Self:
-        return type(self)(self._engine, self._term, self._survey)
-
-    def merge(self, other: Self) -> None:
-        if other._rows:
-            for file in (self._file, other._file):
-                file.flush()
-            other._file.seek(0)
-            shutil.copyfileobj(other._file, self._file)
-            self._rows, self._dimension = self._rows + other._rows, other._dimension
-        other.close()
 
     def end_pass(self) -> None:
         self.wants_more = False

@@ -10,7 +10,6 @@ import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
 from bondic.core.sums.reference import REFERENCE
-from bondic.engines.account import Account, Added, Order
+from bondic.engines.account import Account, Added, Pass
 from bondic.engines.blocks import over_blocks
 from bondic.engines.engine import Engine, Partial, Survey
 from bondic.engines.remote import Remote
@@ -115,24 +114,23 @@ class EngineSums(Sums):
         with _begun(account, engines, surveys) as partials:
             first = True
             while first or any(part.wants_more for part in partials):
-                order = Order.of(account.terms, engines, partials, widths)
-                for added in self._added(source, order, partials):
-                    account.take(added, first=first)
-                    order.take(added, partials)
+                reading = Pass.of(account.terms, partials)
+                for added in self._added(source, reading):
+                    account.take(added, first=first, partials=partials)
                     if progress is not None:
                         progress(min(1.0, account.count / max(source.count, 1)) if first else 1.0)
                 account.end_pass()
-                for k in order.wanting:
-                    partials[k].end_pass()
+                for part in partials:
+                    if part.wants_more:
+                        part.end_pass()
                 first = False
             return account.total(partials)
 
-    def _added(self, source: Source, order: Order, partials: list[Partial]) -> Iterator[Added]:
+    def _added(self, source: Source, reading: Pass) -> Iterator[Added]:
         """What every batch of one pass adds; batches that other processes make are added up there, where that is possible."""
-        if self.remote and order.travels:
-            return source.each(order.add_remote)
-        add = partial(order.add, partials=partials)
-        return in_order(add, source.batches(), self._executor().workers if order.travels else 1)
+        if self.remote and reading.travels:
+            return source.each(reading.add)
+        return in_order(reading.add, source.batches(), self._executor().workers if reading.travels else 1)
 
     def _choose(self, term: Term, survey: Survey) -> Engine:
         best: Engine | None = None
