@@ -336,16 +336,6 @@ def _npy_header(shape: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
 
 
-def _d3rlpy(file: Any, **changes: Any) -> None:
-    entries = {
-        "columns": ["observations", "actions", "rewards", "terminated"], "num_episodes": 1, "observations_0": np.zeros((4, 2)),
-        "actions_0": np.zeros((4, 1), dtype=int), "rewards_0": np.zeros((4, 1)), "terminated_0": True,
-    }  # fmt: skip
-    for name, value in {**entries, **changes}.items():
-        if value is not None:
-            file[name] = value
-
-
 def _minari(file: Any, **changes: Any) -> None:
     flags = np.zeros(4, dtype=bool)
     entries = {"observations": np.zeros((5, 2)), "actions": np.zeros(4, dtype=int), "rewards": np.zeros(4),
@@ -373,13 +363,7 @@ def _hdf5_cases() -> list[Case]:
         Case("hdf5: objects by name", replaced(rewards=np.zeros(N, dtype=[("a", "f8")])), "dtype"),
         Case("hdf5: d4rl without cuts", replaced(next_observations=None, truncations=None, episode_ids=None,
              timesteps=None), "cut off end"),
-        Case("d3rlpy: no rewards", bare(_d3rlpy, rewards_0=None), "rewards_0"),
-        Case("d3rlpy: no episodes", bare(_d3rlpy, num_episodes=0), "no episodes"),
-        Case("d3rlpy: two rewards", bare(_d3rlpy, rewards_0=np.zeros((4, 2))), "2 rewards per step"),
-        Case("d3rlpy: other lengths", bare(_d3rlpy, observations_0=np.zeros((7, 2))), "4 rewards need 4 or 5"),
-        Case("d3rlpy: several observations", bare(_d3rlpy, observations_0_0=np.zeros(4)), "several kinds"),
-        Case("d3rlpy v1: other lengths", replaced(terminations=None, terminals=np.zeros(N), truncations=None,
-             episode_terminals=np.zeros(3)), "different lengths"),
+        Case("d3rlpy: a buffer", hdf5(lambda file: file.update(columns=["rewards"], num_episodes=1), base=False), "d3rlpy"),
         Case("minari: other lengths", bare(_minari, actions=np.zeros(3, dtype=int)), "3 entries for 4 rewards"),
         Case("minari: no rewards", bare(_minari, rewards=None), "rewards missing"),
         Case("minari: no folder", folder_of(metadata__json=b'{"data_format": "arrow"}'), "arrow"),
@@ -443,7 +427,6 @@ GOOD: dict[str, Callable[[Path], Path]] = {
     "parquet": parquet(),
     "npz": npz(),
     "hdf5": replaced(),
-    "d3rlpy": hdf5(_d3rlpy, base=False),
     "minari": hdf5(_minari, base=False),
 }
 """Sound files, to be damaged at random."""

@@ -19,13 +19,14 @@ from bondic.core.bounded import upper_sum
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
-from bondic.engines import blocks, remote, spool
+from bondic.engines import remote, spool
 from bondic.engines.products import Pairs
 from bondic.engines.spool import Direct, NumpyPairs, sum_blocks
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
-from bondic.policies.adapters import imported
+from bondic.modules import load_files, loaded_files
+from bondic.rows import travel
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
 
@@ -57,7 +58,7 @@ def short_blocks(monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_known():
     """Every test stands for processes of its own."""
-    blocks._received.cache_clear()
+    travel._received.cache_clear()
     spool._received.cache_clear()
 
 
@@ -189,13 +190,13 @@ def test_a_damaged_part_is_named(place):
 
 
 def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
-    question, real = ask(place), blocks.open_job
+    question, real = ask(place), travel.open_job
 
     def other(job):
-        rows, *others = real(job)
-        return (replace(rows, policy=b.load_policy(f"{place}/rules.py:other")), *others)
+        sent, *others = real(job)
+        return (replace(sent, rows=replace(sent.rows, policy=b.load_policy(f"{place}/rules.py:other"))), *others)
 
-    monkeypatch.setattr(blocks, "open_job", other)
+    monkeypatch.setattr(travel, "open_job", other)
     with pytest.raises(PolicyError, match="does not answer as it does"):
         answer(question, executor=Here())
 
@@ -205,27 +206,27 @@ def test_a_policy_file_that_is_another_one_there_is_refused(place, monkeypatch):
     monkeypatch.delitem(sys.modules, "_bondic_policy_rules")
     (place / "rules.py").write_text(RULES + "# changed\n")
     with pytest.raises(PolicyError, match=r"rules\.py is not the file"):
-        imported.LoadedFiles.now().load()
+        load_files(loaded_files())
     del question
 
 
 def test_a_process_that_has_loaded_an_older_file_says_so(place):
     ask(place)
-    sent = imported.LoadedFiles.now()
+    sent = loaded_files()
     (place / "rules.py").write_text(RULES + "# changed\n")
     ask(place)
     with pytest.raises(PolicyError, match="start the workers again"):
-        sent.load()
+        load_files(sent)
 
 
 def test_files_are_loaded_once_and_under_their_names(place, monkeypatch):
     ask(place)
     name = "_bondic_policy_rules"
-    sent, before = imported.LoadedFiles.now(), sys.modules[name]
-    sent.load()
+    sent, before = loaded_files(), sys.modules[name]
+    load_files(sent)
     assert sys.modules[name] is before
     monkeypatch.delitem(sys.modules, name)
-    sent.load()
+    load_files(sent)
     assert sys.modules[name].soft.__module__ == name
 
 

@@ -90,9 +90,9 @@ def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, c
     assert evaluate(capsys, *named, "--out", "res", "--quiet", log="other.csv")[0] == 0
     file = place / "res" / "result.json"
     stated = json.loads(file.read_text())
-    assert stated["reading"] == {"columns": ["rewards=income"]}
+    assert stated["reading"] == {"columns": {"rewards": "income"}}
     code, out, err = run(capsys, "verify", "res", "other.csv")
-    assert (code, err) == (0, "note: the log is read as res/result.json says (--columns).\n")
+    assert (code, err) == (0, "note: the log is read as res/result.json says (columns).\n")
     assert out.startswith("verified, except the policy")
     code, _, err = run(capsys, "verify", "res/certificate.json", "other.csv")
     assert code == 1
@@ -102,7 +102,7 @@ def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, c
         ({**stated["reading"], "policy": "absent.py:policy", "trust_pickle": True}, 0),  # neither is a word on reading
         ({**stated["reading"], "one_step": True}, 2),
         ({"columns": "rewards=income"}, 2),
-        ({"columns": [3]}, 2),
+        ({"columns": {"rewards": [3]}}, 2),
         ([], 2),
     ):
         file.write_text(json.dumps({**stated, "reading": reading}))

@@ -12,7 +12,6 @@ import pytest
 import bondic
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, NoInterval
-from bondic.data.io.words import reading_words
 from bondic.folders import WRITTEN
 from test_tool import run
 from test_ways_in import ASKED, LOG, TABLE, _probabilities, ask
@@ -239,12 +238,11 @@ def test_a_log_that_was_read_in_its_own_way_is_verified_from_its_folder(tmp_path
     folder = found.save(tmp_path / "out")
     stated = json.loads((folder / "result.json").read_text())["reading"]
     assert stated == {
-        "columns": ["rewards=income", "observations=state,ward", "next_observations=next_state,next_ward"],
-        "missing": ["state=-1.0"], "text": "codes", "actions": ["run", "repair"],
+        "columns": columns, "missing": {"state": -1}, "categorical": "codes", "actions": ["run", "repair"],
     }  # fmt: skip
     code, _, err = run(capsys, "verify", str(folder), str(tmp_path / "log.csv"))
     assert code == 0, err
-    assert all(word in err for word in ("--columns", "--missing", "--text", "--actions"))
+    assert all(word in err for word in ("columns", "missing", "categorical", "actions"))
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -258,18 +256,3 @@ def test_a_path_with_columns_is_verified_from_its_folder(streamed, tmp_path, cap
     assert run(capsys, "verify", folder, path, *asked)[0] == 0
     (folder / "result.json").unlink()
     assert run(capsys, "verify", folder, path, *asked)[0] == 1
-
-
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"columns": {"observations": ["a,b"]}},
-        {"columns": {"observations": " a"}},
-        {"missing": {"a ": 1.0}},
-        {"categorical": {"a": "codes"}},
-    ],
-)
-def test_what_the_command_line_cannot_say_is_left_out_and_named(stated):
-    (name,) = stated
-    words = reading_words(**stated, one_step=True)
-    assert words == {"one_step": True, "unwritten": ("text" if name == "categorical" else name,)}

@@ -19,7 +19,7 @@ from bondic.data.transitions import Transitions
 from bondic.engines.sums import STANDARD
 from bondic.estimate import named_method
 from bondic.methods.propensities import Propensities
-from bondic.policies.adapters.imported import import_object
+from bondic.modules import import_object
 from bondic.rows import Rows
 from bondic.rows.checks import undiscounted
 from bondic.rows.inputs import action_names, refuse_unstated_order

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import BoolArray, IntArray
+
 if TYPE_CHECKING:
     from bondic.core.columns import RowRange
     from bondic.data.log import Log
     from bondic.data.transitions import Transitions
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

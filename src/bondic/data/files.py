@@ -13,10 +13,7 @@ from bondic.data import _arrays
 from bondic.data.io.encode import Treatment
 from bondic.data.io.parts import Given, Parts, find_parts, known_actions
 from bondic.data.io.scan import Files
-from bondic.data.names import ColumnMap
-from bondic.data.opened import OpenedParquet
 from bondic.data.stream import LogStream, RawColumns, code_identifiers
-from bondic.data.transitions import Transitions
 
 
 class FileStream(LogStream):
@@ -47,32 +44,16 @@ class FileStream(LogStream):
         self._codes: dict[str, int] = {}
         super().__init__(batch_rows, progress)
 
-    def opened(self) -> OpenedParquet:
-        """What another process needs to read the same rows."""
-        first = self._first
-        return OpenedParquet(
-            str(self.path.resolve()),
-            self._files.stamps(),
-            dict(self.column_map.columns),
-            self._actions,
-            self._one_step,
-            {name: column for name, column in first.columns().items() if column is not None},
-            first.discrete_observations,
-            first.unrecorded,
-            self.content_hash,
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which opens the same files, and need not check their rows again."""
+        where = self.path.resolve(), self._files.stamps()
+        return {**vars(self), "_files": where, "inspection": None, "_codes": {}}
 
-    @staticmethod
-    def reopened(known: OpenedParquet) -> FileStream:
-        """The same log in another process: nothing is checked again but which files they are."""
-        files = Files(Path(known.path))
-        files.refuse_others(known.stamps)
-        stream: FileStream = object.__new__(FileStream)
-        stream.path, stream._files, stream._one_step = files.path, files, known.one_step
-        stream._actions, stream._codes, stream.column_map = known.actions, {}, ColumnMap(known.columns)
-        form = {**known.form, "discrete_observations": known.discrete_observations, "unrecorded": known.unrecorded}
-        stream._adopt(Transitions.part(form, 0, known.content_hash), known.content_hash)
-        return stream
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        path, stamps = state["_files"]
+        files = Files(path)
+        files.refuse_others(stamps)
+        vars(self).update(state, _files=files)
 
     def __len__(self) -> int:
         return len(self._files)

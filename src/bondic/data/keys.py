@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
+from bondic.data._arrays import IntArray
 from bondic.data.episodes import Episodes
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
 
-IntArray = npt.NDArray[np.int64]
 
 _ROW, _TIME, _ENDED = 0, 1, 2
 

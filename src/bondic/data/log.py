@@ -56,7 +56,7 @@ class Log(Protocol):
 
     @property
     def reading(self) -> Mapping[str, Any]:
-        """What was stated about reading it, as options of the command line; nothing for arrays."""
+        """What was stated about reading it, as arguments of `read_log`; nothing for arrays."""
         ...
 
     @property

@@ -14,7 +14,6 @@ from bondic.data.io.formats import FORMATS
 from bondic.data.io.parts import Given
 from bondic.data.io.read import KNOWN
 from bondic.data.io.scan import Files
-from bondic.data.io.words import reading_words
 from bondic.data.memory import MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream, LogStream
 
@@ -62,7 +61,8 @@ def stream_log(
         stream = FileStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
-    stream.reading = reading_words(columns=columns, actions=actions, one_step=one_step)
+    stated = {"columns": columns, "actions": actions, "one_step": one_step}
+    stream.reading = {name: value for name, value in stated.items() if value}
     stream.plan = plan if batch_rows is None else None
     return stream
 

@@ -12,14 +12,13 @@ import numpy.typing as npt
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
+from bondic.data._arrays import IntArray
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
-from bondic.data.opened import OpenedParquet
 from bondic.data.transitions import Transitions
 
-IntArray = npt.NDArray[np.int64]
 RawColumns = Mapping[str, Any]
 
 
@@ -32,7 +31,7 @@ class LogStream(ABC):
 
     batch_rows: int  # read at a time, where nothing else is asked for
     plan: MemoryPlan | None = None  # where `batch_rows` comes from, if from a budget
-    reading: Mapping[str, Any] = {}  # what was stated about reading, as options of the command line
+    reading: Mapping[str, Any] = {}  # what was stated about reading, as arguments of `read_log`
     held: ClassVar[bool] = False
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
@@ -52,13 +51,6 @@ class LogStream(ABC):
     def _still_the_same(self, rows: RowRange) -> None:
         """Raise when the log was changed since it was opened, where these rows stand."""
 
-    def opened(self) -> OpenedParquet:
-        """What another process needs to read the same rows."""
-        raise InvalidInput(
-            "Other processes read the log themselves, so it has to be CSV, Feather or Parquet files that all of them see: "
-            "stream_log(path) (--with memory). Arrays are worked on in this process."
-        )
-
     def _check_everything(self, progress: Callable[[float], None] | None) -> None:
         if len(self) == 0:
             raise InvalidInput("The log is empty. An interval needs at least one transition.")
@@ -76,16 +68,13 @@ class LogStream(ABC):
             if progress is not None:
                 progress(done / len(self))
         assert first is not None
-        self._adopt(first.cut(RowRange(0, 1)), digest.hexdigest())
-
-    def _adopt(self, first: Transitions, content_hash: str) -> None:
-        """The form that all parts have, and the hash of all."""
+        first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.observation_dim = int(first.observations.shape[1])
         self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
         self.has_timesteps = first.timesteps is not None
         self.has_episode_ids = first.episode_ids is not None
         self.unrecorded = first.unrecorded
-        self._first, self.content_hash = first, content_hash
+        self._first, self.content_hash = first, digest.hexdigest()
 
     @property
     def observation_names(self) -> tuple[str, ...]:
@@ -167,6 +156,12 @@ class ArrayStream(LogStream):
             raise InvalidInput(f"The columns have different lengths: {lengths}. Every column needs one entry per row.")
         self._codes: dict[str, int] = {}
         super().__init__(batch_rows, progress)
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise InvalidInput(
+            "Other processes read the log themselves, so it has to be CSV, Feather or Parquet files that all of them see: "
+            "stream_log(path) (--with memory). Arrays are worked on in this process."
+        )
 
     def __len__(self) -> int:
         return len(self._columns["rewards"])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
-from bondic.data._arrays import numbered
+from bondic.data._arrays import BoolArray, FloatArray, IntArray, numbered
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
@@ -21,10 +21,6 @@ from bondic.data.propensities import PROPENSITIES, checked_propensities
 
 if TYPE_CHECKING:
     from bondic.data.hygiene.inspection import Inspection
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

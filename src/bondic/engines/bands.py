@@ -17,9 +17,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import FloatArray
 from bondic.core.kernels.series import poisson_tail
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _MIXED = 1e3

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U, inflate
+from bondic.core.bounded import FloatArray, U, inflate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.engines import cuda_tiles, power
 from bondic.engines.engine import Survey
-from bondic.engines.recipes import HALF_LOG2E, NEAR, FloatArray, ProductPlan, Recipe, certain, labels, plan, value_error
+from bondic.engines.recipes import HALF_LOG2E, NEAR, ProductPlan, Recipe, certain, labels, plan, value_error
 from bondic.engines.spool import Direct, PointBlock
 from bondic.engines.threads import Executor
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import U, certified_sum
+from bondic.core.bounded import FloatArray, U, certified_sum
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Share
 from bondic.engines.engine import Engine, Partial, Survey, Traveling
 from bondic.engines.threads import Executor
-
-FloatArray = npt.NDArray[np.float64]
 
 BLOCK = 2048
 

@@ -21,7 +21,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import TINY, U, certified_dot, certified_sum, inflate, upper_sum
+from bondic.core.bounded import TINY, FloatArray, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.core.kernels.series import FeatureOrder, feature_count, feature_order, poisson_tail
 from bondic.core.sums.forms import Progress, Share
 from bondic.engines import pairs
@@ -30,7 +30,6 @@ from bondic.engines.compiled import compiled
 from bondic.engines.recipes import value_error
 from bondic.engines.threads import Executor
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 CHUNK = 512

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, U
 from bondic.core.sums.forms import Progress
 from bondic.engines.compiled import compiled, helper
 from bondic.engines.exponential import power_of_two
@@ -35,7 +35,6 @@ from bondic.engines.recipes import (
 )
 from bondic.engines.threads import Executor, Threads
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 ALL_CORES = Threads()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, U
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Term
@@ -12,7 +12,7 @@ from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.engines import pairs
 from bondic.engines.engine import Survey
 from bondic.engines.pairs import ALL_CORES
-from bondic.engines.recipes import FloatArray, ProductPlan, certain, joined_gaussian, plan, value_error
+from bondic.engines.recipes import ProductPlan, certain, joined_gaussian, plan, value_error
 from bondic.engines.recipes import labels as labels_of
 from bondic.engines.spool import Direct
 from bondic.engines.threads import Executor

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from bondic._version import __version__
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.engines.threads import Threads
-from bondic.policies.adapters.imported import LoadedFiles
+from bondic.modules import load_files, loaded_files
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ _AHEAD = 32
 def pack_job(*parts: Any) -> bytes:
     """What all tasks of a job have in common, with the files that policies were loaded from."""
     try:
-        return pickle.dumps((__version__, LoadedFiles.now(), pickle.dumps(parts)))
+        return pickle.dumps((__version__, loaded_files(), pickle.dumps(parts)))
     except (pickle.PicklingError, AttributeError, TypeError) as problem:
         raise InvalidInput(
             f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy that can be pickled, "
@@ -43,7 +43,7 @@ def open_job(job: bytes) -> Any:
         raise ExecutorError(
             f"The work was sent by bondic {one_line(version)} and received by {__version__}: install one version everywhere."
         )
-    files.load()
+    load_files(files)
     return pickle.loads(parts)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import FloatArray
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
 from bondic.engines import moments, pairs
@@ -22,8 +23,6 @@ from bondic.engines.bands import Bands, band_root
 from bondic.engines.engine import Engine, Partial, Survey
 from bondic.engines.recipes import joined_gaussian
 from bondic.engines.series_sum import SeriesSum, Split
-
-FloatArray = npt.NDArray[np.float64]
 
 SMALLEST = 1000
 _AIM = 1e-10

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, U, inflate
+from bondic.core.bounded import Enclosure, FloatArray, U, inflate
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Share, enclose
@@ -26,7 +26,6 @@ from bondic.engines.moments import Moments
 from bondic.engines.products import Pairs
 from bondic.engines.threads import Serial, in_order
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _FIRST_AIM = 1e-10

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import TINY, U, certified_dot, certified_sum
+from bondic.core.bounded import TINY, FloatArray, U, certified_dot, certified_sum
 from bondic.core.errors import ExecutorError
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
@@ -26,7 +25,6 @@ from bondic.engines.engine import Collected, Engine, Partial, Survey
 from bondic.engines.remote import Remote, open_job, pack_job
 from bondic.engines.threads import Executor, Serial
 
-FloatArray = npt.NDArray[np.float64]
 PointBlock = tuple[FloatArray, FloatArray]
 """Points (N, D) and their embedded columns (N, C)."""
 

@@ -23,7 +23,6 @@ from bondic.core.sums.forms import Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines.account import Account, Added, Pass
-from bondic.engines.blocks import over_blocks
 from bondic.engines.engine import Engine, Partial, Survey
 from bondic.engines.remote import Remote
 from bondic.engines.standard import named_engines
@@ -184,7 +183,8 @@ class EngineSums(Sums):
     def over_rows(self, task: Callable[[S], T], rows: Any) -> Iterator[T]:
         """In other processes, where the executor has some and the rows are read from files."""
         if isinstance(self.executor, Remote) and rows.kept is None:
-            return over_blocks(self.executor, task, rows)
+            found: Iterator[T] = rows.over_blocks(self.executor, task)
+            return found
         return self.in_order(task, rows.batches())
 
 

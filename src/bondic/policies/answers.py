@@ -12,14 +12,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, PolicyError
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.policies import protocol
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Generators = Callable[[int], np.random.Generator]
 """A generator for every group of rows."""
 

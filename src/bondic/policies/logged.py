@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, PolicyError
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.policies import protocol
 from bondic.policies.logged_target import refuse_logged_target
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def logged_action_probs(

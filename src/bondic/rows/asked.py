@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.bounded import U
 from bondic.core.certificate import Certificate
@@ -29,6 +28,7 @@ from bondic.core.verify import (
     read_proof,
     verify_columns,
 )
+from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.extensions import register_named
@@ -38,8 +38,6 @@ from bondic.policies.protocol import check_probabilities
 from bondic.rows.decisions import ask_target
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
-
-FloatArray = npt.NDArray[np.float64]
 
 _POLICY_TOLERANCE = 1e-9
 

@@ -7,17 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.core.errors import InvalidInput
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.transitions import Transitions
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 from bondic.rows.frame import Frame
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class NoCloud(Cloud):

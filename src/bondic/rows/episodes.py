@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
+from bondic.data._arrays import IntArray
 from bondic.data.episodes import Episodes, episode_starts
 from bondic.data.transitions import Transitions
 
 if TYPE_CHECKING:
     from bondic.rows.rows import Rows
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _JOIN = 1e-6
 """A next observation and the following row's observation may differ by this share of their size: one of them may have

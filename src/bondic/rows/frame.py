@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms
+from bondic.data._arrays import BoolArray, IntArray
 from bondic.data.transitions import Transitions
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.content_hash import COLUMNS
 from bondic.data.episodes import Episodes
 from bondic.data.initial import InitialStates
@@ -32,9 +33,6 @@ from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
 from bondic.rows.written import WrittenProbabilities, in_columns
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 NEXT, INITIAL = "next_answers", "initial_answers"
 """Answers beside the columns of a portion."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.columns import Batch, Cloud, Columns, RowRange, join
 from bondic.core.errors import InvalidInput
@@ -17,11 +16,13 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import Target
 from bondic.core.terms import Terms
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
+from bondic.engines.remote import Remote
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import logged_pairs, make_batch
@@ -29,9 +30,9 @@ from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.draws import Draws
 from bondic.rows.episodes import own_starts
 from bondic.rows.frame import Frame, make_frame
+from bondic.rows.travel import over_blocks
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
@@ -79,7 +80,9 @@ class Rows:
     stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
     names: tuple[str, ...] = ()  # of the observation columns, where they are known
     notes: tuple[str, ...] = ()  # how the log was read, where it was read from something else
-    reading: Mapping[str, Any] = field(default_factory=dict)  # what was stated on reading it, as options of the command
+    reading: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what was stated on reading it, as arguments of `read_log`
     kept: tuple[Batch, ...] | None = None  # blocks that hold at least these rows
 
     def __len__(self) -> int:
@@ -141,6 +144,10 @@ class Rows:
             part = batch.cut(self.rows)
             if len(part):
                 yield part
+
+    def over_blocks(self, executor: Remote, task: Callable[[Batch], T]) -> Iterator[T]:
+        """task(block) for every block, in other processes, in the order of the log."""
+        return over_blocks(executor, task, self)
 
     @cached_property
     def _whole(self) -> Batch:

@@ -1,26 +1,30 @@
-"""Rows that are asked for in another process: the question as data, and the same blocks of rows made from it there."""
+"""Blocks of a log that are worked on in other processes: they are sent the question, and make the same blocks from it.
+
+A block depends on nothing but the row number, and results come in the order of the log: the bits are those of one process.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.columns import Batch, Cloud, RowRange
+from bondic.core.columns import Cloud, RowRange
 from bondic.core.errors import ExecutorError, InvalidInput, PolicyError
-from bondic.core.kernels.normal_form import Layout
-from bondic.core.terms import Terms
+from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
-from bondic.data.opened import OpenedParquet
-from bondic.data.stream import LogStream
-from bondic.policies.answers import NextStates, StartAnswers, StoredAnswers, ask_next
+from bondic.engines.remote import Remote, open_job, pack_job
+from bondic.policies.answers import NextStates, StoredAnswers, ask_next
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.draws import Draws
-from bondic.rows.rows import Rows
 
-FloatArray = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    from bondic.rows.rows import Rows
+
+T = TypeVar("T")
 
 _TRIED = 64
 """Initial states at which a policy that was sent is asked first: it has to answer as it does where it comes from."""
@@ -31,84 +35,72 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SentRows:
-    """A question on a log of Parquet files."""
+    """A question on a log of files; of its initial states only the form is needed."""
 
-    log: OpenedParquet
-    terms: Terms
-    layout: Layout
-    draws: int
-    exact: bool
-    rows: tuple[int, int]
+    rows: Rows
     block_rows: int
-    count: int
-    seed: int
     tried: FloatArray  # some initial states
     answers: FloatArray  # and what the policy said there
-    policy: Any
 
     @staticmethod
     def of(question: Rows) -> SentRows:
-        assert isinstance(question.log, LogStream)  # rows of other logs are kept, and nobody is sent for them
         if isinstance(question.policy, StoredAnswers | RowProbabilities):
             raise InvalidInput(
                 "Other processes have to ask the policy themselves. Probabilities that were written down row by row stay in this "
                 "process: leave the executor out, or pass the policy (file.py:function)."
             )
-        states, answers = question.initial_states.observations[:_TRIED], question.answers
-        return SentRows(
-            question.log.opened(),
-            question.terms,
-            question.layout,
-            answers.draws,
-            answers.exact,
-            (question.rows.start, question.rows.stop),
-            question.block_rows,
-            question.count,
-            question.seed,
-            states,
-            _answers(question.policy, states, question.terms, answers, question.seed),
-            question.policy,
+        layout, tried = question.layout, question.initial_states.observations[:_TRIED]
+        light = replace(
+            question,
+            initial=Cloud(np.zeros((0, layout.dimension)), np.zeros((0, layout.slots)), np.zeros(0, np.int64)),
+            initial_states=InitialStates.exact(np.zeros((1, layout.observation_dim))),
+            answers=replace(question.answers, initial=question.answers.initial[:0]),
+            notes=(),
+            doubts=(),
         )
+        return SentRows(light, question.block_rows, tried, _answers(light, tried))
 
     def opened(self) -> Rows:
-        """The rows in another process; nothing of the initial states is needed there but their form."""
-        layout, policy = self.layout, self.policy
-        tail = (layout.slots,) if layout.discrete else (1, layout.action_dim)
-        answers = StartAnswers(np.zeros((0, *tail)), layout.discrete, self.exact, self.draws)
-        found = _answers(policy, self.tried, self.terms, answers, self.seed)
+        """The rows in another process, once policy and version are known to be the same there."""
+        found = _answers(self.rows, self.tried)
         if found.shape != self.answers.shape or np.any(np.abs(found - self.answers) > _SAME * (1 + np.abs(found))):
             raise PolicyError(
                 "The policy does not answer as it does where the work was sent from: it is another one, it is not the same "
                 "whenever it is asked, or its libraries differ between the machines."
             )
-        nobody = Cloud(np.zeros((0, layout.dimension)), np.zeros((0, layout.slots)), np.zeros(0, np.int64))
-        states = InitialStates.exact(np.zeros((1, layout.observation_dim)))
-        log = self.log.reopen()
-        stretch = RowRange(*self.rows)
-        rows = Rows(log, policy, self.terms, layout, nobody, states, answers, stretch, self.seed, self.count)
+        rows = replace(self.rows)
         if rows.block_rows != self.block_rows:
             raise ExecutorError(
                 f"Blocks have {rows.block_rows} rows here and {self.block_rows} where the work was sent from. Install the same "
                 "version everywhere."
             )
-        return replace(rows, following=np.zeros(-(-len(log) // rows.block_rows), np.int64))
+        return rows
 
 
-def _answers(policy: Any, states: FloatArray, terms: Terms, start: StartAnswers, seed: int) -> FloatArray:
+def _answers(rows: Rows, states: FloatArray) -> FloatArray:
     """The policy at these states, asked as it is at next states."""
-    times = np.zeros(len(states), np.int64) if terms.time_varying else None
+    times = np.zeros(len(states), np.int64) if rows.terms.time_varying else None
     asked = NextStates(states, times, np.arange(len(states)), 0)
-    return ask_next(policy, asked, start, Draws(seed).at_group)
+    return ask_next(rows.policy, asked, rows.answers, Draws(rows.seed).at_group)
 
 
-def block_places(question: Rows) -> range:
-    """Numbers of the blocks of the log that hold rows of the question."""
-    size = question.block_rows
-    return range(question.rows.start // size, -(-question.rows.stop // size))
+def over_blocks(executor: Remote, task: Callable[[Any], T], rows: Rows) -> Iterator[T]:
+    """task(part) for every block of a log that is read from files, in the order of the log."""
+    job, size = pack_job(SentRows.of(rows), task), rows.block_rows
+    for found in executor.parts(_block, job, range(rows.rows.start // size, -(-rows.rows.stop // size))):
+        yield from found
 
 
-def block_at(question: Rows, number: int) -> Batch | None:
-    """The rows of one block; None where none of them counts."""
-    size = question.block_rows
-    stretch = RowRange(max(number * size, question.rows.start), min((number + 1) * size, question.rows.stop))
-    return next(iter(replace(question, rows=stretch).batches()), None)
+def _block(job: bytes, number: int) -> list[Any]:
+    """In another process: one block of the log; nothing where none of its rows counts."""
+    rows, task = _received(job)
+    size = rows.block_rows
+    stretch = RowRange(max(number * size, rows.rows.start), min((number + 1) * size, rows.rows.stop))
+    return [task(part) for part in replace(rows, rows=stretch).batches()]
+
+
+@lru_cache(maxsize=2)
+def _received(job: bytes) -> tuple[Rows, Callable[[Any], Any]]:
+    """Log and policy are opened once."""
+    sent, task = open_job(job)
+    return sent.opened(), task

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
+from bondic.data._arrays import FloatArray
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.probabilities import first_rows
 from bondic.data.transitions import Transitions
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.inputs import COLUMNS, chosen_policy
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

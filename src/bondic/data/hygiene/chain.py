@@ -18,7 +18,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.hygiene.consecutive import BoolArray, ConsecutiveRows, EpisodeRows, FloatArray, IntArray
+from bondic.data._arrays import BoolArray, FloatArray, IntArray
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeRows
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import Marks, fingerprints
 

@@ -15,12 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import Doubt, InvalidInput
+from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import EpisodeNumbers, Episodes
 from bondic.data.keys import out_of_order
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _VALID_ONLY_IF = (
     "The interval is valid only if recording stopped for reasons known before that row, such as time, not because of what "

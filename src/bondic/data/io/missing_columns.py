@@ -10,16 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
-from bondic.data._arrays import numbered
+from bondic.data._arrays import IntArray, numbered
 from bondic.data.episodes import EpisodeNumbers, Episodes
 from bondic.data.io.encode import Encoded
 from bondic.data.io.table import SourceTable
-
-IntArray = npt.NDArray[np.int64]
 
 _NOTE = "There is no column for observations: the step within the episode stands in for them, which only LoggedTarget() allows."
 NO_ACTIONS = (

@@ -21,7 +21,6 @@ from bondic.data.io.mapping import read_mapping, read_npz, read_records
 from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
-from bondic.data.io.words import reading_words
 from bondic.data.names import natural
 
 _PICKLES = (".pkl", ".pickle")
@@ -48,7 +47,7 @@ def read_log(
     categories: Mapping[str, Sequence[str]] | None = None,
     like: LoadedLog | Coding | None = None,
 ) -> LoadedLog:
-    """Read a log: Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, d3rlpy, Minari),
+    """Read a log: Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, Minari),
     Vowpal Wabbit's bandit logs, a table (anything with an Arrow stream), or a mapping of arrays.
 
     `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
@@ -72,15 +71,15 @@ def read_log(
         actions = before.encodings["actions"].values
     table = read_table(source, trust_pickle=trust_pickle, columns=columns)
     loaded = Assembly(table, columns, treatment, actions, one_step=one_step, episodes=before.episodes).build()
-    stated = reading_words(
-        columns=columns,
-        missing=missing,
-        categorical=categorical,
-        categories=treatment.categories,
-        actions=actions,
-        one_step=one_step,
-    )
-    return replace(loaded, reading=stated)
+    stated = {
+        "columns": columns,
+        "missing": missing,
+        "categorical": categorical,
+        "categories": treatment.categories,
+        "actions": actions,
+        "one_step": one_step,
+    }
+    return replace(loaded, reading={name: value for name, value in stated.items() if value})
 
 
 def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> SourceTable:

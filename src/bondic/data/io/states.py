@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
+from bondic.data._arrays import FloatArray
 from bondic.data.io.read import read_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES, match_one
-
-FloatArray = npt.NDArray[np.float64]
 
 _WEIGHTS = ("weight", "weights", "probability", "probabilities", "prob", "p")
 
