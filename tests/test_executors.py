@@ -26,7 +26,6 @@ from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
 from bondic.modules import load_files, loaded_files
-from bondic.rows import travel
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
 
@@ -58,7 +57,7 @@ def short_blocks(monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_known():
     """Every test stands for processes of its own."""
-    travel._received.cache_clear()
+    remote._received.cache_clear()
     spool._received.cache_clear()
 
 
@@ -190,13 +189,13 @@ def test_a_damaged_part_is_named(place):
 
 
 def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
-    question, real = ask(place), travel.open_job
+    question, real = ask(place), remote.open_job
 
     def other(job):
         sent, *others = real(job)
         return (replace(sent, rows=replace(sent.rows, policy=b.load_policy(f"{place}/rules.py:other"))), *others)
 
-    monkeypatch.setattr(travel, "open_job", other)
+    monkeypatch.setattr(remote, "open_job", other)
     with pytest.raises(PolicyError, match="does not answer as it does"):
         answer(question, executor=Here())
 
@@ -360,9 +359,3 @@ def mp_sum(points, u, bandwidth):
     z, u = points.astype(np.longdouble) / np.longdouble(bandwidth), u.astype(np.longdouble)
     square = ((z[:, None] - z[None]) ** 2).sum(axis=2)
     return u @ np.exp(-square / 2) @ u
-
-
-def test_a_pair_of_blocks_that_is_not_there_is_refused():
-    with pytest.raises(ExecutorError, match="no pair of blocks"):
-        spool._place(3, 2)
-    assert [spool._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]

@@ -17,7 +17,7 @@ _PATIENCE = 20.0
 
 
 @contextmanager
-def named_executor(text: str) -> Iterator[Serial | Threads | Executor]:
+def named_executor(text: str) -> Iterator[Threads | Executor]:
     """The executor that the text names, open as long as it is needed."""
     kind, _, rest = text.partition("://")
     if kind == "serial" and not rest:

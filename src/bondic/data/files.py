@@ -47,7 +47,7 @@ class FileStream(LogStream):
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which opens the same files, and need not check their rows again."""
         where = self.path.resolve(), self._files.stamps()
-        return {**vars(self), "_files": where, "inspection": None, "_codes": {}}
+        return {**vars(self), "_files": where, "_inspection": None, "_codes": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, stamps = state["_files"]

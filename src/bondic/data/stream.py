@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -16,13 +16,13 @@ from bondic.data._arrays import IntArray
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck
-from bondic.data.memory import MemoryPlan
+from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
 RawColumns = Mapping[str, Any]
 
 
-class LogStream(ABC):
+class LogStream(Log):
     """A log that is read in batches; it must not change while it is in use.
 
     Opening it reads everything once: all checks of `Transitions`, the content hash (equal to that of the same log in
@@ -30,14 +30,12 @@ class LogStream(ABC):
     """
 
     batch_rows: int  # read at a time, where nothing else is asked for
-    plan: MemoryPlan | None = None  # where `batch_rows` comes from, if from a budget
-    reading: Mapping[str, Any] = {}  # what was stated about reading, as arguments of `read_log`
     held: ClassVar[bool] = False
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
         self.batch_rows = _checked_rows(batch_rows)
         self.content_hash = ""
-        self.inspection = Inspection()
+        self._inspection = Inspection()
         self._check_everything(progress)
 
     @abstractmethod
@@ -62,24 +60,23 @@ class LogStream(ABC):
                 first = part
             self._same_form(first, part, done)
             keys.add(part, done)
-            self.inspection.add(part, done)
+            self._inspection.add(part, done)
             digest.add(part.columns())
             done += len(part)
             if progress is not None:
                 progress(done / len(self))
         assert first is not None
         first = first.cut(RowRange(0, 1))  # the form that all parts have
-        self.observation_dim = int(first.observations.shape[1])
-        self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
-        self.has_timesteps = first.timesteps is not None
-        self.has_episode_ids = first.episode_ids is not None
         self.unrecorded = first.unrecorded
         self._first, self.content_hash = first, digest.hexdigest()
 
     @property
-    def observation_names(self) -> tuple[str, ...]:
-        """Arrays have none."""
-        return ()
+    def form(self) -> Transitions:
+        return self._first
+
+    @property
+    def inspection(self) -> Inspection:
+        return self._inspection
 
     @staticmethod
     def _same_form(first: Transitions, part: Transitions, row: int) -> None:
@@ -92,9 +89,6 @@ class LogStream(ABC):
                     f"`{name}` changes its form at row {row}: {_form(other)} there, {_form(one)} before. All parts of a log "
                     "need the same columns, types and dimensions."
                 )
-
-    def has(self, column: str) -> bool:
-        return self._first.has(column)
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""

@@ -16,7 +16,7 @@ from bondic.data import _arrays
 from bondic.data._arrays import BoolArray, FloatArray, IntArray, numbered
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.keys import KeyCheck
-from bondic.data.memory import MemoryPlan
+from bondic.data.log import Log
 from bondic.data.propensities import PROPENSITIES, checked_propensities
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Transitions:
+class Transitions(Log):
     """A frozen log of transitions; row order is time and is never changed.
 
     The one assumption about the log: given everything before row i and (s_i, a_i), the pair (r_i, s'_i) was
@@ -86,8 +86,6 @@ class Transitions:
     unrecorded: tuple[str, ...] = ()
     content_hash: str = field(init=False, default="")
     held: ClassVar[bool] = True
-    plan: ClassVar[MemoryPlan | None] = None
-    reading: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         self._convert()
@@ -217,33 +215,8 @@ class Transitions:
         return Inspection.of(self)
 
     @property
-    def discrete_actions(self) -> bool:
-        return self.actions.ndim == 1
-
-    @property
-    def observation_dim(self) -> int:
-        return int(self.observations.shape[1])
-
-    @property
-    def observation_names(self) -> tuple[str, ...]:
-        """Arrays have none."""
-        return ()
-
-    @property
-    def action_dim(self) -> int:
-        """0 for discrete actions."""
-        return 0 if self.discrete_actions else int(self.actions.shape[1])
-
-    def has(self, column: str) -> bool:
-        return getattr(self, column) is not None
-
-    @property
-    def has_timesteps(self) -> bool:
-        return self.timesteps is not None
-
-    @property
-    def has_episode_ids(self) -> bool:
-        return self.episode_ids is not None
+    def form(self) -> Transitions:
+        return self
 
     def __len__(self) -> int:
         return int(self.observations.shape[0])

@@ -16,7 +16,7 @@ from bondic.core.bounded import TINY, FloatArray, U
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
-from bondic.engines.threads import Executor
+from bondic.engines.threads import Threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Survey:
     columns: FloatArray | None  # (m, C), embedded weights
     groups: int  # weightings; column c belongs to weighting c // (C / groups)
     width: int  # C
-    executor: Executor
+    executor: Threads
     progress: Progress | None = None
     notes: dict[str, Any] = field(default_factory=dict)  # what an engine found while it looked at its cost
 
@@ -116,9 +116,7 @@ class Engine(ABC):
     def begin(self, term: Term, survey: Survey) -> Partial:
         """A sum of u_c^T K u_c; `cost` was asked before and was not None."""
 
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         """K(x, y) C of one term; None: this engine does squares alone."""
         del term, x, y, columns, executor
         return None

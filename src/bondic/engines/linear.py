@@ -11,7 +11,7 @@ from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Share
 from bondic.engines.engine import Engine, Partial, Survey, Traveling
-from bondic.engines.threads import Executor
+from bondic.engines.threads import Threads
 
 BLOCK = 2048
 
@@ -27,9 +27,7 @@ class Constants(Engine):
     def begin(self, term: Term, survey: Survey) -> Partial:
         return _ConstantSum(term, survey.width)
 
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         del y, executor
         if term.factors:
             return None

@@ -28,7 +28,7 @@ from bondic.engines import pairs
 from bondic.engines.bands import Bands
 from bondic.engines.compiled import compiled
 from bondic.engines.recipes import value_error
-from bondic.engines.threads import Executor
+from bondic.engines.threads import Threads
 
 IntArray = npt.NDArray[np.int64]
 
@@ -253,7 +253,7 @@ def near_share(
     return Share(values[None], relative, (masses, masses), absolute)
 
 
-def far_share(points: FloatArray, scales: FloatArray, columns: FloatArray, executor: Executor) -> Share:
+def far_share(points: FloatArray, scales: FloatArray, columns: FloatArray, executor: Threads) -> Share:
     """far^T K far of the points that the series leaves out, by pairs."""
     error, masses = value_error(scales.size) + pairs.sum_error(points.shape[0]), column_masses(columns)
     totals = pairs.block_sums(points, scales, columns, executor=executor)

@@ -26,7 +26,7 @@ from bondic.engines.account import Account, Added, Pass
 from bondic.engines.engine import Engine, Partial, Survey
 from bondic.engines.remote import Remote
 from bondic.engines.standard import named_engines
-from bondic.engines.threads import Executor, Serial, Threads, in_order
+from bondic.engines.threads import Serial, Threads, in_order
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -47,13 +47,13 @@ class EngineSums(Sums):
     ----------
     engines : tuple of Engine, optional
         Where they come from; by default all that the library has.
-    executor : Executor, optional
+    executor : Threads or concurrent.futures.Executor, optional
         What works on pieces of sums: threads on all cores by default. A `concurrent.futures.Executor` may work in other
         processes: it is used for blocks of a log that is read from files, and for pairs of blocks.
     """
 
     engines: tuple[Engine, ...] | None = None
-    executor: Executor | concurrent.futures.Executor | None = None
+    executor: Threads | concurrent.futures.Executor | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.executor, concurrent.futures.Executor):
@@ -173,7 +173,7 @@ class EngineSums(Sums):
     def _engines(self) -> tuple[Engine, ...]:
         return named_engines("auto") if self.engines is None else self.engines
 
-    def _executor(self) -> Executor:
+    def _executor(self) -> Threads:
         assert not isinstance(self.executor, concurrent.futures.Executor)  # wrapped when these sums were made
         return Threads() if self.executor is None else self.executor
 
@@ -183,8 +183,7 @@ class EngineSums(Sums):
     def over_rows(self, task: Callable[[S], T], rows: Any) -> Iterator[T]:
         """In other processes, where the executor has some and the rows are read from files."""
         if isinstance(self.executor, Remote) and rows.kept is None:
-            found: Iterator[T] = rows.over_blocks(self.executor, task)
-            return found
+            return self.executor.over_blocks(task, rows.sent())
         return self.in_order(task, rows.batches())
 
 

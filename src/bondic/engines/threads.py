@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,25 +25,12 @@ def cores() -> int:
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1))
 
 
-class Executor(Protocol):
-    """Runs tasks that do not depend on one another; the number of workers leaves no trace in the results."""
-
-    @property
-    def workers(self) -> int:
-        """How many tasks may run at a time: a hint for cutting work into tasks."""
-
-    def run(
-        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
-    ) -> list[T]:
-        """[task(place) for place in places]; `done(place)` is called here, in any order, as they are finished.
-
-        Whatever `done` or a task raises ends the run: tasks that have not begun are dropped.
-        """
-
-
 @dataclass(frozen=True)
 class Threads:
-    """`count` threads; None: as many as there are cores when the work begins."""
+    """Runs tasks that do not depend on one another; the number of threads leaves no trace in the results.
+
+    `count` threads; None: as many as there are cores when the work begins.
+    """
 
     count: int | None = None
 
@@ -53,41 +40,40 @@ class Threads:
 
     @property
     def workers(self) -> int:
+        """How many tasks may run at a time: a hint for cutting work into tasks."""
         return cores() if self.count is None else self.count
 
     def run(
         self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
     ) -> list[T]:
+        """[task(place) for place in places]; `done(place)` is called here, in any order, as they are finished.
+
+        Whatever `done` or a task raises ends the run: tasks that have not begun are dropped.
+        """
+        report = done or (lambda place: None)  # noqa: ARG005
         if self.workers == 1 or len(places) < 2:
-            return Serial().run(task, places, done)
+            out = []
+            for place in places:
+                out.append(task(place))
+                report(place)
+            return out
         with ThreadPoolExecutor(self.workers) as pool:
             futures = {pool.submit(task, place): place for place in places}
             try:
                 for future in as_completed(futures):
                     future.result()
-                    if done is not None:
-                        done(futures[future])
+                    report(futures[future])
             except BaseException:  # an interrupt as well: nobody waits for what has not begun
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return [future.result() for future in futures]
 
 
-@dataclass(frozen=True)
-class Serial:
+class Serial(Threads):
     """One task after the other."""
 
-    workers: int = 1
-
-    def run(
-        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
-    ) -> list[T]:
-        out = []
-        for place in places:
-            out.append(task(place))
-            if done is not None:
-                done(place)
-        return out
+    def __init__(self) -> None:
+        super().__init__(1)
 
 
 def in_order(task: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:

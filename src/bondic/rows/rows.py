@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
-from bondic.engines.remote import Remote
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import logged_pairs, make_batch
@@ -30,9 +29,7 @@ from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.draws import Draws
 from bondic.rows.episodes import own_starts
 from bondic.rows.frame import Frame, make_frame
-from bondic.rows.travel import over_blocks
-
-T = TypeVar("T")
+from bondic.rows.travel import SentRows
 
 LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
@@ -145,9 +142,9 @@ class Rows:
             if len(part):
                 yield part
 
-    def over_blocks(self, executor: Remote, task: Callable[[Batch], T]) -> Iterator[T]:
-        """task(block) for every block, in other processes, in the order of the log."""
-        return over_blocks(executor, task, self)
+    def sent(self) -> SentRows:
+        """The question for other processes."""
+        return SentRows.of(self)
 
     @cached_property
     def _whole(self) -> Batch:

@@ -5,26 +5,22 @@ A block depends on nothing but the row number, and results come in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bondic.core.columns import Cloud, RowRange
+from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.core.errors import ExecutorError, InvalidInput, PolicyError
 from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
-from bondic.engines.remote import Remote, open_job, pack_job
 from bondic.policies.answers import NextStates, StoredAnswers, ask_next
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.draws import Draws
 
 if TYPE_CHECKING:
     from bondic.rows.rows import Rows
-
-T = TypeVar("T")
 
 _TRIED = 64
 """Initial states at which a policy that was sent is asked first: it has to answer as it does where it comes from."""
@@ -60,21 +56,31 @@ class SentRows:
         )
         return SentRows(light, question.block_rows, tried, _answers(light, tried))
 
-    def opened(self) -> Rows:
-        """The rows in another process, once policy and version are known to be the same there."""
+    def check(self) -> None:
+        """In another process: policy and version have to be the same there."""
         found = _answers(self.rows, self.tried)
         if found.shape != self.answers.shape or np.any(np.abs(found - self.answers) > _SAME * (1 + np.abs(found))):
             raise PolicyError(
                 "The policy does not answer as it does where the work was sent from: it is another one, it is not the same "
                 "whenever it is asked, or its libraries differ between the machines."
             )
-        rows = replace(self.rows)
-        if rows.block_rows != self.block_rows:
+        if (here := replace(self.rows).block_rows) != self.block_rows:
             raise ExecutorError(
-                f"Blocks have {rows.block_rows} rows here and {self.block_rows} where the work was sent from. Install the same "
-                "version everywhere."
+                f"Blocks have {here} rows here and {self.block_rows} where the work was sent from. Install the same version "
+                "everywhere."
             )
-        return rows
+
+    @property
+    def places(self) -> range:
+        """Numbers of the blocks of the log that hold rows of the question."""
+        rows = self.rows.rows
+        return range(rows.start // self.block_rows, -(-rows.stop // self.block_rows))
+
+    def block(self, number: int) -> Iterator[Batch]:
+        """The rows of one block; nothing where none of them counts."""
+        rows, first = self.rows.rows, number * self.block_rows
+        stretch = RowRange(max(first, rows.start), min(first + self.block_rows, rows.stop))
+        return replace(self.rows, rows=stretch).batches()
 
 
 def _answers(rows: Rows, states: FloatArray) -> FloatArray:
@@ -82,25 +88,3 @@ def _answers(rows: Rows, states: FloatArray) -> FloatArray:
     times = np.zeros(len(states), np.int64) if rows.terms.time_varying else None
     asked = NextStates(states, times, np.arange(len(states)), 0)
     return ask_next(rows.policy, asked, rows.answers, Draws(rows.seed).at_group)
-
-
-def over_blocks(executor: Remote, task: Callable[[Any], T], rows: Rows) -> Iterator[T]:
-    """task(part) for every block of a log that is read from files, in the order of the log."""
-    job, size = pack_job(SentRows.of(rows), task), rows.block_rows
-    for found in executor.parts(_block, job, range(rows.rows.start // size, -(-rows.rows.stop // size))):
-        yield from found
-
-
-def _block(job: bytes, number: int) -> list[Any]:
-    """In another process: one block of the log; nothing where none of its rows counts."""
-    rows, task = _received(job)
-    size = rows.block_rows
-    stretch = RowRange(max(number * size, rows.rows.start), min((number + 1) * size, rows.rows.stop))
-    return [task(part) for part in replace(rows, rows=stretch).batches()]
-
-
-@lru_cache(maxsize=2)
-def _received(job: bytes) -> tuple[Rows, Callable[[Any], Any]]:
-    """Log and policy are opened once."""
-    sent, task = open_job(job)
-    return sent.opened(), task
