@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bondic.core.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, MissingExtra, PolicyError, did_you_mean, one_line, shown
 from bondic.folders import near
 
 _FILES: dict[str, tuple[str, str]] = {}
@@ -111,3 +112,26 @@ def _working_folder() -> Iterator[None]:
     finally:
         if added and here in sys.path:
             sys.path.remove(here)
+
+
+def load_pickle(path: Path) -> Any:
+    """The object in a file that the user trusts."""
+    try:
+        if path.suffix.lower() == ".joblib":
+            return _joblib(path)
+        with path.open("rb") as file:
+            return pickle.load(file)
+    except MissingExtra:
+        raise
+    except (Exception, SystemExit) as problem:  # a pickle can raise anything
+        raise InvalidInput(
+            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
+        ) from problem
+
+
+def _joblib(path: Path) -> Any:
+    try:
+        import joblib  # comes with scikit-learn
+    except ImportError as problem:
+        raise MissingExtra("joblib", "sklearn", "Reading joblib files") from problem
+    return joblib.load(path)

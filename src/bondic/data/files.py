@@ -67,18 +67,17 @@ class FileStream(LogStream):
     def _still_the_same(self, rows: RowRange) -> None:
         self._files.refuse_changes(rows)
 
-    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
-        wanted = self.column_map.all if names is None else [self.column_map.columns[name][0] for name in names]
+    def _raw(self, rows: RowRange, size: int) -> Iterator[RawColumns]:
         first = rows.start
-        for table in self._files.tables(rows, size, list(dict.fromkeys(wanted))):
+        for table in self._files.tables(rows, size, list(dict.fromkeys(self.column_map.all))):
             with _arrays.counting_from(first):
                 reader = Parts(
                     table, self.column_map.columns, Treatment(streamed=True), self._actions, one_step=self._one_step
                 )
-                found: dict[str, Any] = {name: reader.single(name) for name in names} if names else reader.read()[0]
+                found, _ = reader.read()
                 if reader.unrecorded:
                     found["unrecorded"] = reader.unrecorded
             if found.get("episode_ids") is not None:
                 found["episode_ids"] = code_identifiers(found["episode_ids"], self._codes)
-            first += len(next(iter(found.values())))
+            first += len(found["rewards"])
             yield found

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bondic.core.columns import RowRange
-from bondic.data._arrays import IntArray
 from bondic.data.memory import MemoryPlan
 
 if TYPE_CHECKING:
@@ -74,10 +73,6 @@ class Log(ABC):
     @abstractmethod
     def read(self, rows: RowRange | None = None) -> Transitions:
         """These rows as transitions in memory, with the hash of the whole log; all of them unless told."""
-
-    @abstractmethod
-    def timesteps_of(self, rows: RowRange) -> Iterator[IntArray]:
-        """The column `timesteps` of these rows, in any cut."""
 
 
 def is_log(given: object) -> bool:

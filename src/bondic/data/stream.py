@@ -12,7 +12,6 @@ import numpy.typing as npt
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
-from bondic.data._arrays import IntArray
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck
@@ -42,8 +41,8 @@ class LogStream(Log):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
-        """The columns of these rows, `size` rows at a time; all columns unless `names` are given."""
+    def _raw(self, rows: RowRange, size: int) -> Iterator[RawColumns]:
+        """The columns of these rows, `size` rows at a time."""
 
     @abstractmethod
     def _still_the_same(self, rows: RowRange) -> None:
@@ -58,7 +57,7 @@ class LogStream(Log):
             part = Transitions.part(columns, done, "")
             if first is None:
                 first = part
-            self._same_form(first, part, done)
+            first.refuse_other_form(part, done)
             keys.add(part, done)
             self._inspection.add(part, done)
             digest.add(part.columns())
@@ -78,18 +77,6 @@ class LogStream(Log):
     def inspection(self) -> Inspection:
         return self._inspection
 
-    @staticmethod
-    def _same_form(first: Transitions, part: Transitions, row: int) -> None:
-        for name in COLUMNS:
-            one, other = getattr(first, name), getattr(part, name)
-            if (one is None) != (other is None) or (
-                one is not None and (one.shape[1:] != other.shape[1:] or one.dtype != other.dtype)
-            ):
-                raise InvalidInput(
-                    f"`{name}` changes its form at row {row}: {_form(other)} there, {_form(one)} before. All parts of a log "
-                    "need the same columns, types and dimensions."
-                )
-
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""
         wanted = RowRange(0, len(self)) if rows is None else rows
@@ -108,11 +95,6 @@ class LogStream(Log):
             return part
         raise InvalidInput(f"There is nothing to read: {wanted}.")
 
-    def timesteps_of(self, rows: RowRange) -> Iterator[IntArray]:
-        """The column `timesteps` of these rows, in batches."""
-        for columns in self._raw(rows, self.batch_rows, ("timesteps",)):
-            yield np.asarray(columns["timesteps"], dtype=np.int64)
-
     def __repr__(self) -> str:
         kind = "discrete" if self.action_dim == 0 else f"{self.action_dim}-d"
         return (
@@ -125,12 +107,6 @@ def _checked_rows(batch_rows: int) -> int:
     if int(batch_rows) < 1:
         raise InvalidInput(f"batch_rows={batch_rows}: at least one row must be read at a time.")
     return int(batch_rows)
-
-
-def _form(column: npt.NDArray[Any] | None) -> str:
-    if column is None:
-        return "absent"
-    return f"{column.dtype} of {int(np.prod(column.shape[1:], dtype=np.int64))} number(s) a row"
 
 
 class ArrayStream(LogStream):
@@ -160,11 +136,10 @@ class ArrayStream(LogStream):
     def __len__(self) -> int:
         return len(self._columns["rewards"])
 
-    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+    def _raw(self, rows: RowRange, size: int) -> Iterator[RawColumns]:
         for top in range(rows.start, rows.stop, size):
             cut = slice(top, min(top + size, rows.stop))
-            wanted = self._columns if names is None else {name: self._columns[name] for name in names}
-            batch = {name: np.asarray(column[cut]) for name, column in wanted.items()}
+            batch = {name: np.asarray(column[cut]) for name, column in self._columns.items()}
             if "episode_ids" in batch:
                 batch["episode_ids"] = code_identifiers(batch["episode_ids"], self._codes)
             yield batch

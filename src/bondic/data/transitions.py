@@ -151,13 +151,21 @@ class Transitions(Log):
     def read(self, rows: RowRange | None = None) -> Transitions:
         return self if rows is None or len(rows) == len(self) else self.cut(rows)
 
-    def timesteps_of(self, rows: RowRange) -> Iterator[IntArray]:
-        assert self.timesteps is not None
-        yield self.timesteps[rows.start : rows.stop]
-
     def columns(self) -> dict[str, npt.NDArray[Any] | None]:
         """All columns by name."""
         return {name: getattr(self, name) for name in COLUMNS}
+
+    def refuse_other_form(self, later: Transitions, row: int) -> None:
+        """Rows of one log, those from `row` on among them, have the same columns, types and dimensions."""
+        for name, mine in self.columns().items():
+            theirs = getattr(later, name)
+            if (mine is None) != (theirs is None) or (
+                mine is not None and (mine.shape[1:] != theirs.shape[1:] or mine.dtype != theirs.dtype)
+            ):
+                raise InvalidInput(
+                    f"`{name}` changes its form at row {row}: {_form(theirs)} there, {_form(mine)} before. All rows of a log "
+                    "have the same columns, of the same types and dimensions."
+                )
 
     def _convert(self) -> None:
         """Types, shapes and values of every column."""
@@ -240,6 +248,12 @@ def _unchecked(
     put("unrecorded", unrecorded)
     put("content_hash", content_hash)
     return rows
+
+
+def _form(column: npt.NDArray[Any] | None) -> str:
+    if column is None:
+        return "absent"
+    return f"{column.dtype} of {int(np.prod(column.shape[1:], dtype=np.int64))} number(s) a row"
 
 
 def _shaped(values: Any, kind: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:

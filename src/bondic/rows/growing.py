@@ -329,18 +329,9 @@ def _alike(mine: Transitions, theirs: Transitions) -> bool:
 
 def _joined(log: Transitions, rows: Transitions) -> Transitions:
     """One log; keys and order are checked across the seam."""
-    columns: dict[str, Any] = {}
-    for name in COLUMNS:
-        mine, theirs = getattr(log, name), getattr(rows, name)
-        if (mine is None) != (theirs is None):
-            raise InvalidInput(
-                f"The log {'has no' if mine is None else 'has a'} column `{name}`, and the new rows "
-                f"{'have one' if mine is None else 'have none'}. All rows of a log have the same columns."
-            )
-        if mine is not None and (mine.shape[1:] != theirs.shape[1:] or mine.dtype != theirs.dtype):
-            raise InvalidInput(
-                f"`{name}` of the new rows is {theirs.dtype} of shape {theirs.shape}, that of the log {mine.dtype} of shape "
-                f"{mine.shape}. All rows of a log have the same columns."
-            )
-        columns[name] = None if mine is None else np.concatenate([mine, theirs])
-    return _of(columns, log)
+    log.refuse_other_form(rows, len(log))
+    joined = {
+        name: None if mine is None else np.concatenate([mine, getattr(rows, name)])
+        for name, mine in log.columns().items()
+    }
+    return _of(joined, log)

@@ -241,7 +241,8 @@ class Rows:
         if self.terms.horizon is None:
             return replace(self, rows=rows, count=len(rows))
         counts: Counter[int] = Counter()  # by time: a horizon may be far longer than any episode
-        for times in self.log.timesteps_of(rows):
+        for _, part in self.log.batches(rows):
+            times = np.asarray(part.timesteps)
             seen, repeats = np.unique(times[times < self.terms.horizon], return_counts=True)
             counts.update(dict(zip(seen.tolist(), repeats.tolist(), strict=True)))
         return replace(self, rows=rows, count=counts.total(), time_counts=dict(sorted(counts.items())))

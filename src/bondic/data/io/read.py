@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import natural
+from bondic.modules import load_pickle
 
 _PICKLES = (".pkl", ".pickle")
 _FILES: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {
@@ -155,14 +155,7 @@ def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Sourc
             f"{one_line(path.name)} is a pickle, which runs code when it is loaded. Save the log as Parquet, CSV or NPZ, or pass "
             "trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
         )
-    try:
-        with path.open("rb") as file:
-            content = pickle.load(file)
-    except (Exception, SystemExit) as problem:  # a pickle can raise anything
-        raise InvalidInput(
-            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
-        ) from problem
-    return _from_object(content, one_line(path.name), columns)
+    return _from_object(load_pickle(path), one_line(path.name), columns)
 
 
 def _open_bandit(table: SourceTable) -> SourceTable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, MissingExtra, PolicyError, kind_of, one_line, shown
+from bondic.core.errors import InvalidInput, PolicyError, kind_of, one_line, shown
 from bondic.data.io.npz import load_arrays
 from bondic.folders import near
-from bondic.modules import import_object
+from bondic.modules import import_object, load_pickle
 from bondic.policies.adapters import fitted, onnx, rule
 from bondic.policies.protocol import CallableSampler
 from bondic.policies.standard import TablePolicy
@@ -122,7 +121,7 @@ def _from_file(path: Path, actions: int | Sequence[Any] | None, trust_pickle: bo
                 f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Export the policy as ONNX or "
                 "NPZ, or pass trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
             )
-        return adapt(_unpickled(path), actions, path.name)
+        return adapt(load_pickle(path), actions, path.name)
     if ending == ".py":
         raise InvalidInput(f"Say which object of {one_line(path.name)} is the policy: {one_line(path.name)}:object.")
     raise InvalidInput(
@@ -143,28 +142,6 @@ def _table(path: Path) -> TablePolicy:
     if arrays["probs"].dtype.kind not in "biuf":
         raise InvalidInput(f"{label}: `probs` must hold numbers, not dtype {arrays['probs'].dtype}.")
     return TablePolicy(arrays["probs"])
-
-
-def _unpickled(path: Path) -> Any:
-    try:
-        if path.suffix.lower() == ".joblib":
-            return _joblib(path)
-        with path.open("rb") as file:
-            return pickle.load(file)
-    except MissingExtra:
-        raise
-    except (Exception, SystemExit) as problem:  # a pickle can raise anything
-        raise InvalidInput(
-            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
-        ) from problem
-
-
-def _joblib(path: Path) -> Any:
-    try:
-        import joblib  # comes with scikit-learn
-    except ImportError as problem:
-        raise MissingExtra("joblib", "sklearn", "Reading joblib files") from problem
-    return joblib.load(path)
 
 
 def _call_factory(candidate: Any, spec: str) -> Any:
