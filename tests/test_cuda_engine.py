@@ -20,9 +20,8 @@ from bondic.core.sums.reference import REFERENCE
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, check_single
 from bondic.engines.engine import Survey
-from bondic.engines.linear import Constants, Features
 from bondic.engines.spool import NumpyPairs
-from bondic.engines.standard import named_engines
+from bondic.engines.standard import Constants, Features, named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 from builders import Here, synthetic
@@ -102,7 +101,7 @@ for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
     sys.modules[name] = None
 import bondic
 from bondic.engines.cuda import Cuda
-from bondic.engines.linear import Constants, Features
+from bondic.engines.standard import Constants, Features
 from bondic.engines.spool import NumpyPairs
 from bondic.engines.sums import EngineSums
 from builders import synthetic

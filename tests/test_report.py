@@ -21,7 +21,7 @@ from bondic.report.health import examine, range_bins
 from bondic.report.html import script_json
 from bondic.report.logged_value import logged_value
 from bondic.report.page import report_page
-from bondic.rows.recorded import recorded_returns
+from bondic.rows.episodes import recorded_returns
 from bondic.summary import summarize
 from bondic.tuning.defaults import Choices
 from bondic_lab.noise.plug_in import PlugIn

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from scipy import stats
 
 import bondic
-from bondic.cli import lab
 from bondic.cli import main as cli
 from bondic.core.errors import InvalidInput
 from bondic.methods.dual import Dual
@@ -345,10 +344,10 @@ def test_command_runs_resumes_and_writes_numbers(tmp_path, monkeypatch):
 
 
 def test_without_the_lab_its_command_is_absent_and_the_hint_says_where_it_is(monkeypatch):
-    assert [command.name for command in lab.lab_commands()] == ["reproduce"]
-    monkeypatch.setattr(lab, "LAB", "no_lab_of_this_name")
-    assert lab.lab_commands() == ()
-    done = CliRunner().invoke(lab.Commands(), ["reproduce", "fig1"])
+    assert [command.name for command in cli.lab_commands()] == ["reproduce"]
+    monkeypatch.setattr(cli, "LAB", "no_lab_of_this_name")
+    assert cli.lab_commands() == ()
+    done = CliRunner().invoke(cli.Commands(), ["reproduce", "fig1"])
     assert done.exit_code == 2
     assert "no_lab_of_this_name, which is not installed" in done.output
 
@@ -358,9 +357,9 @@ def test_a_lab_that_lacks_something_it_needs_is_not_taken_for_an_absent_one(monk
     broken.mkdir()
     (broken / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(lab, "LAB", "broken_lab")
+    monkeypatch.setattr(cli, "LAB", "broken_lab")
     with pytest.raises(ModuleNotFoundError, match="commands"):
-        lab.lab_commands()
+        cli.lab_commands()
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

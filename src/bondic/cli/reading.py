@@ -12,8 +12,7 @@ import numpy as np
 from bondic.core.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Coding, LoadedLog
-from bondic.data.io.read import read_log
-from bondic.data.io.states import read_states
+from bondic.data.io.read import read_log, read_states
 from bondic.data.log import Log
 from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.open import stream_log

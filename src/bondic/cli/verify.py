@@ -12,8 +12,8 @@ from typing import Any
 import click
 import numpy as np
 
+from bondic.cli.executors import choose_policy, sums_of
 from bondic.cli.reading import SAMPLE, read_initial, read_rows, reading_options
-from bondic.cli.work import choose_policy, sums_of
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
 from bondic.core.files import MOST_ARRAY_BYTES, load_certificate

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bondic.core.columns import RowRange
 from bondic.data.memory import MemoryPlan
 
 if TYPE_CHECKING:
+    from bondic.core.columns import RowRange
     from bondic.data.hygiene.inspection import Inspection
     from bondic.data.transitions import Transitions
 

@@ -13,8 +13,8 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data.content_hash import COLUMNS, ContentHash
+from bondic.data.episodes import KeyCheck
 from bondic.data.hygiene.inspection import Inspection
-from bondic.data.keys import KeyCheck
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 

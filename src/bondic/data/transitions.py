@@ -15,7 +15,7 @@ from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data._arrays import BoolArray, FloatArray, IntArray, numbered
 from bondic.data.content_hash import COLUMNS, ContentHash
-from bondic.data.keys import KeyCheck
+from bondic.data.episodes import KeyCheck
 from bondic.data.log import Log
 from bondic.data.propensities import PROPENSITIES, checked_propensities
 

@@ -16,7 +16,7 @@ from bondic.core.columns import Batch, Cloud
 from bondic.core.sums.measure import equal_rows
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
-from bondic.policies.logged import can_be_asked, logged_state_probs
+from bondic.policies.answers import can_be_asked, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
 

@@ -16,7 +16,7 @@ from bondic.core.bounded import U
 from bondic.core.propensities.betting import BettingProcess, Strategy, lower_end, plug_in_rates
 from bondic.core.terms import range_of
 from bondic.rows import Rows
-from bondic.rows.recorded import recorded_returns
+from bondic.rows.episodes import recorded_returns
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -11,13 +11,12 @@ from bondic.core.errors import InvalidInput
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
 from bondic.data._arrays import FloatArray
-from bondic.data.transitions import Transitions
-from bondic.policies.answers import StoredAnswers
-from bondic.policies.logged import logged_action_probs, logged_state_probs
+from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
+from bondic.rows.batch import make_frame
 from bondic.rows.episodes import check_steps, episode_numbers
-from bondic.rows.frame import make_frame
 
 if TYPE_CHECKING:
+    from bondic.data.transitions import Transitions
     from bondic.rows.rows import Rows
 
 

@@ -26,9 +26,8 @@ from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
+from bondic.rows.batch import Draws, check_part, make_frame
 from bondic.rows.checks import inspected
-from bondic.rows.draws import Draws
-from bondic.rows.frame import check_part, make_frame
 from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows

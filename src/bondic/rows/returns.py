@@ -18,7 +18,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.transitions import Transitions
-from bondic.rows.frame import Frame
+from bondic.rows.batch import Frame
 
 _TOLERANCE = 1e-9
 """Returns may leave the range by this share of its size: sums of rewards such as 0.1 are off in their last digits. What is

@@ -24,11 +24,9 @@ from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
-from bondic.rows.batch import logged_pairs, make_batch
+from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
 from bondic.rows.decisions import read_decisions, single_rows
-from bondic.rows.draws import Draws
 from bondic.rows.episodes import own_starts
-from bondic.rows.frame import Frame, make_frame
 from bondic.rows.travel import SentRows
 
 LONGEST_BLOCK = 65_536

@@ -17,7 +17,7 @@ from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
 from bondic.policies.answers import NextStates, StoredAnswers, ask_next
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows.draws import Draws
+from bondic.rows.batch import Draws
 
 if TYPE_CHECKING:
     from bondic.rows.rows import Rows
