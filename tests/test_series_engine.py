@@ -15,8 +15,8 @@ from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.engines import moments
 from bondic.engines import series as engine_of_series
-from bondic.engines.bands import Bands
 from bondic.engines.engine import Survey
+from bondic.engines.moments import Bands
 from bondic.engines.threads import Serial
 from forms import quadratic_form, quadratic_forms, series_form
 

@@ -19,8 +19,8 @@ from bondic.core.bounded import FloatArray
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
 from bondic.engines import moments, pairs
-from bondic.engines.bands import Bands, band_root
 from bondic.engines.engine import Engine, Partial, Survey
+from bondic.engines.moments import Bands, band_root
 from bondic.engines.recipes import joined_gaussian
 from bondic.engines.series_sum import SeriesSum, Split
 

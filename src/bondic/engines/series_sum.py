@@ -20,9 +20,8 @@ from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Share, enclose
 from bondic.engines import moments, pairs
-from bondic.engines.bands import Bands, band_root
 from bondic.engines.engine import Partial, Survey, Traveling, scaled
-from bondic.engines.moments import Moments
+from bondic.engines.moments import Bands, Moments, band_root
 from bondic.engines.products import Pairs
 from bondic.engines.threads import Serial, in_order
 
