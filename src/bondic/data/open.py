@@ -131,7 +131,7 @@ def stream_log(
         stream = FileStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
-    stated = {"columns": columns, "actions": actions, "one_step": one_step}
+    stated = {"columns": columns, "actions": known_actions(actions), "one_step": one_step}
     stream.reading = {name: value for name, value in stated.items() if value}
     stream.plan = plan if batch_rows is None else None
     return stream

@@ -82,6 +82,11 @@ class StoredAnswers:
         _refuse_other_count(self.next.shape[0], states)
 
 
+def same_answers(mine: FloatArray, stored: FloatArray) -> bool:
+    """Answers of one policy may differ by 1e-9, relatively: networks add up in another order when they are asked for more."""
+    return mine.shape == stored.shape and bool(np.all(np.abs(mine - stored) <= 1e-9 * (1 + np.abs(stored))))
+
+
 def _refuse_other_count(answers: int, states: int) -> None:
     if answers != states:
         raise InvalidInput(f"The policy's answers cover {answers} states; there are {states}.")

@@ -32,14 +32,12 @@ from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.extensions import register_named
-from bondic.policies.answers import StoredAnswers
+from bondic.policies.answers import StoredAnswers, same_answers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import check_probabilities
 from bondic.rows.decisions import ask_target
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
-
-_POLICY_TOLERANCE = 1e-9
 
 
 def asked_of(rows: Rows) -> Asked:
@@ -148,8 +146,8 @@ def _compare_policy(asked: Asked, rows: Rows, log: Log, policy: Any) -> str:
 
 
 def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:
-    near = mine.shape == stored.shape and np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored)))
-    refuse(not near, f"The policy answers differently at the {name} states: it is not the certified policy.")
+    same = same_answers(mine, stored)
+    refuse(not same, f"The policy answers differently at the {name} states: it is not the certified policy.")
 
 
 def check_policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Review:

@@ -23,7 +23,7 @@ from bondic.data.episodes import Episodes
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.policies.adapters.rule import Rule
-from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start
+from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start, same_answers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws, check_part, make_frame
@@ -35,8 +35,6 @@ from bondic.rows.written import WrittenProbabilities, in_columns
 
 NEXT, INITIAL = "next_answers", "initial_answers"
 """Answers beside the columns of a portion."""
-_SAME_POLICY = 1e-9
-"""Answers of one policy may differ by this much, relatively: networks add up in another order when they are asked for more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,8 +266,7 @@ class GrowingRows:
 
 
 def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
-    near = mine.shape == stored.shape and np.all(np.abs(mine - stored) <= _SAME_POLICY * (1 + np.abs(stored)))
-    if not near:
+    if not same_answers(mine, stored):
         raise PolicyError(
             f"The policy answers differently at the {what} states than before: it is not the one that is followed. An interval "
             "is about one policy; follow another one from the beginning."

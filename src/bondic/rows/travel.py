@@ -15,7 +15,7 @@ from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.core.errors import ExecutorError, InvalidInput, PolicyError
 from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
-from bondic.policies.answers import NextStates, StoredAnswers, ask_next
+from bondic.policies.answers import NextStates, StoredAnswers, ask_next, same_answers
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 _TRIED = 64
 """Initial states at which a policy that was sent is asked first: it has to answer as it does where it comes from."""
-
-_SAME = 1e-9
-"""Answers of the same policy on another machine differ by less than this, relatively."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +55,7 @@ class SentRows:
 
     def check(self) -> None:
         """In another process: policy and version have to be the same there."""
-        found = _answers(self.rows, self.tried)
-        if found.shape != self.answers.shape or np.any(np.abs(found - self.answers) > _SAME * (1 + np.abs(found))):
+        if not same_answers(_answers(self.rows, self.tried), self.answers):
             raise PolicyError(
                 "The policy does not answer as it does where the work was sent from: it is another one, it is not the same "
                 "whenever it is asked, or its libraries differ between the machines."

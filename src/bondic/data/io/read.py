@@ -18,7 +18,7 @@ from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.formats import FORMATS
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.mapping import read_mapping, read_npz, read_records
-from bondic.data.io.parts import Given, checked_columns
+from bondic.data.io.parts import Given, checked_columns, known_actions
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES, match_one, natural
@@ -77,7 +77,7 @@ def read_log(
         "missing": missing,
         "categorical": categorical,
         "categories": treatment.categories,
-        "actions": actions,
+        "actions": known_actions(actions),
         "one_step": one_step,
     }
     return replace(loaded, reading={name: value for name, value in stated.items() if value})
