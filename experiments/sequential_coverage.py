@@ -43,6 +43,7 @@ from experiments.sequential_known import (
 from experiments.sequential_oracle import contradictions, facts
 
 import bondic
+from bondic.core.question import Question
 from bondic.core.sequential.plan import NextModel
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import range_of
@@ -91,7 +92,7 @@ def at_block_ends(proof: SequentialProof, rows: Rows):
 
 def misses(known: Known, proof: SequentialProof, rows: Rows) -> tuple[bool, float]:
     """Whether the interval is without J* (a rejection counts), and its length as a share of the value range."""
-    claims, limits = proof.claims(rows, STANDARD), range_of(rows.terms)
+    claims, limits = proof.claims(Question.value(rows), STANDARD), range_of(rows.terms)
     if claims.rejected:
         return True, 0.0
     ends = {claim.end: claim.bound for claim in claims.ends}

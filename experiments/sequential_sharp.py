@@ -18,6 +18,7 @@ from experiments.sequential_tails import Finding
 
 import bondic as b
 from bondic.core.claims import ErrorBudget
+from bondic.core.question import Question
 from bondic.engines.sums import STANDARD
 
 GAMMA, ROWS, PILOT = 0.5, 400, 20
@@ -63,7 +64,7 @@ def lower_end(ends: tuple[int, ...], *, log_share: float = 1.0) -> float:
     if log_share != 1.0:
         tail = proof.budget["lower"] ** log_share
         proof = replace(proof, budget=ErrorBudget(0.99, {**proof.budget.parts, "lower": tail}))
-    (claim,) = proof.claims(rows, STANDARD).ends
+    (claim,) = proof.claims(Question.value(rows), STANDARD).ends
     return claim.bound
 
 

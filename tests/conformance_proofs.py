@@ -22,6 +22,7 @@ from bondic.core.codec import Encoder, decode, same
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import last_digit
 from bondic.core.proof import Claims, Proof
+from bondic.core.question import Question
 from bondic.core.registry import lookup, registered
 from bondic.core.terms import range_of
 from bondic.engines.sums import STANDARD, EngineSums
@@ -122,7 +123,7 @@ class ProofCase:
         assert data == answer.certificate.body["proof"]
 
     def test_what_it_shows_is_recomputed_from_the_rows(self, answer):
-        claims = answer.proof.claims(answer.rows, STANDARD)
+        claims = answer.proof.claims(Question.value(answer.rows), STANDARD)
         assert claims.ends == answer.result.claims
         assert (claims.tests[0] if claims.tests else None) == answer.result.rejection
         found = conclude(range_of(answer.rows.terms), claims.ends, claims.rejected, answer.proof.side)

@@ -79,7 +79,9 @@ def test_a_whole_certificate_is_read_as_numpy_reads_it(certified, tmp_path):
 def test_an_archive_that_grows_is_refused_before_it_does(certified, tmp_path):
     certificate, _ = certified
     count = 4 * 2**20  # 32 MB of zeros in 32 kB
-    path = with_members(certificate, tmp_path, {"asked.answers.next.npy": header(f"({count},)") + bytes(8 * count)})
+    path = with_members(
+        certificate, tmp_path, {"asked.policies.0.answers.next.npy": header(f"({count},)") + bytes(8 * count)}
+    )
     assert (tmp_path / "c.npz").stat().st_size < 2**17
     tracemalloc.start()
     with pytest.raises(VerificationError, match="bytes unpacked"):
@@ -100,13 +102,13 @@ def test_the_limit_can_be_moved(certified, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "packing", "words"),
     [
-        ({"asked.answers.next.npy": header("(100000000000000,)") + b"\0" * 8}, {}, "not the size it has"),
-        ({"asked.answers.next.npy": header("(2, 2)") + b"\0" * 24}, {}, "not the size it has"),
-        ({"asked.answers.next.npy": header("(1,)", "<f16") + b"\0" * 16}, {}, "type f16"),
-        ({"asked.answers.next.npy": header("(1,)", "|O") + b"\0" * 8}, {}, "header"),
-        ({"asked.answers.next.npy": header("(1,)", "<c16") + b"\0" * 16}, {}, "type c16"),
-        ({"asked.answers.next.npy": header("__import__('os')") + b"\0" * 8}, {}, "header"),
-        ({"asked.answers.next.npy": b"\x93NUMPY\x03\0"}, {}, "not an array"),
+        ({"asked.policies.0.answers.next.npy": header("(100000000000000,)") + b"\0" * 8}, {}, "not the size it has"),
+        ({"asked.policies.0.answers.next.npy": header("(2, 2)") + b"\0" * 24}, {}, "not the size it has"),
+        ({"asked.policies.0.answers.next.npy": header("(1,)", "<f16") + b"\0" * 16}, {}, "type f16"),
+        ({"asked.policies.0.answers.next.npy": header("(1,)", "|O") + b"\0" * 8}, {}, "header"),
+        ({"asked.policies.0.answers.next.npy": header("(1,)", "<c16") + b"\0" * 16}, {}, "type c16"),
+        ({"asked.policies.0.answers.next.npy": header("__import__('os')") + b"\0" * 8}, {}, "header"),
+        ({"asked.policies.0.answers.next.npy": b"\x93NUMPY\x03\0"}, {}, "not an array"),
         ({}, {"compression": zipfile.ZIP_BZIP2}, "packed in a way"),
         ({}, {"compression": zipfile.ZIP_LZMA}, "packed in a way"),
         ({f"m{k}.npy": b"" for k in range(5000)}, {}, "more than 4096 arrays"),
@@ -123,7 +125,7 @@ def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_p
     whole = as_archive(dict(certificate.arrays))
     out = io.BytesIO(whole)
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(out, "a") as archive:
-        archive.writestr("asked.answers.next.npy", as_member(np.zeros(3)))
+        archive.writestr("asked.policies.0.answers.next.npy", as_member(np.zeros(3)))
     commented = whole[:-2] + b"\x05\0hello"
     for content, words in ((out.getvalue(), "same name"), (commented, "not an archive"), (b"", "not an archive")):
         with pytest.raises(VerificationError, match=words):
@@ -171,12 +173,12 @@ def signed(certificate: Certificate, place: str, value: object) -> Certificate:
     body = copy.deepcopy(certificate.body)
     node, (*way, last) = body, place.split(".")
     for key in way:
-        node = node[key]
+        node = node[int(key) if key.isdigit() else key]
     node[last] = value
     return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
 
 
-GAUSSIAN = {"kernel": "gaussian", "bandwidth": {"array": "asked.start.weights"}, "on": "observation"}
+GAUSSIAN = {"kernel": "gaussian", "bandwidth": {"array": "asked.policies.0.start.weights"}, "on": "observation"}
 DIRAC = {"kernel": "dirac", "on": "action"}
 
 
@@ -205,7 +207,7 @@ def several(kind, *parts):
         ("proof.asked.terms.may_terminate", 1, "may_terminate"),
         ("proof.asked.seed", -1, "seed"),
         ("proof.asked.rows", [0.0, 5], "proof.asked.rows"),
-        ("proof.asked.start.weights", {"array": "nothing"}, "the name of an array"),
+        ("proof.asked.policies.0.start.weights", {"array": "nothing"}, "the name of an array"),
         ("information", [[[[]]]] * 200_000, "more than 100000 values"),
         ("information", 10**60, "digits"),
         ("information", {"a": {1, 2}}, "not JSON|holds a"),
@@ -237,9 +239,9 @@ def test_the_work_is_estimated_before_it_is_done(certified):
     certificate, log = certified
     many = 500_000
     arrays = dict(certificate.arrays) | {
-        "asked.start.observations": np.random.default_rng(0).normal(size=(many, 1)),
-        "asked.start.weights": np.full(many, 1.0 / many),
-        "asked.answers.initial": np.full((many, 2), 0.5),
+        "asked.policies.0.start.observations": np.random.default_rng(0).normal(size=(many, 1)),
+        "asked.policies.0.start.weights": np.full(many, 1.0 / many),
+        "asked.policies.0.answers.initial": np.full((many, 2), 0.5),
     }
     with pytest.raises(VerificationError, match="pairs of points"):
         bondic.verify(Certificate(certificate.body, arrays), log)

@@ -23,6 +23,7 @@ from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.series import GaussianSeries
+from bondic.core.question import Question
 from bondic.core.terms import range_of
 from bondic.core.verify import read_proof
 from bondic.engines.sums import STANDARD
@@ -50,9 +51,11 @@ def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), al
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
     named = dict(zip(("lower", "upper"), omegas, strict=True))
     proof = DualProof(asked_of(problem), budget, "both", ball, instruments, Pinelis(), named, witnesses)
-    claims = proof.claims(problem, STANDARD)
+    claims = proof.claims(Question.value(problem), STANDARD)
     result = conclude(range_of(problem.terms), claims.ends, claims.rejected, "both")
-    return certify(proof, claims, result, proof.assumptions(problem, rejected=result.status.name == "REJECTED"))
+    return certify(
+        proof, claims, result, proof.assumptions(Question.value(problem), rejected=result.status.name == "REJECTED")
+    )
 
 
 W = Instruments(bondic.Gaussian(1.0) * Dirac() + Constant(0.5))
@@ -168,11 +171,13 @@ def test_given_states_in_place_of_withheld_ones_are_of_their_kind(world):
         problem = question(world, initial=initial)
         certificate = forge(problem, Q, W)
         proof = read_proof(certificate, problem.layout)
+        (policy,) = proof.asked.policies
         start, answers = (
-            replace(proof.asked.start, observations=None),
-            replace(proof.asked.answers, next=None, initial=None),
+            replace(policy.start, observations=None),
+            replace(policy.answers, next=None, initial=None),
         )
-        return certificate.with_proof(replace(proof, asked=replace(proof.asked, start=start, answers=answers)))
+        withheld = replace(proof.asked, policies=(replace(policy, start=start, answers=answers),))
+        return certificate.with_proof(replace(proof, asked=withheld))
 
     for initial in (lopsided, bondic.InitialStates.exact(states)):
         for other in (initial, given[True]):
@@ -407,7 +412,7 @@ def test_notes_are_printable_from_the_start(world):
     "path",
     [
         "proof__instruments__provenance__note",
-        "proof__asked__start__kind",
+        "proof__asked__policies__0__start__kind",
         "conclusion__status",
         "proof__side",
         "proof__noise__noise",

@@ -22,6 +22,7 @@ from bondic.core.cells.rows import GroupCells
 from bondic.core.claims import Status
 from bondic.core.codec import same
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.question import Question
 from bondic.engines.sums import STANDARD
 from bondic.methods.on_groups import CUTS
 from bondic.plan import boosting
@@ -201,7 +202,7 @@ def test_a_stated_allowance_is_a_statement(stated):
     assert stated.guarantee == "finite-sample"
     assert all(claim[ALLOWED].mid > 0 for claim in stated.claims)
     later = stated.curve.stated(Allowance(0.02, 0.3), first=False)
-    after = next(i for i in later.assumptions(stated.curve.rows, rejected=False) if i.name == "values")
+    after = next(i for i in later.assumptions(Question.value(stated.curve.rows), rejected=False) if i.name == "values")
     assert "after the curve was shown" in after.text
 
 
@@ -467,14 +468,14 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half", "label", "foreseen")}
     short = replace(stated.proof, cells=replace(cells, **later))
     with pytest.raises(InvalidInput, match="rows"):
-        short.claims(rows, STANDARD)
+        short.claims(Question.value(rows), STANDARD)
     for name in ("value", "start_value"):
         far = replace(stated.proof, cells=replace(cells, **{name: getattr(cells, name) + 100.0}))
         with pytest.raises(NumericalError, match="leaves the value range"):
-            far.claims(rows, STANDARD)
+            far.claims(Question.value(rows), STANDARD)
     few = replace(stated.proof, cells=replace(cells, start_group=cells.start_group[1:]))
     with pytest.raises(InvalidInput, match="start has no group"):
-        few.claims(rows, STANDARD)
+        few.claims(Question.value(rows), STANDARD)
     events = stated.proof.events
     with pytest.raises(VerificationError, match="no quotas"):  # an allowance is about all rows of a block and cell
         replace(stated.proof, events=replace(events, quotas=np.full((len(events.stops), events.reference.size), 9.0)))

@@ -272,7 +272,7 @@ def test_what_is_bet_on_a_row_stays_to_the_last_bit():
 def _bets(result, log):
     """Of every certified row: predictions, λ|φ| and the weights of both ends."""
     proof, plan = result.proof, result.proof.plan
-    data = proof.evidence(rebuild(proof.asked, part(log, slice(result.rows[1])), None, None), STANDARD).data
+    data = proof.evidence(rebuild(proof.asked, part(log, slice(result.rows[1])), None, None).columns, STANDARD).data
     made = []
     for block, where in plan.pieces(data.log_rows):
         rows = data.stretch(where)

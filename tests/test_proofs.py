@@ -41,8 +41,9 @@ class BanditProof(Proof):
     side: Side = "both"
     guarantee = "finite-sample"
 
-    def claims(self, rows, sums=None):
+    def claims(self, question, sums=None):
         del sums  # nothing here is a kernel sum
+        rows = question.columns
         slots, whole = rows.layout.slots, rows.whole()
         weights = slots * rows.initial.weights[0][whole.slots]
         mean = certified_dot(weights, whole.rewards) / float(len(rows))
@@ -52,7 +53,8 @@ class BanditProof(Proof):
         parts = (Part("weighted reward", mean, "value"), Part("chance", noise, "spread"))
         return Claims(tuple(Claim(end, parts) for end in ("lower", "upper")))
 
-    def assumptions(self, rows, *, rejected):
+    def assumptions(self, question, *, rejected):
+        rows = question.columns
         text = f"Actions were drawn evenly from {rows.layout.slots}, {len(rows)} times; there is one state."
         return (Assumption("data", text, "rejected" if rejected else "stated"),)
 

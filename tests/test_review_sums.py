@@ -19,7 +19,6 @@ from bondic.core.errors import BondicError, InvalidInput, VerificationError
 from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.measure import Measure, Stream
-from bondic.core.terms import range_of
 from bondic.core.verify import read_proof
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_sum, spool
@@ -181,9 +180,9 @@ def reclaimed(certificate, log, policy, change):
     """A forger's work: change the statements, then claim whatever follows from them."""
     draft = forged(certificate, change)
     rows = rebuild(draft.asked, log, policy, None)
-    proof = read_proof(draft, rows.layout)
+    proof = read_proof(draft, rows.first.layout)
     claims = proof.claims(rows, STANDARD)
-    result = conclude(range_of(rows.terms), claims.ends, claims.rejected, proof.side)
+    result = conclude(rows.limits, claims.ends, claims.rejected, proof.side)
     return certify(proof, claims, result, proof.assumptions(rows, rejected=result.status.name == "REJECTED"))
 
 
@@ -238,7 +237,9 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
         bondic.verify(
-            reclaimed(certificate, log, None, put("proof", "asked", "answers", "exact", value=True)), log, policy
+            reclaimed(certificate, log, None, put("proof", "asked", "policies", 0, "answers", "exact", value=True)),
+            log,
+            policy,
         )
 
 

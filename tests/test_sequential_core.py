@@ -16,6 +16,7 @@ from bondic.core.betting import curvature, loss
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import ErrorBudget, conclude
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.question import Question
 from bondic.core.sequential import bound as sequential
 from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.embedded import check_limits, embed
@@ -272,9 +273,9 @@ def test_limits_have_to_follow_from_q():
 
 
 def forged(rows, proof):
-    claims = proof.claims(rows, STANDARD)
+    claims = proof.claims(Question.value(rows), STANDARD)
     result = conclude(range_of(rows.terms), claims.ends, claims.rejected, "both")
-    return certify(proof, claims, result, proof.assumptions(rows, rejected=claims.rejected))
+    return certify(proof, claims, result, proof.assumptions(Question.value(rows), rejected=claims.rejected))
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +309,7 @@ class TestCertificates:
         rows, proof, _ = honest
         short = replace(proof, plan=replace(proof.plan, blocks=proof.plan.blocks[:1], rounds=()))
         with pytest.raises(InvalidInput, match="end before"):
-            short.claims(rows, STANDARD)
+            short.claims(Question.value(rows), STANDARD)
 
     def test_missing_events_and_ends_are_refused(self, honest):
         _, proof, _ = honest
@@ -327,10 +328,10 @@ class TestCertificates:
         rows, proof, _ = honest
         plan = replace(proof.plan, rounds=())
         many = replace(plan, shares=tuple(np.linspace(0.1, 0.9, 12).tolist()))
-        assert replace(proof, plan=plan).work(rows) > proof.work(rows)
-        assert replace(proof, plan=many).work(rows) > 2 * replace(proof, plan=plan).work(rows) - proof.ball.work(
-            200, rows.layout
-        )
+        assert replace(proof, plan=plan).work(Question.value(rows)) > proof.work(Question.value(rows))
+        assert replace(proof, plan=many).work(Question.value(rows)) > 2 * replace(proof, plan=plan).work(
+            Question.value(rows)
+        ) - proof.ball.work(200, rows.layout)
 
     def test_damaged_numbers_are_refused_or_harmless(self, honest):
         """The first number of every array of a plan exchanged for a bad one: refused with a message of ours, or of no effect."""

@@ -16,6 +16,7 @@ from bondic.core.cells.rows import StateIndex, TableCells
 from bondic.core.claims import ErrorBudget
 from bondic.core.codec import same
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.question import Question
 from bondic.engines.sums import STANDARD
 from bondic.methods import on_tables
 from bondic.methods.described import describe
@@ -453,10 +454,10 @@ def test_proofs_that_are_none_are_refused(world, honest):
     few = TableCells(proof.cells.states[:2])
     shorter = replace(proof, cells=few)
     with pytest.raises((InvalidInput, VerificationError)):
-        shorter.claims(problem.select(*proof.asked.rows), STANDARD)
+        shorter.claims(Question.value(problem.select(*proof.asked.rows)), STANDARD)
     early = replace(proof, events=replace(events, stops=(*events.stops[:-1], events.stops[-1] - 2)))
     with pytest.raises(InvalidInput, match="end before the rows do"):
-        early.claims(problem.select(*proof.asked.rows), STANDARD)
+        early.claims(Question.value(problem.select(*proof.asked.rows)), STANDARD)
 
 
 def test_damaged_numbers_are_refused(world, honest):

@@ -81,11 +81,18 @@ def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
     raw = {row.tobytes() for row in log.observations} if case != "table" else set()
     for name, array in certificate.arrays.items():
         # an exact list of initial states is part of the question
-        if array.ndim == 2 and array.shape[1] == log.observations.shape[1] and name != "asked.start.observations":
+        if (
+            array.ndim == 2
+            and array.shape[1] == log.observations.shape[1]
+            and name != "asked.policies.0.start.observations"
+        ):
             assert not {row.tobytes() for row in array} & raw
-    assert not any(name.startswith("asked.answers.next") for name in certificate.arrays)
+    assert not any(name.startswith("asked.policies.0.answers.next") for name in certificate.arrays)
     if case in ("starts of the log", "streamed"):
-        assert not any(name.startswith(("asked.answers", "asked.start.observations")) for name in certificate.arrays)
+        assert not any(
+            name.startswith(("asked.policies.0.answers", "asked.policies.0.start.observations"))
+            for name in certificate.arrays
+        )
         given_states = bondic.InitialStates.from_log(log)
         assert bondic.verify(certificate, log, policy, initial=given_states).low == checked.low
         wrong = bondic.InitialStates.sample(given_states.observations + 0.5)

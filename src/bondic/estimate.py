@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
@@ -39,7 +40,7 @@ def named_method(name: str) -> Method:
     )
 
 
-def _method(given: Any) -> Method:
+def as_method(given: Any) -> Method:
     """A method, one by its name, or the default."""
     if given is None or isinstance(given, str):
         return named_method(given or "auto")
@@ -69,7 +70,7 @@ def estimate_interval(
         )
     if progress is not None and not callable(progress):
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
-    result = _method(method).run(problem, float(alpha), progress).with_question(problem)
+    result = as_method(method).run(problem, float(alpha), progress).with_question(problem)
     doubt = unusual_alpha(alpha)
     if doubt is None:
         return result
@@ -90,11 +91,14 @@ def evaluate_policy(
     allowance: Allowance | float | tuple[float, float] | None = None,
     model: Callable[[Any, Any], Any] | None = None,
     groups: Callable[[Any], Any] | str | None = None,
+    against: Any = None,
     progress: Progress | None = None,
     **statements: Any,
 ) -> Result:
     """`make_problem` and `estimate_interval` in one call: log, policy and statements as there.
 
+    With `against`, another policy or "today" (the one that made the log), the interval is that of the difference of both values;
+    `result.parts` are the values, each with an interval by itself.
     `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
     method decides by looking at the log, and says so in `result.choices["states"]`.
     Where states are numbers: `allowance` says how far values may differ inside a group of states, one number or (averages, single
@@ -104,10 +108,15 @@ def evaluate_policy(
     _refuse_options(statements)
     refuse_unknown_arguments(statements, _ARGUMENTS)
     stated = {"allowance": allowance, "model": model, "groups": groups}
-    chosen = with_statements(_method(method), {name: value for name, value in stated.items() if value is not None})
+    chosen = with_statements(as_method(method), {name: value for name, value in stated.items() if value is not None})
     chosen = chosen if categorical is None else _with_categorical(chosen, categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
-    return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
+    if against is None:
+        return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
+    # decisions stand above this module
+    decide = import_module("bondic.decisions.difference")
+    found: Result = decide.difference_interval(problem, against, alpha=alpha, method=chosen, progress=progress)
+    return decide.with_values(found, problem, against, chosen).with_question(problem)  # type: ignore[no-any-return]
 
 
 def with_statements(method: Method, stated: Mapping[str, Any]) -> Method:
@@ -136,7 +145,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             )
 
 
-_OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "progress")
+_OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "against", "progress")
 _ARGUMENTS = (*_OWN, *list(signature(make_problem).parameters)[2:])
 
 

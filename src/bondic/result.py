@@ -21,7 +21,8 @@ from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Reject
 from bondic.core.errors import Doubt, InvalidInput, Listing, NoInterval
 from bondic.core.printed import interval_text
 from bondic.core.proof import Claims, Proof
-from bondic.core.terms import ValueRange, range_of
+from bondic.core.question import Question
+from bondic.core.terms import ValueRange
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.engines.sums import STANDARD
@@ -139,6 +140,9 @@ class Result:
     curve: AllowanceCurve | None = field(
         repr=False, compare=False, default=None
     )  # intervals by allowance, where there are groups
+    parts: tuple[Result, ...] = field(
+        repr=False, compare=False, default=()
+    )  # of a difference: the values of both policies
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod
@@ -147,6 +151,7 @@ class Result:
         rows: Rows,
         *,
         method: str,
+        against: Rows | None = None,
         estimate: float = math.nan,
         claims: Claims | None = None,
         gap: tuple[float, float] = (math.nan, math.nan),
@@ -158,12 +163,14 @@ class Result:
     ) -> Result:
         """What a proof shows on its rows, with its certificate; `claims` are those of the proof where they are known already.
 
+        The value of the policy of `rows`, or how far it exceeds that of the policy of `against`, on the same rows.
         `planner` says how the plan of the proof was made (`bondic.methods.replay.describe`).
         """
-        shown = proof.claims(rows, STANDARD) if claims is None else claims
-        limits = range_of(rows.terms)
+        question = Question.value(rows) if against is None else Question.difference(rows, against)
+        shown = proof.claims(question, STANDARD) if claims is None else claims
+        limits = question.limits
         found = conclude(limits, shown.ends, shown.rejected, proof.side)
-        assumptions = proof.assumptions(rows, rejected=found.status is Status.REJECTED)
+        assumptions = proof.assumptions(question, rejected=found.status is Status.REJECTED)
         notes = {"estimate": estimate, "gap": gap, "choices": choices or {}, "versions": versions()}
         certificate = certify(proof, shown, found, assumptions, notes, planner)
         return Result(
@@ -221,6 +228,11 @@ class Result:
     def is_assumption_free(self) -> bool:
         """Whether Q is every function in the value range: nothing is assumed about the value function."""
         return any(item.name == "values" and item.state == "checked" for item in self.assumptions)
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether it is about how far one policy exceeds another."""
+        return self.proof is not None and len(self.proof.asked.policies) > 1
 
     @property
     def estimate_outside(self) -> bool:

@@ -75,12 +75,47 @@ def answer(result: Result) -> str:
     why = f" ({said})" if said else ""
     if result.status is Status.REJECTED:
         return f"{level} no interval is given{why}."
+    if result.is_difference:
+        values = _values(result)
+        return f"{values}{level.lower() if values else level} {_difference(result)}{why}."
     what = {
         "both": f"lies in {interval_text(result.low, result.high)}",
         "lower": f"is at least {bound_text(result.low, -1)}",
         "upper": f"is at most {bound_text(result.high, 1)}",
     }
     return f"{level} the value of the policy {what[result.side]}{why}."
+
+
+def _difference(result: Result) -> str:
+    """Better, worse, or not shown: a difference in words."""
+    other, ends = other_policy(result), (result.low, result.high)
+    for word, shown, (least, most), side in (
+        ("better", result.low > 0, ends, "lower"),
+        ("worse", result.high < 0, (-result.high, -result.low), "upper"),
+    ):
+        if shown and result.side in ("both", side):
+            by = " to ".join(ends_text(least, most)) if result.side == "both" else f"at least {bound_text(least, -1)}"
+            return f"the policy is {word} than {other} by {by}"
+    lies = {
+        "both": f"lies in {interval_text(*ends)}",
+        "lower": f"is at least {bound_text(result.low, -1)}",
+        "upper": f"is at most {bound_text(result.high, 1)}",
+    }
+    return f"the policy is not shown to be better than {other}: the difference {lies[result.side]}"
+
+
+def other_policy(result: Result) -> str:
+    """The second policy of a difference, in words."""
+    asked = None if result.proof is None else result.proof.asked.policies[-1]
+    return "today's" if asked is not None and asked.known_by == "behavior" else "the other one"
+
+
+def _values(result: Result) -> str:
+    """The values of both policies, where they are known; each interval holds by itself."""
+    if len(result.parts) != 2 or any(part.status is Status.REJECTED for part in result.parts):
+        return ""
+    (one, two), other = result.parts, other_policy(result).removesuffix("'s")
+    return f"Policy {' to '.join(ends_text(one.low, one.high))}, {other} {' to '.join(ends_text(two.low, two.high))}; "
 
 
 def ranges(result: Result) -> tuple[str, str]:

@@ -26,6 +26,7 @@ def verify(
     log: Any,
     policy: Any = None,
     *,
+    against: Any = None,
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     replay: bool = False,
@@ -36,9 +37,10 @@ def verify(
     The answer is the recomputed interval. A claim passes if it agrees with it in the digits that are printed, or contains it.
 
     `certificate` is a certificate, its file, or the folder of a result; `log` and `policy` are whatever `make_problem` takes.
-    No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
-    and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
-    which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
+    No policy code is needed: the certificate holds the policy's answers. Give `policy` (of a difference also `against`, the
+    other policy) to check those as well, and `functions` when a kernel uses feature functions of your own. The certificate of
+    a streamed log, and one from which rows were withheld, does not hold the answers at its next states; there the policy is
+    needed and asked again.
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
     the interval of that plan; without it, when the plan was made is the certificate's own statement.
@@ -49,11 +51,16 @@ def verify(
     with as_verification_error():
         start = found.asked.start
         starts = int(start.weights.size) if start.from_log else None
-        asked = None if policy is None else take_policy(policy, source, starts, found.asked.actions)[0]
+        asked = [
+            None if given is None else take_policy(given, source, starts, stored.actions)[0]
+            for stored, given in zip(found.asked.policies, (policy, against), strict=False)
+        ]
     # planners stand above this module, and are loaded where they are asked for
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again}
-    return verify_certificate(found, source.log, asked, sums=sums, **given)
+    return verify_certificate(
+        found, source.log, *asked[:1], against=asked[1] if asked[1:] else None, sums=sums, **given
+    )
 
 
 def _certificate(given: Any) -> Certificate:

@@ -40,7 +40,7 @@ def print_notes(console: Console, notes: Sequence[str]) -> None:
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
     asked, told = certificate.asked, list(_READING)
-    if asked.answers.next is None:
+    if asked.policies[0].answers.next is None:
         told = ["policy", "policy_output", *told]
     if asked.start.observations is None:
         told = ["initial", *told]

@@ -146,7 +146,7 @@ def _policy(found: Certificate, rows: Log, loaded: LoadedLog | None, options: di
     """The policy of --policy, for as many actions as the certificate's; the order of their names is that of the log's hash."""
     starts = _start_count(found)
     chosen = choose_policy(options["policy"], loaded, starts, options)
-    return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, found.asked.actions)[0]
+    return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, found.asked.policies[0].actions)[0]
 
 
 def _start_count(found: Certificate) -> int | None:

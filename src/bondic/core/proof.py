@@ -18,18 +18,19 @@ import numpy.typing as npt
 from bondic.core.balls import Provenance
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.core.codec import first_difference, instances
-from bondic.core.columns import Columns, RowRange, Starts
+from bondic.core.columns import RowRange, Starts
 from bondic.core.errors import refuse
 from bondic.core.kernels.base import fingerprint
 from bondic.core.propensities.ratios import Target
+from bondic.core.question import PolicyValue, Question
 from bondic.core.registry import from_outside, kind, registered
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, make_terms
 
 FloatArray = npt.NDArray[np.float64]
 
-MOST_DRAWS = 4096
-"""Actions drawn at a state: what a foreign certificate may ask for."""
+MOST_DRAWS, MOST_POLICIES = 4096, 64
+"""Actions drawn at a state, and policies of one question: what a foreign certificate may ask for."""
 _SAME_PLAN = 1e-4
 """Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
 is granted here changes no answer."""
@@ -61,6 +62,53 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
+class AskedPolicy:
+    """One part c J(pi; d) of a question, as a certificate holds it."""
+
+    coefficient: float
+    known_by: Literal["answers", "target columns", "behavior"]
+    start: StoredStart
+    answers: Answers
+
+    def __post_init__(self) -> None:
+        empty = self.answers.initial is not None and self.answers.initial.shape[0] == 0
+        refuse(empty != self.known_by_log, "A policy that the log knows has no answers, and any other one has some.")
+
+    @property
+    def known_by_log(self) -> bool:
+        """The policy is known by the log's own columns, or made the log: it has no answers, and none is needed."""
+        return self.known_by != "answers"
+
+    @property
+    def kind(self) -> tuple[float, str, str, bool]:
+        """Coefficient, how the policy is known, and what its starts are."""
+        return self.coefficient, self.known_by, self.start.kind, self.start.count_fixed
+
+    @property
+    def actions(self) -> int | None:
+        """How many actions the policy answers for; None where they are numbers, or no answer is held."""
+        held = [one for one in (self.answers.initial, self.answers.next) if one is not None and one.size]
+        return int(held[0].shape[1]) if held and self.answers.discrete else None
+
+    def without_rows(self) -> AskedPolicy:
+        """The same without anything that is a single row."""
+        answers = replace(self.answers, next=None)
+        if self.known_by_log:
+            return replace(self, start=replace(self.start, observations=None)) if self.start.kind == "sample" else self
+        if self.start.kind == "exact":  # the list states the question, and is nobody's row
+            return replace(self, answers=answers)
+        return replace(self, start=replace(self.start, observations=None), answers=replace(answers, initial=None))
+
+    def check(self, part: PolicyValue) -> bool:
+        """Whether these columns are those of the part: coefficient and starts."""
+        start, mine = self.start, part.columns.initial_states
+        same = part.coefficient == self.coefficient
+        same = same and mine.kind == start.kind and mine.count_fixed == start.count_fixed
+        same = same and np.allclose(mine.weights, start.weights, rtol=1e-12, atol=0.0)
+        return same and (start.observations is None or np.array_equal(mine.observations, start.observations))
+
+
+@dataclass(frozen=True, eq=False)
 class Asked:
     """A question on certain rows of a log."""
 
@@ -70,45 +118,36 @@ class Asked:
     seed: int
     draws: int
     initial_draws: int | None
-    start: StoredStart
-    answers: Answers
+    policies: tuple[AskedPolicy, ...]  # the parts of the question, in order
 
     def __post_init__(self) -> None:
         refuse(make_terms(**asdict(self.terms)) != self.terms, f"No problem can be asked with {self.terms}.")
         refuse(self.seed < 0, f"The seed {self.seed} is negative.")
+        refuse(not 1 <= len(self.policies) <= MOST_POLICIES, f"A question is about 1 to {MOST_POLICIES} policies.")
         most = 1 if self.initial_draws is None else self.initial_draws
         fine = 1 <= self.draws <= MOST_DRAWS and 1 <= most <= 100 * MOST_DRAWS
         refuse(not fine, f"{self.draws} and {self.initial_draws} draws at a state: at most {MOST_DRAWS} are made.")
 
+    @property
+    def start(self) -> StoredStart:
+        """Where the first policy starts."""
+        return self.policies[0].start
+
+    def same_log(self, other: Asked) -> bool:
+        """Whether both are about one log, with the same statements."""
+        return (self.log_hash, self.terms, self.seed) == (other.log_hash, other.terms, other.seed)
+
     def without_rows(self) -> Asked:
         """The same question without anything that is a single row."""
-        answers = replace(self.answers, next=None)
-        if self.known_by_log:
-            return replace(self, start=replace(self.start, observations=None)) if self.start.kind == "sample" else self
-        if self.start.kind == "exact":  # the list states the question, and is nobody's row
-            return replace(self, answers=answers)
-        return replace(self, start=replace(self.start, observations=None), answers=replace(answers, initial=None))
+        return replace(self, policies=tuple(policy.without_rows() for policy in self.policies))
 
-    @property
-    def known_by_log(self) -> bool:
-        """The policy is known by the log's own columns: it has no answers, and none is needed."""
-        return self.answers.initial is not None and self.answers.initial.shape[0] == 0
-
-    @property
-    def actions(self) -> int | None:
-        """How many actions the policy answers for; None where they are numbers, or no answer is held."""
-        held = [one for one in (self.answers.initial, self.answers.next) if one is not None and one.size]
-        return int(held[0].shape[1]) if held and self.answers.discrete else None
-
-    def check(self, columns: Columns) -> None:
+    def check(self, question: Question) -> None:
         """VerificationError unless the columns are those that were asked about: log, statements, rows, starts."""
-        start, mine = self.start, columns.initial_states
+        columns = question.first  # the parts agree in all that is compared here
         refuse(columns.log_hash != self.log_hash, "The log is not the one that was certified (content hashes differ).")
         same = columns.terms == self.terms and (columns.rows.start, columns.rows.stop) == self.rows
-        same = same and columns.seed == self.seed and mine.kind == start.kind and mine.count_fixed == start.count_fixed
-        same = same and np.allclose(mine.weights, start.weights, rtol=1e-12, atol=0.0)
-        if start.observations is not None:
-            same = same and np.array_equal(mine.observations, start.observations)
+        same = same and columns.seed == self.seed and len(question.parts) == len(self.policies)
+        same = same and all(mine.check(part) for mine, part in zip(self.policies, question.parts, strict=True))
         refuse(not same, "The columns are not those of the question that was certified.")
 
 
@@ -207,22 +246,22 @@ class Proof(ABC):
         return ()
 
     @abstractmethod
-    def claims(self, rows: Columns, sums: Sums) -> Claims:
-        """All that the proof shows on these rows, with outward rounding."""
+    def claims(self, question: Question, sums: Sums) -> Claims:
+        """All that the proof shows on the rows of the question, with outward rounding."""
 
     @abstractmethod
-    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+    def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
-        del rows, claims, sums
+        del question, claims, sums
         return ()
 
     @property
-    def logged_answers(self) -> Target | None:
-        """The policy at the logged states, where the proof holds its answers there."""
-        return None
+    def logged_answers(self) -> tuple[Target | None, ...]:
+        """Of every policy, its answers at the logged states where the proof holds them."""
+        return (None,) * len(self.asked.policies)
 
     def without_rows(self) -> Self:
         """The same proof without anything that is a single row."""
@@ -232,9 +271,9 @@ class Proof(ABC):
         """Where the choices behind the proof come from, as it says."""
         return ()
 
-    def work(self, rows: Columns) -> float:
+    def work(self, question: Question) -> float:
         """About how many pairs of points `claims` runs over."""
-        return float(len(rows))
+        return float(len(question.rows) * len(question.parts))
 
 
 def check_same_plan(stored: Proof, again: Proof, *, entrywise: bool = False) -> None:

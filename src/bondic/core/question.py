@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
-from bondic.core.bounded import Enclosure
-from bondic.core.columns import Batch, Columns
+from bondic.core.columns import Batch, Columns, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import ValueRange, range_of
 
@@ -38,10 +38,10 @@ class Question:
         if not self.parts or not all(math.isfinite(part.coefficient) for part in self.parts):
             raise InvalidInput("A question has at least one part, and finite coefficients.")
         first = self.parts[0].columns
-        for part in self.parts[1:]:
-            other = part.columns
+        answered = [part.columns for part in self.parts if not part.columns.policy_in_log]
+        for other in (part.columns for part in self.parts[1:]):
             same = (other.log_hash, other.rows, other.terms) == (first.log_hash, first.rows, first.terms)
-            if not (same and other.layout == first.layout):
+            if not same or any(one.layout != answered[0].layout for one in answered):
                 raise InvalidInput("The parts of a question are about the same rows, with the same statements.")
 
     @staticmethod
@@ -55,6 +55,16 @@ class Question:
         return Question((PolicyValue(1.0, first), PolicyValue(-1.0, second)))
 
     @property
+    def rows(self) -> RowRange:
+        """The stretch of the log, the same for all parts."""
+        return self.parts[0].columns.rows
+
+    @property
+    def first(self) -> Columns:
+        """Of the first policy; rows, rewards and statements are the same for all."""
+        return self.parts[0].columns
+
+    @property
     def columns(self) -> Columns:
         """Of the one policy that is asked about; a proof for one policy cannot answer more."""
         if len(self.parts) != 1 or self.parts[0].coefficient != 1.0:
@@ -64,14 +74,16 @@ class Question:
     @property
     def limits(self) -> ValueRange:
         """sum_k c_k [v_lo, v_hi], rounded outward."""
-        low, high = Enclosure(0.0), Enclosure(0.0)
+        low, high = Fraction(0), Fraction(0)
         for part in self.parts:
             values = range_of(part.columns.terms)
-            ends = sorted((values.low, values.high), reverse=part.coefficient < 0)
-            low, high = low + Enclosure(ends[0]) * part.coefficient, high + Enclosure(ends[1]) * part.coefficient
-        if len(self.parts) == 1 and self.parts[0].coefficient == 1.0:
-            return range_of(self.columns.terms)
-        return ValueRange(low.lower, high.upper)
+            ends = sorted(Fraction(part.coefficient) * Fraction(end) for end in (values.low, values.high))
+            low, high = low + ends[0], high + ends[1]
+        below, above = float(low), float(high)
+        return ValueRange(
+            below if Fraction(below) <= low else math.nextafter(below, -math.inf),
+            above if Fraction(above) >= high else math.nextafter(above, math.inf),
+        )
 
     def batches(self) -> Iterator[tuple[Batch, ...]]:
         """The same rows of every part, in order."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core import balls
+from bondic.core import balls, separate
 from bondic.core.cells import proof as cells
 from bondic.core.certificate import DAMAGED, Certificate, check_certificate, compute_digest
 from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
@@ -29,14 +29,15 @@ from bondic.core.printed import interval_text, last_digit
 from bondic.core.proof import Asked, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
 from bondic.core.propensities import control
 from bondic.core.propensities import proof as propensities
+from bondic.core.question import Question
 from bondic.core.sequential import plan
 from bondic.core.sequential import proof as sequential
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
-from bondic.core.terms import ValueRange, range_of
+from bondic.core.terms import ValueRange
 
 KNOWN = (
-    dual, sequential, propensities, cells, plan, control, balls, features, leaves, series,
+    dual, sequential, propensities, cells, separate, plan, control, balls, features, leaves, series,
 )  # fmt: skip
 """What a certificate can name is registered by these modules: proofs, and what they are written with."""
 UserFunctions = Mapping[str, Callable[..., Any]]
@@ -106,7 +107,7 @@ def read_proof(certificate: Certificate, layout: Layout, functions: UserFunction
 
 def verify_columns(
     certificate: Certificate,
-    columns: Columns,
+    question: Question,
     log_rows: int,
     *,
     policy: Review,
@@ -117,26 +118,26 @@ def verify_columns(
 ) -> Verification:
     """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.
 
-    `policy` and `start` say how the columns were compared with the policy and with the initial states that were given: nothing is
-    read or asked here. The log has `log_rows` rows in all.
+    `policy` and `start` say how the columns were compared with the policies and with the initial states that were given:
+    nothing is read or asked here. The log has `log_rows` rows in all.
     """
-    opened(certificate).check(columns)
+    opened(certificate).check(question)
+    columns, limits = question.first, question.limits
     stored = read_proof(certificate, columns.layout, functions)
-    limits = range_of(columns.terms)
     _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
     refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
-    _check_workload(stored.work(columns), columns, log_rows)
+    _check_workload(stored.work(question), columns, log_rows)
     again = None if replay is None else replay(stored)
     proof = stored if again is None else again.proof
     check_same_plan(stored, proof)
-    claims = proof.claims(columns, sums)
+    claims = proof.claims(question, sums)
     result = conclude(limits, claims.ends, claims.rejected, stored.side)
     _compare(certificate.conclusion, result)
-    reviews = proof.reviews(columns, claims, sums)
+    reviews = proof.reviews(question, claims, sums)
     rejected = result.status is Status.REJECTED
     refuse(
-        certificate.assumptions != stored.assumptions(columns, rejected=rejected),
+        certificate.assumptions != stored.assumptions(question, rejected=rejected),
         "The assumptions in the certificate are not those of its proof and rows.",
     )
     found = Review.all_of(
@@ -152,7 +153,7 @@ def verify_columns(
             Review(("interval and status follow from the end points", "assumptions are those of the proof")),
         ]
     )
-    shown = proof.assumptions(columns, rejected=rejected)
+    shown = proof.assumptions(question, rejected=rejected)
     rows = (columns.rows.start, columns.rows.stop)
     return Verification(
         result.low,

@@ -56,7 +56,7 @@ _NOT_USED = "; the log's propensities are not used (--method propensities uses t
 
 
 @dataclass(frozen=True)
-class _Choice:
+class Choice:
     """A candidate, the rows that it is given, and why it is that one."""
 
     method: Candidate
@@ -130,7 +130,7 @@ class Default:
     groups: Callable[[Any], Any] | str | None = None
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        choice = self._choose(problem, alpha)
+        choice = self.choice(problem, alpha)
         result, why, others = choice.result(alpha, progress), choice.why, [choice.others]
         if choice.method.name != Propensities.name and Propensities().applies(problem) is None:
             why, others = why + _NOT_USED, [choice.others, _PROPENSITIES_TOO]
@@ -139,10 +139,11 @@ class Default:
 
     def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Candidate, str]:
         """The method, and why it is that one, in words."""
-        choice = self._choose(problem, alpha)
+        choice = self.choice(problem, alpha)
         return choice.method, choice.why
 
-    def _choose(self, problem: Rows, alpha: float) -> _Choice:
+    def choice(self, problem: Rows, alpha: float) -> Choice:
+        """The method with the rows that are left to it."""
         about_class = self._only_dual() or self._class_stated or self._groups_stated or self.planned_rows is not None
         if about_class and self.propensities is not None:
             raise InvalidInput(
@@ -156,14 +157,14 @@ class Default:
             )
         return found or self._without_propensities(problem, alpha)
 
-    def _by_propensities(self, problem: Rows, alpha: float) -> _Choice | None:
+    def _by_propensities(self, problem: Rows, alpha: float) -> Choice | None:
         """None where they do not apply, or predict too long an interval.
 
         Where the form of the log decides (single decisions without discount; a target known by its probabilities alone), no row
         is looked at, and all are certified. Other logs: rows after the pilot.
         """
         method = replace(self.propensities or Propensities(), side=self.side)
-        chosen = partial(_Choice, method, others=_BOTH_TOO)
+        chosen = partial(Choice, method, others=_BOTH_TOO)
         if not logged(problem):
             return None
         if problem.policy_in_log:
@@ -191,7 +192,7 @@ class Default:
             f"length of about {100 * share:.2g} % of the value range without assuming anything about q*",
         )
 
-    def _without_propensities(self, problem: Rows, alpha: float) -> _Choice:
+    def _without_propensities(self, problem: Rows, alpha: float) -> Choice:
         if known := degenerate_range(problem):
             return self._value_range(problem, known)
         if stated := self._groups_stated:
@@ -200,7 +201,7 @@ class Default:
                     "Groups and a model are held row by row in the certificate, which is to hold no single row: leave no_rows "
                     "(--no-rows) out, or what was stated on groups."
                 )
-            return _Choice(self._made(Groups), problem, f"groups, as you stated {' and '.join(stated)}")
+            return Choice(self._made(Groups), problem, f"groups, as you stated {' and '.join(stated)}")
         only_dual = self._only_dual() or self._too_short(problem)
         pilot = None if only_dual else tuning_problem(problem, self._pilot_rows(problem))
         if pilot is None:
@@ -209,7 +210,7 @@ class Default:
             return self._of_states(problem, pilot, only_dual)
         return self._dual(problem, only_dual) if pilot is None else self._sequential(problem, pilot, alpha)
 
-    def _of_states(self, problem: Rows, pilot: Rows | None, only_dual: str) -> _Choice:
+    def _of_states(self, problem: Rows, pilot: Rows | None, only_dual: str) -> Choice:
         """A table where states are names; the value range elsewhere, with the curve of groups where rows can be set aside."""
         kind = kind_of_dual(self._made(Dual), problem) if pilot is None else kind_of_states(None, self.choices, pilot)
         why = unstated(problem.layout)
@@ -217,7 +218,7 @@ class Default:
             withheld = "" if pilot is None else ". Groups would hold single rows, which are to be kept out"
             return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.said})
         if not kind.table:
-            return _Choice(self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.said)
+            return Choice(self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.said)
         table = replace(self._made(Table), fewest_rows=FEWEST_SHARED if self.no_rows else 1)
         if only_dual := only_dual or table.applies(problem) or "":
             return self._dual(problem, only_dual)
@@ -229,9 +230,9 @@ class Default:
             except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
                 return WholeRange(str(why_not), self.side).run(rows, alpha, progress)
 
-        return _Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.said, run)
+        return Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.said, run)
 
-    def _sequential(self, problem: Rows, pilot: Rows, alpha: float) -> _Choice:
+    def _sequential(self, problem: Rows, pilot: Rows, alpha: float) -> Choice:
         """The sequential method, if it fits into memory and its pilot predicts less than the value range."""
         method, rows, left = self._made(Sequential), self._rows(problem), room(problem)
         rank = landmarks_that_fit(pilot, rows, left)
@@ -248,14 +249,14 @@ class Default:
             return self._value_range(problem, why)
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
         why = f"sequential{fewer}, the default wherever it applies"
-        return _Choice(method, problem, why, _DUAL_TOO, run=partial(method.run, chosen=chosen))
+        return Choice(method, problem, why, _DUAL_TOO, run=partial(method.run, chosen=chosen))
 
-    def _dual(self, problem: Rows, why: str) -> _Choice:
+    def _dual(self, problem: Rows, why: str) -> Choice:
         others = "" if self._too_short(problem) else _SEQUENTIAL_TOO
-        return _Choice(self._made(Dual), problem, f"dual, as {why}", others)
+        return Choice(self._made(Dual), problem, f"dual, as {why}", others)
 
-    def _value_range(self, problem: Rows, why: str, notes: Mapping[str, str] | None = None) -> _Choice:
-        return _Choice(WholeRange(why, self.side, notes or {}), problem, f"none, as {why}")
+    def _value_range(self, problem: Rows, why: str, notes: Mapping[str, str] | None = None) -> Choice:
+        return Choice(WholeRange(why, self.side, notes or {}), problem, f"none, as {why}")
 
     @property
     def _class_stated(self) -> bool:

@@ -126,9 +126,10 @@ def _refuse_other_bets(before: PropensityProof, now: PropensityProof) -> None:
             "Doubly robust values were bet on, and cannot be any more: episodes have to follow one another, and all rows have to "
             "fit into memory. Begin another monitor without max_ratio= and min_propensity=."
         )
-    if before.target is not None and now.target is not None:
-        known = before.target.probs
-        fresh = now.target.probs[: len(known)]
+    (then,), (target,) = before.targets, now.targets
+    if then is not None and target is not None:
+        known = then.probs
+        fresh = target.probs[: len(known)]
         if fresh.shape != known.shape or not np.allclose(fresh, known, rtol=_SAME_POLICY, atol=_SAME_POLICY):
             raise PolicyError(
                 "The policy answers differently at the logged states than before: it is not the one that is followed. An "

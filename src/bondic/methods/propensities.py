@@ -15,23 +15,25 @@ from bondic.core.claims import End, ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Proof
 from bondic.core.propensities.betting import Strategy, moderate
-from bondic.core.propensities.bound import one_start, refuse_other_starts
-from bondic.core.propensities.control import Control
+from bondic.core.propensities.bound import Units, one_start, refuse_other_starts
+from bondic.core.propensities.control import Control, LinearControl
 from bondic.core.propensities.decisions import Decisions, Estimator, weight_sum
 from bondic.core.propensities.proof import PerEnd, PropensityProof, Value
 from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
+from bondic.core.terms import ValueRange
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.methods.propensity_pilot import logged, predicted_lengths
-from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares
+from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares, with_expected
+from bondic.policies.logged_target import LoggedBehavior
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
-from bondic.rows.decisions import ask_target, read_decisions, single_rows
+from bondic.rows.asked import asked_of, question_of
+from bondic.rows.decisions import ask_target, single_rows
 from bondic.rows.episodes import own_starts
 from bondic.rows.prefix import Prefixes
 
@@ -128,50 +130,58 @@ class Propensities:
         length = predicted_lengths(self.stated, pilot, alpha)
         return math.inf if length is None else length(rows / len(pilot.rows))
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
+        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
         clock = Clock(progress)
         clock.stage("ratios")
-        value = self._question(problem)
+        today = any(isinstance(one.policy, LoggedBehavior) for one in (problem, against) if one is not None)
+        value = self._question(problem, today=today)
         drawn = value == "population"
         single = single_rows(problem, drawn=drawn)
-        if value == "contexts" and not single:
+        if value == "contexts" and not single and not today:
             raise InvalidInput(
                 "The value over the certified contexts is for single decisions; these rows are episodes."
             )
-        every = self._every_action(problem, single)
+        every = self._every_action(problem, single, paired=against is not None and not against.policy_in_log)
+        parts: tuple[Rows, ...] = (problem,) if against is None else (problem, against)
         # the certificate of a log that is read in batches asks the policy again: there is nothing to store
-        target = ask_target(problem, every_action=every) if problem.log.held else None
-        columns = read_decisions(problem, target, every_action=every, drawn=drawn)
+        targets = tuple(
+            ask_target(one, every_action=every) if one.log.held and not one.policy_in_log else None for one in parts
+        )
+        empty = PropensityProof(
+            asked_of(problem, against), self._budget(alpha), self.side, value, self._used(), Strategy(), 1, False,
+            targets, every, None, {}, dict.fromkeys(ends_of(self.side), (1.0,)) if value == "contexts" else {}, Provenance(),
+        )  # fmt: skip
+        columns = empty.columns(question_of(parts))
         clock.done("ratios")
         clock.stage("fit")
         borders = self._borders(columns)
         control = self._control(columns, borders) if borders and self._may_fit(columns) else None
         clock.done("fit")
         clock.stage("bets")
-        empty = PropensityProof(
-            asked_of(problem), self._budget(alpha), self.side, "population", self._used(), Strategy(), 1, False, target,
-            None, {}, {}, Provenance(),
-        )  # fmt: skip
         proof, first = self._plan(empty, problem, columns, borders, control, columns)
-        certified = problem.select(first) if first > problem.rows.start else problem
-        if certified is not problem:
-            proof, columns = replace(proof, asked=asked_of(certified)), proof.columns(certified)
+        if first > problem.rows.start:
+            parts = tuple(one.select(first) for one in parts)
+            proof = replace(proof, asked=asked_of(*parts))
+            columns = proof.columns(question_of(parts))
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
-        return self._result(proof, certified, columns, clock, planner)
+        return self._result(proof, parts, columns, clock, planner)
 
-    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+    def replan(
+        self, prefixes: Prefixes, proof: Proof, sums: Sums, against: Prefixes | None = None
+    ) -> tuple[Proof, tuple[str, ...]]:
         """Borders from the numbers of rows; predictions of a block, and rates, from the rows before it."""
         del sums
         if not isinstance(proof, PropensityProof):
             raise VerificationError("The proof is not one of the method propensities.")
-        problem = prefixes.problem
-        columns = proof.columns(problem)
+        problem, both = prefixes.problem, (prefixes,) if against is None else (prefixes, against)
+        columns = proof.columns(question_of([one.problem for one in both]))
         borders, control, known = self._borders(columns), None, columns
         if borders:
-            seen = [proof.columns(prefixes.before(border)) for border in borders]
+            seen = [proof.columns(question_of([one.before(border) for one in both])) for border in borders]
             known = seen[0]
             if self._may_fit(columns):
-                fits = [linear_control(one, borders[: k + 1]) for k, one in enumerate(seen)]
+                fits = [self._linear(one, borders[: k + 1]) for k, one in enumerate(seen)]
                 coefficients = np.array([one.coefficients[-1] for one in fits])
                 control = replace(fits[0], borders=borders, coefficients=coefficients)
         again, first = self._plan(proof, problem, columns, borders, control, known)
@@ -182,13 +192,14 @@ class Propensities:
         self,
         proof: PropensityProof,
         problem: Rows,
-        columns: Decisions,
+        columns: Units,
         borders: tuple[int, ...],
         control: Control | None,
-        known: Decisions,
+        known: Units,
     ) -> tuple[PropensityProof, int]:
         """The proof with everything that is chosen, and its first certified row; rates come from `known` rows."""
-        value, planned, cap = self._value(problem, columns), self._planned(columns), self._cap()
+        planned, cap = self._planned(columns), self._cap()
+        value = self._value(problem, columns, today=proof.of_today)
         budget, first, provenance = self._budget(proof.budget.alpha), problem.rows.start, Provenance()
         rates: PerEnd = {}
         shares: PerEnd = {}
@@ -212,11 +223,18 @@ class Propensities:
     def _budget(self, alpha: float) -> ErrorBudget:
         return ErrorBudget.split(alpha, dict.fromkeys(ends_of(self.side), 1.0))
 
-    def _question(self, problem: Rows) -> Value:
+    def _question(self, problem: Rows, *, today: bool) -> Value:
         """Which value the initial states ask for; refused where starts were stated and another value was named."""
         listed = problem.initial_states.kind == "exact"
         if not (listed or own_starts(problem)):
             refuse_other_starts(problem)
+        if today:  # the behavior may have changed: its value is a mean over the rows
+            if listed and np.unique(problem.initial_states.observations, axis=0).shape[0] > 1:
+                raise InvalidInput(
+                    "Today's value is what the log's own decisions (episodes) earned, from where they started: it cannot be "
+                    "compared over a list of other starts. Leave `initial` out (no --initial), or name another policy."
+                )
+            return "contexts"
         if listed and self.value == "contexts":
             raise InvalidInput(
                 "value='contexts' is the mean over the states of the log's own rows, and a list of starts was stated (initial=, "
@@ -224,37 +242,39 @@ class Propensities:
             )
         return "stated starts" if listed else self.value
 
-    def _value(self, problem: Rows, columns: Decisions) -> Value:
+    def _value(self, problem: Rows, columns: Units, *, today: bool) -> Value:
         """The same, once units are known: a list of the one state that all of them start at is the log's own."""
-        value, draws = self._question(problem), columns.unit == "episode" or single_rows(problem)
-        return "population" if value == "stated starts" and draws and one_start(problem, columns) else value
+        value, draws = self._question(problem, today=today), columns.unit == "episode" or single_rows(problem)
+        return "population" if value == "stated starts" and draws and one_start(problem, columns.first) else value
 
     def _result(
         self,
         proof: PropensityProof,
-        certified: Rows,
-        columns: Decisions,
+        parts: Sequence[Rows],
+        columns: Units,
         clock: Clock,
         planner: dict[str, Any] | None,
     ) -> Result:
-        claims = proof.claims_on(certified, columns)
+        question = question_of(parts)
+        claims = proof.claims_on(question, columns)
         exact = replace(self.stated, gamma_sensitivity=1.0)
         lower, upper = (columns.seen_from(end).estimators(proof.control, exact) for end in _BOTH)
-        strata = proof.strata(certified, columns)
-        estimate = _estimate(columns, lower[-1], upper[-1], strata)
-        notes = {**self._notes(columns, proof, [one.name for one in lower]), **_start_notes(columns, strata)}
+        strata = proof.strata(question, columns)
+        estimate = _estimate(columns.limits, lower[-1], upper[-1], strata)
+        notes = {**self._notes(columns, proof, [one.name for one in lower]), **_start_notes(columns.first, strata)}
         if not math.isnan(estimate):
             over = "log" if strata is None else "stated starts"
             notes["estimate"] = f"mean over the {over}, {lower[-1].name}"
         clock.done("bets")
         return Result.of(
             proof,
-            certified,
+            *parts[:1],
+            against=parts[1] if len(parts) > 1 else None,
             method=NAME,
             estimate=estimate,
             claims=claims,
             choices=notes,
-            effective=_effective(columns, strata),
+            effective=_effective(columns.first, strata),
             seconds=clock.seconds,
             planner=planner,
         )
@@ -263,22 +283,24 @@ class Propensities:
         """The bound of the ratios that doubly robust values use."""
         return None if self.model is None else self.stated.robust_cap()
 
-    def _may_fit(self, columns: Decisions) -> bool:
+    def _may_fit(self, columns: Units) -> bool:
         """Whether doubly robust values have a floor: ratios are bounded, and so are the steps of an episode."""
         cap = self._cap()
         return cap is not None and columns.consecutive and columns.bounds_weights(cap)
 
-    def _every_action(self, problem: Rows, single: bool) -> bool:
+    def _every_action(self, problem: Rows, single: bool, *, paired: bool) -> bool:
         """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
         cap, discrete = self._cap(), problem.layout.discrete and not problem.policy_in_log
         fits = len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
+        if paired and single and discrete and fits:  # the distance of two policies at a state
+            return True
         return cap is not None and discrete and fits and (single or math.isfinite(weight_sum(problem.terms, cap)))
 
-    def _planned(self, columns: Decisions) -> int:
+    def _planned(self, columns: Units) -> int:
         """Units that rates are made for."""
         return columns.units if self.planned is None else self.planned
 
-    def _borders(self, columns: Decisions) -> tuple[int, ...]:
+    def _borders(self, columns: Units) -> tuple[int, ...]:
         """Rows of the log where blocks begin: after the pilot, then after twice as many units each; none for a short log."""
         planned = self._planned(columns)
         if isinstance(self.pilot, float) and 0 < self.pilot < 1:
@@ -287,15 +309,19 @@ class Propensities:
             place = int(self.pilot)
         else:
             raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
-        starts, found = columns.rows[columns.starts], []
+        starts, found = columns.rows[columns.first.starts], []
         while place < columns.units:
             found.append(int(starts[place]))
             place *= 2
         return tuple(found)
 
-    def _control(self, columns: Decisions, borders: tuple[int, ...]) -> Control:
+    def _linear(self, columns: Units, borders: tuple[int, ...]) -> LinearControl:
+        return with_expected(linear_control(columns.first, borders), columns)
+
+    def _control(self, units: Units, borders: tuple[int, ...]) -> Control:
         if not isinstance(self.model, Regressor):
-            return linear_control(columns, borders)
+            return self._linear(units, borders)
+        columns = units.first
         if columns.unit == "episode":
             raise InvalidInput(
                 "A regressor is for single decisions; episodes have the control variate 'linear', or None."
@@ -305,37 +331,37 @@ class Propensities:
             raise InvalidInput(
                 f"Predictions for {len(columns.rows)} rows and {slots} actions do not fit into a certificate: model='linear'."
             )
-        return regressor_control(columns, borders, self.model)
+        return with_expected(regressor_control(columns, borders, self.model), units)
 
-    def _rates(
-        self, columns: Decisions, control: Control | None, border: int, planned: int, budget: ErrorBudget
-    ) -> PerEnd:
+    def _rates(self, columns: Units, control: Control | None, border: int, planned: int, budget: ErrorBudget) -> PerEnd:
         """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot; less where caps would cut most bets."""
         before, cap = int(np.searchsorted(columns.rows, border)), self._cap()
         found: PerEnd = {}
         for end in ends_of(self.side):
             pilot = columns.part(slice(0, before)).seen_from(end)
-            price = 2 * math.log(1 / budget[end]) / max(planned - before, 1)
-            (free,) = pilot.estimators(None, self.stated)
-            spread = max(float(moderate(free.values).var()), 1e-6 * pilot.limits.width**2)
-            rates = [math.sqrt(price / spread)]
+            price = 2 * math.log(1 / budget[end]) / max(planned - pilot.units, 1)
+            rates = []
+            for free in pilot.estimators(None, self.stated):
+                spread = max(float(moderate(free.values).var()), 1e-6 * pilot.limits.width**2)
+                rates.append(math.sqrt(price / spread))
             if control is not None and cap is not None:
-                room = max(pilot.sign * one - pilot.limits.low for one in control.clip)
-                most = float(self.stated.caps(cap, pilot.probs, before).max())
+                # how far below its center a doubly robust value can be
+                most, lost = float(self.stated.caps(cap, pilot.first.probs, before).max()), 0.0
+                for policy in pilot.policies:
+                    room = max(policy.sign * one - policy.limits.low for one in control.clip)
+                    lost += policy.limits.width if policy.of_behavior else most * room
                 uncut = min(risk / multiple for multiple, risk in Strategy().bets)
-                rates.append(
-                    min(math.sqrt(price / control.expected[1]), uncut / max(most * room, 1e-9 * pilot.limits.width))
-                )
+                rates.append(min(math.sqrt(price / control.expected[1]), uncut / max(lost, 1e-9 * pilot.limits.width)))
             found[end] = tuple(rates)
         return found
 
-    def _notes(self, columns: Decisions, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
-        found = {"ratios": _ratio_words(columns), "weighed": " and ".join(names)}
+    def _notes(self, columns: Units, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
+        found = {"ratios": _ratio_words(columns.first), "weighed": " and ".join(names)}
         if self.planned is None:
             found["planned"] = f"{proof.planned} {columns.unit}s, the log's own length"
         if proof.value == "contexts":
             found["pilot"] = f"rows before {proof.asked.rows[0]} set the rates, {proof.asked.rows} are certified"
-        bounded = columns.unit == "decision" or columns.terms.horizon is not None
+        bounded = columns.unit == "decision" or columns.first.terms.horizon is not None
         if proof.control is not None:
             found["control variate"] = (
                 f"fitted on the rows before each of the blocks that begin at {proof.control.borders}"
@@ -349,7 +375,7 @@ class Propensities:
         return found
 
 
-def _estimate(columns: Decisions, lower: Estimator, upper: Estimator, strata: Strata | None) -> float:
+def _estimate(limits: ValueRange, lower: Estimator, upper: Estimator, strata: Strata | None) -> float:
     """A guess of the value without a guarantee: the doubly robust mean, or the least varying mix of both ends' values.
 
     Values from below use v_lo as a control variate, those from above v_hi; the mix of them that varies least on these rows
@@ -363,7 +389,7 @@ def _estimate(columns: Decisions, lower: Estimator, upper: Estimator, strata: St
     spread = float(np.var(gap))
     mix = float(np.clip(-np.cov(low, gap)[0, 1] / spread, 0.0, 1.0)) if spread > 0 and low.size > 1 else 0.5
     mean = np.average(low + mix * gap, weights=None if own is None else own.shares())
-    return float(np.clip(mean, columns.limits.low, columns.limits.high))
+    return float(np.clip(mean, limits.low, limits.high))
 
 
 def _ratio_words(columns: Decisions) -> str:

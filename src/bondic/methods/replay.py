@@ -7,6 +7,7 @@ out, unless they are those that the planner would have made anyway. What stays b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -39,15 +40,15 @@ _MOST = 10_000
 
 
 def replay(
-    certificate: Certificate, proof: Proof, *, rows: Rows, functions: UserFunctions | None, sums: Sums
+    certificate: Certificate, proof: Proof, *, rows: Sequence[Rows], functions: UserFunctions | None, sums: Sums
 ) -> Replayed:
     """The proof with its plan made again; VerificationError where that cannot be done, with the reason."""
     if not proof.needs_replay:
         return Replayed(proof, (), ())
-    method, first = _read(certificate, rows, functions)
+    method, first = _read(certificate, rows[0], functions)
     refuse(method.side != proof.side, f"The plan was made for side={method.side!r}, the proof is for {proof.side!r}.")
-    prefixes = Prefixes(_question(proof, rows, first))
-    made, shown = method.replan(prefixes, proof, sums)
+    prefixes, *others = (Prefixes(_question(proof, one, first)) for one in rows)
+    made, shown = method.replan(prefixes, proof, sums, **({"against": others[0]} if others else {}))
     return Replayed(made, shown, (*((f"first row {first}",) if first else ()), *_unusual(method)))
 
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import Strategy, moderate
+from bondic.core.propensities.bound import Units
 from bondic.core.propensities.control import Control, LinearControl, StoredControl, linear_design
 from bondic.core.propensities.decisions import Decisions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+C = TypeVar("C", bound=Control)
 
 _SHARED, _OWN = 1.0, 20.0
 """Ridge penalties, in rows: of what all actions share, and of what one action adds to it."""
@@ -207,8 +210,18 @@ def _inputs(columns: Decisions, part: slice, slots: IntArray) -> FloatArray:
     return np.column_stack([states, np.eye(columns.probs.shape[1])[slots]])
 
 
+def with_expected(control: C, units: Units) -> C:
+    """With the mean and variance of a difference in place of those of one policy, from the rows before the first block."""
+    if len(units.policies) == 1:
+        return control
+    pilot = units.part(slice(0, int(np.searchsorted(units.rows, control.borders[0]))))
+    values = moderate(pilot.free_estimators(1.0)[0].values)
+    variance = max(float(values.var()), 1e-6 * max(pilot.limits.width, 1e-150) ** 2)
+    return replace(control, expected=(float(values.mean()), variance))
+
+
 def wealth_shares(
-    pilot: Decisions, control: Control, strategy: Strategy, cap: float, planned: int, probability: float
+    pilot: Units, control: Control, strategy: Strategy, cap: float, planned: int, probability: float
 ) -> tuple[float, ...]:
     """Of the wealth at the first block, from the units before it: as 1 / length^2, the lengths that their values predict.
 

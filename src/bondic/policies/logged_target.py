@@ -1,10 +1,13 @@
-"""π(a_i | s_i) as the log holds it: a stand-in where the target policy is known by its probabilities of logged actions alone."""
+"""Policies that are known by the log alone: stand-ins that say nothing but π(a_i | s_i) at its rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from bondic.core.errors import InvalidInput
+
+KnownBy = Literal["target columns", "behavior"]
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,23 @@ class LoggedTarget:
     behavior's probabilities beside them, actions are never enumerated, and may be missing or texts. Methods that need other
     actions or other states (next ones, initial ones) refuse it.
     """
+
+    known_by: ClassVar[KnownBy] = "target columns"
+
+
+@dataclass(frozen=True)
+class LoggedBehavior(LoggedTarget):
+    """The policy that made the log, today's: whatever it was, all of its ratios π/b are 1, and no propensities are needed.
+
+    If it changed from row to row, its value is the mean over the rows of what it was worth at each of them.
+    """
+
+    known_by: ClassVar[KnownBy] = "behavior"
+
+
+def stand_in(known_by: str) -> LoggedTarget:
+    """By the word that a certificate holds."""
+    return {kind.known_by: kind() for kind in (LoggedTarget, LoggedBehavior)}[known_by]  # type: ignore[index]
 
 
 def refuse_logged_target(policy: object, wanted: str) -> None:

@@ -236,7 +236,7 @@ def _verification(result: Result, command: str) -> str:
             "that anybody can check."
         )
         return _section("verify", title, f"<p>{esc(words)}</p>")
-    withheld = result.proof.asked.answers.next is None
+    withheld = any(one.answers.next is None for one in result.proof.asked.policies)
     command = command or f"bondic verify certificate.json LOG{' --policy POLICY' if withheld else ''}"
     code = f'bondic.verify("certificate.json", log{", policy" if withheld else ""})'
     needed = (

@@ -5,7 +5,7 @@ Answers that were not stored are asked for again; initial states that were withh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,9 @@ from bondic.core.bounded import U
 from bondic.core.certificate import Certificate
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, VerificationError, refuse
-from bondic.core.proof import Answers, Asked, Proof, Review, StoredStart, describe_start
+from bondic.core.proof import Answers, Asked, AskedPolicy, Proof, Review, StoredStart, describe_start
+from bondic.core.propensities.ratios import Target
+from bondic.core.question import PolicyValue, Question
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.verify import (
@@ -33,16 +35,20 @@ from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.extensions import register_named
 from bondic.policies.answers import StoredAnswers, same_answers
-from bondic.policies.logged_target import LoggedTarget
+from bondic.policies.logged_target import LoggedTarget, stand_in
 from bondic.policies.protocol import check_probabilities
 from bondic.rows.decisions import ask_target
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
 
 
-def asked_of(rows: Rows) -> Asked:
-    """Those of a log that is read in batches have no stored answers at next states: the policy is asked again."""
-    states, answers = rows.initial_states, rows.answers
+def asked_of(rows: Rows, against: Rows | None = None) -> Asked:
+    """The value on these rows, or how far it exceeds that of the policy of `against`.
+
+    Those of a log that is read in batches have no stored answers at next states: the policy is asked again.
+    """
+    answers = rows.answers
+    parts = ((1.0, rows),) if against is None else ((1.0, rows), (-1.0, against))
     return Asked(
         rows.log_hash,
         rows.terms,
@@ -50,39 +56,67 @@ def asked_of(rows: Rows) -> Asked:
         rows.seed,
         answers.draws,
         None if answers.discrete else int(answers.initial.shape[1]),
+        tuple(_policy_of(coefficient, part) for coefficient, part in parts),
+    )
+
+
+def _policy_of(coefficient: float, rows: Rows) -> AskedPolicy:
+    states, answers = rows.initial_states, rows.answers
+    known = "answers" if not isinstance(rows.policy, LoggedTarget) else rows.policy.known_by
+    return AskedPolicy(
+        coefficient,
+        known,
         StoredStart(states.observations, states.weights, states.kind, states.count_fixed, states.from_rows),
         Answers(rows.stored_answers(), answers.initial, answers.discrete, answers.exact),
     )
 
 
-def rebuild(asked: Asked, log: Log, policy: Any = None, initial: InitialStates | None = None) -> Rows:
-    """The rows that the question is about."""
+def rebuild(
+    asked: Asked, log: Log, policy: Any = None, initial: InitialStates | None = None, against: Any = None
+) -> Question:
+    """The rows that the question is about, for every policy of it."""
+    given = (policy, against)
+    refuse(len(asked.policies) > len(given), "A question about more than two policies.")
+    parts = [_rows_of(asked, mine, log, one, initial) for mine, one in zip(asked.policies, given, strict=False)]
+    return Question(tuple(PolicyValue(mine.coefficient, own) for mine, own in zip(asked.policies, parts, strict=True)))
+
+
+def question_of(parts: Sequence[Rows]) -> Question:
+    """The value on these rows, or the difference from the second ones."""
+    return Question.value(parts[0]) if len(parts) == 1 else Question.difference(*parts)
+
+
+def rows_of(question: Question) -> tuple[Rows, ...]:
+    """The rows behind the parts of a question, which this module made."""
+    return tuple(part.columns for part in question.parts)  # type: ignore[misc]
+
+
+def _rows_of(asked: Asked, mine: AskedPolicy, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
     asking: dict[str, Any] = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
-    if asked.known_by_log:
-        policy = LoggedTarget()
-    elif asked.answers.next is not None:
-        policy = _stored(asked)
+    if mine.known_by_log:
+        policy = stand_in(mine.known_by)
+    elif mine.answers.next is not None:
+        policy = _stored(mine)
     elif policy is None:
         raise VerificationError(
             "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
             "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
         )
-    return make_rows(log, policy, _states(asked, log, initial), asked.terms, **asking).select(*asked.rows)
+    return make_rows(log, policy, _states(mine.start, log, initial), asked.terms, **asking).select(*asked.rows)
 
 
-def _states(asked: Asked, log: Log, given: InitialStates | None) -> InitialStates:
-    start, observations = asked.start, asked.start.observations
+def _states(start: StoredStart, log: Log, given: InitialStates | None) -> InitialStates:
+    observations = start.observations
     refuse(observations is None and start.kind == "exact", "An exact list of initial states is not withheld.")
     if given is not None:
-        observations = _given(asked, given)
+        observations = _given(start, given)
     elif observations is None:
-        observations = _read_off(asked, log)
+        observations = _read_off(start, log)
     return InitialStates(observations, start.weights, start.kind, start.count_fixed, start.from_log)
 
 
-def _given(asked: Asked, given: InitialStates) -> FloatArray:
+def _given(start: StoredStart, given: InitialStates) -> FloatArray:
     """Those given: of the kind and with the weights of the certificate's, withheld or not."""
-    start = asked.start
     if not (
         given.kind == start.kind
         and given.count_fixed >= start.count_fixed
@@ -97,10 +131,10 @@ def _given(asked: Asked, given: InitialStates) -> FloatArray:
     return given.observations
 
 
-def _read_off(asked: Asked, log: Log) -> FloatArray:
+def _read_off(start: StoredStart, log: Log) -> FloatArray:
     """The sample of initial states that the certificate leaves out, where it came from the log."""
-    count = int(asked.start.weights.shape[0])
-    if not asked.start.from_log:
+    count = int(start.weights.shape[0])
+    if not start.from_log:
         raise VerificationError(
             f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
             "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
@@ -108,7 +142,7 @@ def _read_off(asked: Asked, log: Log) -> FloatArray:
     return InitialStates.from_log(log, count=count).observations
 
 
-def _stored(asked: Asked) -> StoredAnswers:
+def _stored(asked: AskedPolicy) -> StoredAnswers:
     """The stored answers in place of the policy, as strict as what was once made of them."""
     following, initial, exact = asked.answers.next, asked.answers.initial, asked.answers.exact
     if following is None or initial is None:
@@ -125,22 +159,22 @@ def _stored(asked: Asked) -> StoredAnswers:
     return StoredAnswers(following, initial, asked.answers.discrete, exact)
 
 
-def _compare_policy(asked: Asked, rows: Rows, log: Log, policy: Any) -> str:
+def _compare_policy(asked: Asked, mine: AskedPolicy, rows: Rows, log: Log, policy: Any) -> str:
     """The policy against the stored answers, at every row of the log."""
-    following, initial = asked.answers.next, asked.answers.initial
+    following, initial = mine.answers.next, mine.answers.initial
     if following is None:
         if initial is not None:
             _compare("initial", rows.answers.initial, initial)
         return "policy was asked again at every row"
     asking = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
     fresh = make_rows(log, policy, rows.initial_states, asked.terms, **asking)  # type: ignore[arg-type]
-    wrong = fresh.answers.exact != asked.answers.exact
+    wrong = fresh.answers.exact != mine.answers.exact
     refuse(wrong, "The certificate is wrong about whether the policy is deterministic.")
     before = 0
     for batch in fresh.batches():
-        mine = batch.next_answers
-        _compare("next", mine, following[before : before + mine.shape[0]])
-        before += mine.shape[0]
+        said = batch.next_answers
+        _compare("next", said, following[before : before + said.shape[0]])
+        before += said.shape[0]
     _compare("initial", fresh.answers.initial, rows.answers.initial)
     return "policy gives the stored answers"
 
@@ -150,25 +184,36 @@ def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:
     refuse(not same, f"The policy answers differently at the {name} states: it is not the certified policy.")
 
 
-def check_policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Review:
-    """The policy against the answers that the proof rests on; None: it is not there."""
-    if proof.asked.known_by_log:
-        if not isinstance(policy, LoggedTarget | None):
-            raise VerificationError(
-                "The certificate is about the policy of the log's own columns (LoggedTarget): leave the policy out."
-            )
-        return Review(("the policy is the one of the log's own columns",))
+def check_policies(proof: Proof, question: Question, log: Log, policies: Sequence[Any]) -> Review:
+    """The policies against the answers that the proof rests on."""
+    stored = zip(proof.asked.policies, rows_of(question), proof.logged_answers, policies, strict=False)
+    return Review.all_of([_check_policy(proof.asked, *one, log) for one in stored])
+
+
+def _check_policy(asked: Asked, mine: AskedPolicy, rows: Rows, target: Target | None, policy: Any, log: Log) -> Review:
+    """One of them; None: it is not there."""
+    if mine.known_by_log:
+        known = _KNOWN[mine.known_by]
+        if not (policy is None or policy == stand_in(mine.known_by)):
+            raise VerificationError(f"The certificate is about {known}: leave the policy out.")
+        return Review((f"the policy is {known}",))
     if policy is None:
         text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
         return Review(unchecked=(text,), headline=("the policy",))
-    found, target = Review((_compare_policy(proof.asked, rows, log, policy),)), proof.logged_answers
+    found = Review((_compare_policy(asked, mine, rows, log, policy),))
     if target is None:
         return found
     stretch = rows.restricted(RowRange(*target.rows))
-    mine = ask_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2)
-    near = mine is not None and np.allclose(mine.probs, target.probs, rtol=1e-9, atol=1e-12)
+    again = ask_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2)
+    near = again is not None and np.allclose(again.probs, target.probs, rtol=1e-9, atol=1e-12)
     refuse(not near, "The policy answers differently at the logged states: it is not the certified policy.")
     return found
+
+
+_KNOWN = {
+    "target columns": "the one of the log's own columns",
+    "behavior": "the one that made the log",
+}
 
 
 def check_start(states: InitialStates, log: Log, given: InitialStates | None) -> Review:
@@ -206,26 +251,30 @@ def verify_certificate(
     log: Log,
     policy: Any = None,
     *,
+    against: Any = None,
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     replay: Replay | None = None,
     sums: Sums = REFERENCE,
 ) -> Verification:
-    """The columns of the question from log and policy, which are compared with the certificate; the core does the rest."""
+    """The columns of the question from log and policies, which are compared with the certificate; the core does the rest."""
     with as_verification_error():
         asked = opened(certificate)
         register_named(certificate)
         refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
-        rows = rebuild(asked, log, policy, initial)
-        stored = read_proof(certificate, rows.layout, functions)
-        question = rows if policy is None else replace(rows, policy=policy)
-        again = None if replay is None else partial(replay, certificate, rows=question, functions=functions, sums=sums)
+        question, policies = rebuild(asked, log, policy, initial, against), (policy, against)
+        rows = rows_of(question)
+        stored = read_proof(certificate, rows[0].layout, functions)
+        own = tuple(
+            one if other is None else replace(one, policy=other) for one, other in zip(rows, policies, strict=False)
+        )
+        again = None if replay is None else partial(replay, certificate, rows=own, functions=functions, sums=sums)
         return verify_columns(
             certificate,
-            rows,
+            question,
             len(log),
-            policy=check_policy(stored, rows, log, policy),
-            start=check_start(rows.initial_states, log, initial),
+            policy=check_policies(stored, question, log, policies),
+            start=check_start(rows[0].initial_states, log, initial),
             functions=functions,
             replay=again,
             sums=sums,

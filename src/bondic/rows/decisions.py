@@ -12,6 +12,7 @@ from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
 from bondic.data._arrays import FloatArray
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
+from bondic.policies.logged_target import LoggedBehavior
 from bondic.rows.batch import make_frame
 from bondic.rows.episodes import check_steps, episode_numbers
 
@@ -44,8 +45,9 @@ def read_decisions(rows: Rows, target: Target | None, *, every_action: bool, dra
     if single_rows(rows, drawn=drawn):
         count = len(columns["rows"])
         found = SingleDecisions(
-            "lower", rows.terms, **columns, episodes=np.arange(count), steps=np.zeros(count, np.int64)
-        )
+            "lower", rows.terms, **columns, episodes=np.arange(count), steps=np.zeros(count, np.int64),
+            of_behavior=isinstance(rows.policy, LoggedBehavior),
+        )  # fmt: skip
         if rows.terms.time_varying:
             _refuse_later_steps(rows, found)
         return found
@@ -55,7 +57,8 @@ def read_decisions(rows: Rows, target: Target | None, *, every_action: bool, dra
     check_steps(rows, order, position)
     steps = np.empty(order.size, dtype=np.int64)
     steps[order] = position
-    return Decisions("lower", rows.terms, **columns, episodes=episodes, steps=steps)
+    own = isinstance(rows.policy, LoggedBehavior)
+    return Decisions("lower", rows.terms, **columns, episodes=episodes, steps=steps, of_behavior=own)
 
 
 def _columns(rows: Rows, part: Transitions, where: RowRange, probs: FloatArray | None) -> dict[str, Any]:
@@ -65,9 +68,9 @@ def _columns(rows: Rows, part: Transitions, where: RowRange, probs: FloatArray |
     named = part.discrete_actions and not rows.policy_in_log
     slots = np.asarray(part.actions, dtype=np.int64) if named else np.zeros(len(part), dtype=np.int64)
     every = probs if probs is not None and probs.ndim == 2 else None
-    ratios = logged_ratios(part, probs if every is None else every[np.arange(len(part)), slots], rows.layout.slots)[
-        kept
-    ]
+    own = isinstance(rows.policy, LoggedBehavior)
+    taken = probs if every is None else every[np.arange(len(part)), slots]
+    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, rows.layout.slots))[kept]
     return {
         "rows": kept + where.start, "rewards": part.rewards[kept], "ratios": ratios.values, "errors": ratios.errors,
         "continues": frame.continues, "observations": part.observations[kept], "slots": slots[kept],

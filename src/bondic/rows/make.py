@@ -73,7 +73,7 @@ def _refuse_without_target(log: Log, policy: Any) -> None:
     """The stand-in for a policy is nothing without the log's columns."""
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(log)
-    elif not (log.has("target_action_probs") or log.has("target_log_probs")):
+    elif policy.known_by == "target columns" and not (log.has("target_action_probs") or log.has("target_log_probs")):
         raise InvalidInput(
             "The policy is LoggedTarget() (--policy logged), but the log has no column with the target policy's probabilities "
             "of the logged actions. Name it, columns={'target_action_probs': 'name'} (--columns target_action_probs=NAME; "

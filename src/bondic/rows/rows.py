@@ -105,6 +105,11 @@ class Rows:
         return isinstance(self.policy, LoggedTarget)
 
     @property
+    def actions(self) -> int | None:
+        """How many actions the policy answers for; None where they are numbers, or it has no answers."""
+        return self.layout.slots if self.layout.discrete and not self.policy_in_log else None
+
+    @property
     def states_recorded(self) -> bool:
         return "observations" not in self.log.unrecorded
 

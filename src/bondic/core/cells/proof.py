@@ -27,6 +27,7 @@ from bondic.core.columns import Columns
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.core.errors import VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.question import Question
 from bondic.core.registry import register
 from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
@@ -156,7 +157,8 @@ class CellsProof(Proof):
         known = None if drawn else _StartDeviations(self.cells, located, rows)
         return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends_of(self.side), end, value, known)
 
-    def claims(self, rows: Columns, sums: Sums) -> Claims:
+    def claims(self, question: Question, sums: Sums) -> Claims:
+        rows = question.columns
         del sums
         return self.claims_on(rows, self.bound(rows))
 
@@ -167,7 +169,8 @@ class CellsProof(Proof):
         allowance = NOTHING_ALLOWED if self.allowance is None else self.allowance
         return claims_of(self.evaluate(rows, bound, allowance), self.budget)
 
-    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
+        rows = question.columns
         seen = self.events.provenance
         text = "Groups, model, bets and weights were made from the rows before those that they are used on"
         count = rows.rows.stop - (rows.rows.start if seen.rows is None else seen.rows[0])
@@ -194,11 +197,13 @@ class CellsProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return (self.events.provenance,)
 
-    def work(self, rows: Columns) -> float:
+    def work(self, question: Question) -> float:
+        rows = question.columns
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+    def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+        rows = question.columns
         del claims, sums
         if self.events.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")

@@ -20,6 +20,7 @@ from bondic.core.functions import Function
 from bondic.core.identity import start_measure
 from bondic.core.kernels.normal_form import operations
 from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.question import Question
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
 
@@ -63,8 +64,9 @@ class DualProof(Proof):
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, sums)
 
-    def claims(self, rows: Columns, sums: Sums) -> Claims:
+    def claims(self, question: Question, sums: Sums) -> Claims:
         """Every end point from its ω, the test of Q from its witnesses: from one pass over the log."""
+        rows = question.columns
         setting, ends = self.setting(rows, sums), list[Claim]()
         candidates = [ProposedWeights(omega) for omega in self.omegas.values()]
         candidates += witness_candidates(self.witnesses)
@@ -73,7 +75,8 @@ class DualProof(Proof):
             ends += dual_bound(setting, omega, (end,), weighing=next(weighed))
         return Claims(tuple(ends), (combine_witnesses(setting, self.witnesses, weighed),))
 
-    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
+        rows = question.columns
         chosen = "W was chosen without the certified rows"
         own = (
             fixed_before("instruments", chosen, self.instruments.provenance, rows),
@@ -94,11 +97,12 @@ class DualProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return self.instruments.provenance, self.ball.provenance
 
-    def work(self, rows: Columns) -> float:
+    def work(self, question: Question) -> float:
         """Each function costs N^2 / 2 pairs in the kernel of Q, and M (M + N) in its own if it is written with M centers.
 
         N points are rows, next states and starts. Engines may need far less, never much more.
         """
+        rows = question.columns
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         given = (self.ball.center, *self.omegas.values(), *self.witnesses)
         used = [function for function in given if function is not None]
@@ -109,7 +113,8 @@ class DualProof(Proof):
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+    def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+        rows = question.columns
         setting = self.setting(rows, sums)
         return self._tests(setting, claims), self._use_of_log(setting, claims), self._instruments(rows)
 

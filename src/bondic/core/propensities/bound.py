@@ -29,11 +29,14 @@ from bondic.core.propensities.betting import (
     plug_in_rates,
     running_means,
 )
+from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.decisions import Decisions, Estimator
 from bondic.core.propensities.strata import BalancedRates, Strata
 
 FloatArray = npt.NDArray[np.float64]
 
+Units = Decisions | Contrast
+"""The units of one policy, or of two."""
 MEAN = "weighted mean"
 """The value part of a claim."""
 
@@ -42,7 +45,7 @@ MEAN = "weighted mean"
 class LowerEnd:
     """One end, as seen from below: the claims that bets on its estimators make."""
 
-    columns: Decisions
+    columns: Units
     estimators: tuple[Estimator, ...]  # free ones first, one that is doubly robust last
     strategy: Strategy
     robust_later: bool  # whether there are doubly robust values, or would be if the log had not stopped before
@@ -70,11 +73,10 @@ class LowerEnd:
         return self._claim(lower_end([before, after], limits.low, limits.high, self.probability))
 
     def contexts(self, rates: Sequence[float]) -> Claim:
-        """The mean of E[value | s_i] over these rows, (21), with one rate for every estimator."""
-        count = len(self.columns.rows)
-        single = self.columns.unit == "decision" and not any(one.first for one in self.estimators)
-        if not (single and len(rates) == len(self.estimators)):
-            raise InvalidInput("The value over contexts needs single decisions, and one rate for every estimator.")
+        """The mean of E[value | start of the unit] over these units, (21), with one rate for every estimator."""
+        count = self.columns.units
+        if any(one.first for one in self.estimators) or len(rates) != len(self.estimators):
+            raise InvalidInput("The value over contexts needs all units, and one rate for every estimator.")
         processes = []
         for estimator, rate in zip(self.estimators, rates, strict=True):
             centers, losses = self._centers(estimator, running_means(estimator.values, estimator.prior[0]))

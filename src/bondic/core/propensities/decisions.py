@@ -32,7 +32,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 MAX_STEPS = 64
 """Longer episodes have products of ratios that no bet survives."""
-_MAX_WEIGHT = 1e130
+MAX_WEIGHT = 1e130
 """Weights of what is >= 0 are cut here, where squares stay finite: less is conservative."""
 
 
@@ -46,6 +46,9 @@ class Estimator:
     prior: tuple[float, float]  # mean and variance > 0 that rates begin with: guesses
     first: int = 0
     predicted: tuple[FloatArray, FloatArray] | None = None  # E_π[q̂(s_i, .)], and how far below it a value can be
+    floors: FloatArray | None = (
+        None  # (units - first,) the same as `floor`, given the start; means are at most minus these
+    )
 
     @property
     def robust(self) -> bool:
@@ -53,7 +56,10 @@ class Estimator:
 
     def centers(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What values are predicted to be, running `means` without q̂, and how far below it they can be."""
-        return self.predicted or (means, np.maximum(means - self.floor, 0.0) * (1 + 8 * U))
+        if self.floors is not None:
+            means = np.clip(means, self.floors, -self.floors)
+        least = self.floor if self.floors is None else self.floors
+        return self.predicted or (means, np.maximum(means - least, 0.0) * (1 + 8 * U))
 
     @staticmethod
     def between(name: str, values: FloatArray, floor: float, usual: float) -> Estimator:
@@ -76,8 +82,18 @@ class Decisions:
     probs: FloatArray | None  # (n, slots) π(.|s_i), where it is known
     episodes: IntArray  # (n,) 0, 1, ... in order of their first row
     steps: IntArray  # (n,) within the episode
+    of_behavior: bool = False  # whether the policy is the one that made the log
 
     unit: ClassVar[str] = "episode"
+
+    @property
+    def first(self) -> Self:
+        """The units of the first policy: these are of one."""
+        return self
+
+    @property
+    def policies(self) -> tuple[Decisions, ...]:
+        return (self,)
 
     @property
     def starts(self) -> IntArray:
@@ -127,15 +143,19 @@ class Decisions:
 
     def estimators(self, control: Control | None, stated: Stated) -> tuple[Estimator, ...]:
         """Free ones first; doubly robust where q̂ and a bound of the weights are there."""
-        self._check(stated)
-        free, cap = self.free_estimators(stated.gamma_sensitivity), stated.robust_cap()
+        self.check(stated)
+        robust = self.robust_estimator(control, stated)
+        return self.free_estimators(stated.gamma_sensitivity) + (() if robust is None else (robust,))
+
+    def robust_estimator(self, control: Control | None, stated: Stated) -> Estimator | None:
+        cap = stated.robust_cap()
         if control is None or cap is None:
-            return free
+            return None
         if not (self.consecutive and self.bounds_weights(cap)):
             raise InvalidInput("Doubly robust returns need episodes one after the other, and a bound of their steps.")
         first = int(np.searchsorted(self.rows[self.starts], control.borders[0]))
         if first == self.units:
-            return free
+            return None
         later = self.part(slice(int(self.starts[first]), None))
         inputs, scale = later.control_inputs
         q = np.clip(self.sign * control.values(later.rows, inputs) * scale, self.limits.low, self.limits.high)
@@ -143,9 +163,9 @@ class Decisions:
         centers, floor = means[later.starts], later.least_robust(control, cap)
         losses = later.losses(q, centers, floor, stated.caps(cap, later.probs if control.by_action else None, len(q)))
         values, prior = later.robust_values(taken, means), (self.sign * control.expected[0], control.expected[1])
-        return *free, Estimator("doubly robust", values, floor, prior, first, (centers, losses))
+        return Estimator("doubly robust", values, floor, prior, first, (centers, losses))
 
-    def _check(self, stated: Stated) -> None:
+    def check(self, stated: Stated) -> None:
         """A logged ratio above what was stated refutes the statement."""
         cap, count = stated.cap(), len(self.rows)
         if cap is None:
@@ -186,7 +206,7 @@ class Decisions:
         following = np.where(self.continues, gamma * below[steps + 1], 0.0)
         size = np.abs(self.rewards) + np.abs(following) + np.abs(over[steps])
         gain = np.maximum(self.rewards + following - over[steps] - 8 * U * size, 0.0)
-        return _above(below[0], self._sums(gain * self._weights(factor) * _powers(gamma, steps))), float(below[0])
+        return above(below[0], self._sums(gain * self._weights(factor) * _powers(gamma, steps))), float(below[0])
 
     def whole(self, factor: float) -> FloatArray:
         """v_lo + ρ_{0:T-1} (G + γ^T v_T 1[cut] - v_lo)_+ / Γ^T with a stated value range, which holds every return.
@@ -199,7 +219,7 @@ class Decisions:
         least = np.array([range_of(self.terms, time).low for time in range(int(self.steps.max()) + 2)])[length + 1]
         rest = np.where(self.continues[last], least * _powers(gamma, length + 1), 0.0)
         error = (length + 32) * 8 * U * (gross + np.abs(returns) + np.abs(rest) + abs(low))
-        return _above(low, np.maximum(returns + rest - low - error, 0.0) * self._weights(factor)[last])
+        return above(low, np.maximum(returns + rest - low - error, 0.0) * self._weights(factor)[last])
 
     def robust_values(self, taken: FloatArray, means: FloatArray) -> FloatArray:
         """The second sum, for q̂ at the logged actions and v̂. After an end the next v̂ is 0; after a cut the least value."""
@@ -278,7 +298,7 @@ class Decisions:
 
     def _weights(self, factor: float) -> FloatArray:
         """The same from below, to weigh what is >= 0."""
-        return np.minimum(self.products(factor).low(), _MAX_WEIGHT)
+        return np.minimum(self.products(factor).low(), MAX_WEIGHT)
 
     @property
     def last_rows(self) -> IntArray:
@@ -327,7 +347,7 @@ class SingleDecisions(Decisions):
         return Ratios(self.ratios.values / factor, self.ratios.errors + U)
 
 
-def _above(low: float, gains: FloatArray) -> FloatArray:
+def above(low: float | FloatArray, gains: FloatArray) -> FloatArray:
     """low + gains, from below: gains are >= 0 and good to a few U."""
     total = low + np.maximum(gains * (1 - 16 * U) - TINY, 0.0)
     return np.asarray(np.maximum(total - 4 * U * np.abs(total), low))

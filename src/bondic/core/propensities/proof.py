@@ -19,11 +19,12 @@ from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review
 from bondic.core.propensities.betting import Strategy
-from bondic.core.propensities.bound import LowerEnd, one_start, refuse_other_starts
+from bondic.core.propensities.bound import LowerEnd, Units, one_start, refuse_other_starts
+from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.control import Control
-from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import Stated, Target
 from bondic.core.propensities.strata import Strata
+from bondic.core.question import Question
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import in_full
@@ -45,7 +46,10 @@ class PropensityProof(Proof):
     strategy: Strategy
     planned: int  # units that rates are made for
     beforehand: bool  # whether `planned` was stated; else it is the log's own number
-    target: Target | None  # π at the logged states; None: columns of the log, or to be asked for again
+    targets: tuple[
+        Target | None, ...
+    ]  # of every policy, π at the logged states; None: columns of the log, or asked for again
+    every_action: bool  # whether π(.|s_i) of all actions is used, or of the logged ones alone
     control: Control | None  # q̂; None: rewards are weighed as they are
     shares: PerEnd  # of the wealth where bets on q̂ begin, one for every estimator; empty without q̂, or for other values
     rates: PerEnd  # for "contexts", one for every estimator; else empty
@@ -55,6 +59,10 @@ class PropensityProof(Proof):
         ends, contexts = ends_of(self.side), self.value == "contexts"
         refuse(any(not (self.budget.get(end) or 0.0) > 0 for end in ends), "An end has no part of alpha.")
         refuse(self.planned < 1, "No rows were planned.")
+        refuse(
+            len(self.targets) != len(self.asked.policies), "Answers at the logged states are those of other policies."
+        )
+        refuse(self.of_today and not contexts, "The value of the behavior is the mean over the certified units.")
         robust = self.value == "population" and self.control is not None
         for name, stored, needed in (("shares", self.shares, robust), ("rates", self.rates, contexts)):
             refuse(
@@ -73,37 +81,48 @@ class PropensityProof(Proof):
         return tuple(name for name, there in chosen.items() if there)
 
     @property
-    def logged_answers(self) -> Target | None:
-        return self.target
+    def logged_answers(self) -> tuple[Target | None, ...]:
+        return self.targets
+
+    @property
+    def of_today(self) -> bool:
+        """Whether a policy of the question is the behavior that made the log."""
+        return any(policy.known_by == "behavior" for policy in self.asked.policies)
 
     @property
     def _own_strategy(self) -> bool:
         """Whether the numbers of the bets are not the library's, which are older than the log."""
         return self.strategy != Strategy()
 
-    def columns(self, rows: Columns) -> Decisions:
+    def columns(self, question: Question) -> Units:
         """What is weighed, as seen from the lower end."""
-        by_action = self.control is not None and self.control.by_action
-        every = by_action if self.target is None else self.target.probs.ndim == 2
-        return rows.decisions(self.target, every_action=every, drawn=self.value == "population")
+        found = []
+        for part, target in zip(question.parts, self.targets, strict=True):
+            every = self.every_action and not part.columns.policy_in_log
+            found.append(part.columns.decisions(target, every_action=every, drawn=self.value == "population"))
+        coefficients = tuple(part.coefficient for part in question.parts)
+        if coefficients == (1.0,):
+            return found[0]
+        refuse(coefficients != (1.0, -1.0), "Propensities answer about one policy, or about the difference of two.")
+        return Contrast.of(found[0], found[1])
 
-    def strata(self, rows: Columns, columns: Decisions) -> Strata | None:
+    def strata(self, question: Question, columns: Units) -> Strata | None:
         """The units by stated starts, where these are what the value is over."""
-        return Strata.of(rows, columns) if self.value == "stated starts" else None
+        return Strata.of(question.first, columns.first) if self.value == "stated starts" else None
 
-    def claims(self, rows: Columns, sums: Sums) -> Claims:
+    def claims(self, question: Question, sums: Sums) -> Claims:
         del sums
-        return self.claims_on(rows, self.columns(rows))
+        return self.claims_on(question, self.columns(question))
 
-    def claims_on(self, rows: Columns, columns: Decisions) -> Claims:
+    def claims_on(self, question: Question, columns: Units) -> Claims:
         """The ends, from columns that were read before."""
-        one_state = self.value == "population" and one_start(rows, columns)
-        if not (rows.own_starts or one_state or self.value == "stated starts"):
-            refuse_other_starts(rows)
-        strata = self.strata(rows, columns)
+        one_state = self.value != "stated starts" and one_start(question.first, columns.first)
+        if not (question.first.own_starts or one_state or self.value == "stated starts"):
+            refuse_other_starts(question.first)
+        strata = self.strata(question, columns)
         return Claims(tuple(self._claim(columns.seen_from(end), strata) for end in ends_of(self.side)))
 
-    def _claim(self, columns: Decisions, strata: Strata | None) -> Claim:
+    def _claim(self, columns: Units, strata: Strata | None) -> Claim:
         cap, estimators = self.stated.robust_cap(), columns.estimators(self.control, self.stated)
         later = cap is not None and columns.bounds_weights(cap)
         end = LowerEnd(columns, estimators, self.strategy, later, self.planned, self.budget[columns.end])
@@ -111,7 +130,8 @@ class PropensityProof(Proof):
             return end.contexts(self.rates[columns.end])
         return end.population(self.shares.get(columns.end, ())) if strata is None else end.starts(strata)
 
-    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
+        rows = question.first
         joint: State = "rejected" if rejected else "stated"
         return (
             Assumption("data", _DATA, joint),
@@ -121,11 +141,17 @@ class PropensityProof(Proof):
             *words.range_assumption(rows.terms, joint),
             Assumption("values", "Nothing is assumed about q*: no class of functions is used.", "checked"),
             *self._chosen_before(),
-            Assumption("policy", _LOGGED if rows.policy_in_log else _ANSWERED, "stated"),
+            *(Assumption(name, text, "stated") for name, text in self._policies()),
             self._start(rows),
             Assumption("length", self._length(rows), "stated"),
             words.process_assumption(rows),
         )
+
+    def _policies(self) -> list[tuple[str, str]]:
+        """Whose value it is."""
+        names = ("policy", "other policy")
+        known = (policy.known_by for policy in self.asked.policies)
+        return [(name, _POLICIES[known_by]) for name, known_by in zip(names, known, strict=False)]
 
     def _propensities(self) -> str:
         text = (
@@ -159,9 +185,15 @@ class PropensityProof(Proof):
 
     def _start(self, rows: Columns) -> Assumption:
         if self.value == "contexts":
+            where = (
+                f"states of the {len(rows)} certified rows"
+                if self._single(rows)
+                else "starts of the certified episodes"
+            )
+            what = "difference of the values" if len(self.asked.policies) > 1 else "value"
             text = (
-                f"The value is the mean over the states of the {len(rows)} certified rows: nothing is assumed about where they "
-                "come from. Rates were fixed without them"
+                f"The {what} is the mean over the {where}: nothing is assumed about where they come from. Rates were fixed "
+                "without them"
             )
             return words.fixed_before("start", text, self.provenance, rows)
         units, more = self._units(rows), "" if self._single(rows) else _EPISODES
@@ -197,8 +229,9 @@ class PropensityProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return (self.provenance,)
 
-    def work(self, rows: Columns) -> float:
+    def work(self, question: Question) -> float:
         """A pass over the rows for every step of the search, and the control variate."""
+        rows = question.first
         width = 0.0 if self.control is None else float(rows.layout.slots * (1 + rows.layout.observation_dim))
         return float(len(rows)) * (400.0 + width)
 
@@ -208,10 +241,11 @@ class PropensityProof(Proof):
                 "Stored predictions are one for every row: the certificate would show rows. Use the linear control variate, "
                 'Propensities(model="linear"), or none.'
             )
-        return replace(self, asked=self.asked.without_rows(), target=None)
+        return replace(self, asked=self.asked.without_rows(), targets=(None,) * len(self.targets))
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+    def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums
+        rows = question.first
         if self.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
         bets = "no bet can lose everything" + ("" if self.rates else "; its rate comes from earlier rows")
@@ -227,8 +261,14 @@ _DATA = (
     "Given everything before a row, its state and its action, reward and next state came from the environment. Rows are in the "
     "order of time, none was copied, and none was dropped because of its action, reward or next state."
 )
-_LOGGED = "The target policy takes the logged actions with the probabilities that the log's own columns state."
-_ANSWERED = "The target policy takes the logged actions with the probabilities that it states."
+_POLICIES = {
+    "answers": "The policy takes the logged actions with the probabilities that it states.",
+    "target columns": "The policy takes the logged actions with the probabilities that the log's own columns state.",
+    "behavior": (
+        "Today's policy is the one that made the log. If it changed from row to row, its value is the mean over the certified "
+        "rows of what it was worth at each of them."
+    ),
+}
 _EPISODES = (
     " Episodes did not influence one another while running, but the behavior may change between them. None was left out, and "
     "none was cut because of what would have followed."

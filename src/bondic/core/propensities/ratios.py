@@ -38,6 +38,11 @@ class Ratios:
         return np.asarray(np.maximum(self.values * (1.0 - 2.0 * self.errors), 0.0))
 
     @staticmethod
+    def ones(count: int) -> Ratios:
+        """Of the behavior to itself."""
+        return Ratios(np.ones(count), np.zeros(count))
+
+    @staticmethod
     def of(target: FloatArray, behavior: FloatArray, roundings: int) -> Ratios:
         """π/b from probabilities; every π is the result of so many roundings."""
         return Ratios(target / behavior, np.full(target.size, (8.0 + roundings) * U))

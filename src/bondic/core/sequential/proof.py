@@ -19,6 +19,7 @@ from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejectio
 from bondic.core.columns import Columns
 from bondic.core.errors import VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.question import Question
 from bondic.core.registry import register
 from bondic.core.sequential.bound import Evidence, evaluate
 from bondic.core.sequential.ellipsoids import Ellipsoid
@@ -85,10 +86,12 @@ class SequentialProof(Proof):
         """What the plan says about these rows."""
         return evaluate(self.evidence(rows, sums), self.plan, ends_of(self.side))
 
-    def claims(self, rows: Columns, sums: Sums) -> Claims:
+    def claims(self, question: Question, sums: Sums) -> Claims:
+        rows = question.columns
         return claims_of(self.evaluate(rows, sums), self.budget)
 
-    def assumptions(self, rows: Columns, *, rejected: bool) -> tuple[Assumption, ...]:
+    def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
+        rows = question.columns
         text, begun = (
             "The models, bets and weights of each block were made from the rows before it",
             self.plan.provenance,
@@ -100,18 +103,20 @@ class SequentialProof(Proof):
     def provenances(self) -> tuple[Provenance, ...]:
         return self.plan.provenance, self.ball.provenance
 
-    def work(self, rows: Columns) -> float:
+    def work(self, question: Question) -> float:
         """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
 
         Left-overs that are paid for together cost no more than the exact sums: they meet pairs of rows in stretches.
         """
+        rows = question.columns
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         plan, m = self.plan, float(len(self.plan.basis))
         rounds = sum(plan.rounds) if plan.rounds else MOST_ROUNDS * (len(plan.blocks) + 1)
         sets = float(rounds + 2 * len(plan.blocks) + 4) * (len(plan.shares) * len(plan.slab_shares) + 2)
         return 2 * self.ball.work(points, rows.layout) + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
-    def reviews(self, rows: Columns, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+    def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
+        rows = question.columns
         del claims, sums
         begun = (("The plan was begun", self.plan.provenance), ("Q was chosen", self.ball.provenance))
         for what, provenance in begun:

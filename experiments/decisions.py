@@ -1,0 +1,350 @@
+"""Differences, choices and gates: how often they are wrong, on logs whose truth is known exactly.
+
+    python experiments/decisions.py [--only TEXT] [--trials 2000] [--seed 0] [--out out/decisions.json]
+        [--page docs/decision-coverage.md]
+
+Controls are wrong on purpose, and the same test must catch them: the best of many null policies at alpha each, a difference
+with the range of one value, a policy that was learned on the certified rows. Looks without a planned length are counted, not
+judged. Exit status 1 when a statement is not as expected. Log t of a case is made from (seed, name of the case, t).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+if not __package__:  # run as a script: this folder must not be searched, or numba takes coverage.py for another one
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import numpy as np
+from experiments.coverage import as_record, write_atomically
+from experiments.coverage_checks import Check, FloatArray, Role, Tally, missed, tally
+
+import bondic
+from bondic.core.propensities.bound import LowerEnd
+from bondic.decisions.choose import choose_policy
+from bondic.decisions.difference import difference_interval, other_rows
+from bondic.decisions.gate import gate
+from bondic.decisions.ranking import rank_policies
+from bondic.methods.propensities import Propensities
+from bondic.rows.asked import question_of
+
+LEVELS = (0.1, 0.5)
+ROWS, ACTIONS = 300, 3
+MEANS = np.array([[0.1, 0.5, 0.8], [0.7, 0.3, 0.2], [0.02, 0.05, 0.9]])  # of rewards 0 or 1 in three situations
+NEW = np.array([[0.1, 0.2, 0.7], [0.8, 0.1, 0.1], [0.3, 0.3, 0.4]])
+OLD = np.array([[0.1, 0.2, 0.7], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])  # differs in one situation
+BEHAVIOR = np.array([[0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.45, 0.45, 0.1]])
+NULLS = 30
+
+
+def value(table: FloatArray) -> float:
+    return float((table * MEANS).sum(axis=1).mean())
+
+
+def answers(table: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    return lambda observations: table[observations[:, 0].astype(np.int64)]
+
+
+def log_of(situations: Any, actions: Any, rewards: Any, propensities: Any) -> bondic.Transitions:
+    states = np.asarray(situations, dtype=np.float64)[:, None]
+    return bondic.Transitions(
+        states, np.asarray(actions), np.asarray(rewards, dtype=np.float64), states, np.ones(len(states), dtype=bool),
+        behavior_action_probs=np.asarray(propensities),
+    )  # fmt: skip
+
+
+def drawn(rng: np.random.Generator, rows: int, behavior: FloatArray = BEHAVIOR, means: FloatArray = MEANS) -> Any:
+    situations = rng.integers(0, len(means), rows)
+    chances = behavior[situations].cumsum(axis=1)
+    actions = (chances < rng.random((rows, 1))).sum(axis=1).clip(max=behavior.shape[1] - 1)
+    rewards = rng.random(rows) < means[situations, actions]
+    return log_of(situations, actions, rewards, behavior[situations, actions])
+
+
+def problem_of(log: Any, table: FloatArray, **stated: Any) -> Any:
+    stated = {"gamma": 0.0, "reward_range": (0.0, 1.0)} | stated
+    return bondic.make_problem(log, answers(table), accept=None, **stated)
+
+
+def part(log: bondic.Transitions, rows: slice) -> bondic.Transitions:
+    return bondic.Transitions(**{name: column[rows] for name, column in log.columns().items() if column is not None})
+
+
+def judged(name: str, result: Any, truth: float, alpha: float, role: Role = "claim") -> Check:
+    length = (result.high - result.low) / result.value_range.width
+    return Check(f"{name}, alpha {alpha:g}", missed(result, truth), role, alpha, length=length)
+
+
+# --- cases ----------------------------------------------------------------------------------------------
+
+
+def one_step(rng: np.random.Generator) -> list[Check]:
+    """Two policies, and the behavior; weighted rewards, and doubly robust."""
+    log = drawn(rng, ROWS)
+    problem, found = problem_of(log, NEW), list[Check]()
+    cap = float(max((NEW / BEHAVIOR).max(), (OLD / BEHAVIOR).max()))
+    for alpha in LEVELS:
+        for name, method in (("weighted", Propensities()), ("doubly robust", Propensities(max_ratio=cap))):
+            apart = difference_interval(problem, answers(OLD), alpha=alpha, method=method)
+            found.append(judged(f"two policies, {name}", apart, value(NEW) - value(OLD), alpha))
+            today = difference_interval(problem, alpha=alpha, method=method)
+            situations = log.observations[today.rows[0] :, 0].astype(int)
+            truth = float(((NEW - BEHAVIOR) * MEANS).sum(axis=1)[situations].mean())
+            found.append(judged(f"today, {name}", today, truth, alpha))
+    return found
+
+
+def no_range(rng: np.random.Generator) -> list[Check]:
+    """TV_i B is left out, as if the second policy's rewards were counted from r_lo as well."""
+    log = drawn(rng, 4000)
+    problem = problem_of(log, NEW)
+    proof = difference_interval(problem, answers(OLD), method=Propensities(model=None)).proof
+    units = proof.columns(question_of((problem, other_rows(problem, answers(OLD)))))  # type: ignore[union-attr]
+    (right,) = units.free_estimators(1.0)
+    claims = {}
+    for name, estimator in (("right", right), ("wrong", replace(right, values=right.values - right.floors))):
+        claims[name] = LowerEnd(units, (estimator,), proof.strategy, False, len(log), 0.05).population(())  # type: ignore[union-attr]
+    truth = value(NEW) - value(OLD)
+    return [
+        Check("lower end", claims["right"].bound > truth, level=0.05),
+        Check("lower end with the range of one value", claims["wrong"].bound > truth, "control", 0.05),
+    ]
+
+
+def learning(rng: np.random.Generator) -> list[Check]:
+    """The behavior runs after what paid so far: today's value is the mean over the rows of what it was worth at each."""
+    counts, sums = np.ones((3, ACTIONS)), 0.5 * np.ones((3, ACTIONS))
+    rows, worth = [], []
+    for _ in range(ROWS):
+        situation = int(rng.integers(0, 3))
+        chance = np.full(ACTIONS, 0.1 / ACTIONS)
+        chance[np.argmax(sums[situation] / counts[situation])] += 0.9
+        action = int(rng.choice(ACTIONS, p=chance))
+        reward = float(rng.random() < MEANS[situation, action])
+        counts[situation, action] += 1
+        sums[situation, action] += reward
+        rows.append((situation, action, reward, chance[action]))
+        worth.append(float((NEW - chance)[situation] @ MEANS[situation]))
+    log = log_of(*zip(*rows, strict=True))
+    found = []
+    for alpha in LEVELS:
+        result = difference_interval(problem_of(log, NEW), alpha=alpha)
+        found.append(judged("today, over the certified rows", result, float(np.mean(worth[result.rows[0] :])), alpha))
+    return found
+
+
+def looks(rng: np.random.Generator) -> list[Check]:
+    """The log grows, and is looked at after every thirtieth row: the worst of all looks."""
+    log, found = drawn(rng, 600), list[Check]()
+    truth, ends = value(NEW) - value(OLD), range(120, 601, 30)
+    for alpha in LEVELS:
+        for name, method in (("a", Propensities(planned=600)), ("no", Propensities())):
+            results = (
+                difference_interval(problem_of(part(log, slice(stop)), NEW), answers(OLD), alpha=alpha, method=method)
+                for stop in ends
+            )
+            wrong = any(missed(one, truth) for one in results)
+            role: Role = "claim" if name == "a" else "no guarantee"
+            found.append(Check(f"all looks with {name} planned length, alpha {alpha:g}", wrong, role, alpha))
+    return found
+
+
+def null_choice(rng: np.random.Generator) -> list[Check]:
+    """Rewards do not depend on actions: every policy is worth what today's is, and every choice is an error."""
+    situations, actions = rng.integers(0, 60, ROWS), rng.integers(0, 2, ROWS)
+    log = log_of(situations, actions, rng.random(ROWS) < 0.5, np.full(ROWS, 0.5))
+    tables = np.eye(2)[rng.integers(0, 2, (NULLS, 60))]
+    problems = {str(k): problem_of(log, table) for k, table in enumerate(tables)}
+    found = []
+    for alpha in LEVELS:
+        chosen = choose_policy(problems, alpha=alpha).chosen is not None
+        found.append(Check(f"a null policy is chosen, alpha {alpha:g}", chosen, level=alpha))
+    lower = Propensities(side="lower")
+    each = any(difference_interval(one, alpha=0.5, method=lower).low > 0 for one in problems.values())
+    found.append(Check("the best of many at alpha each, alpha 0.5", each, "control", 0.5))
+    # learned and certified on the same rows: the action that paid more in each situation
+    paid = np.zeros((60, 2))
+    np.add.at(paid, (situations, actions), log.rewards - 0.5)
+    learned = np.eye(2)[paid.argmax(axis=1)]
+    same = difference_interval(problem_of(log, learned), alpha=0.1).low > 0
+    found.append(Check("learned on the certified rows, alpha 0.1", same, "control", 0.1))
+    half = ROWS // 2
+    paid = np.zeros((60, 2))
+    np.add.at(paid, (situations[:half], actions[:half]), log.rewards[:half] - 0.5)
+    rest = problem_of(part(log, slice(half, None)), np.eye(2)[paid.argmax(axis=1)])
+    found.append(
+        Check("learned on the rows before, alpha 0.1", difference_interval(rest, alpha=0.1).low > 0, level=0.1)
+    )
+    return found
+
+
+def together(rng: np.random.Generator) -> list[Check]:
+    """Ten policies at once: all of their differences to today's hold."""
+    log, found = drawn(rng, ROWS), list[Check]()
+    tables = {f"mix{k}": (1 - k / 10) * BEHAVIOR + k / 10 * NEW for k in range(1, 11)}
+    problems = {name: problem_of(log, table) for name, table in tables.items()}
+    for alpha in LEVELS:
+        ranking = rank_policies(problems, alpha=alpha)
+        situations = log.observations[next(iter(ranking.differences.values())).rows[0] :, 0].astype(int)
+        truths = {name: ((table - BEHAVIOR) * MEANS).sum(axis=1)[situations].mean() for name, table in tables.items()}
+        wrong = any(missed(one, float(truths[name])) for name, one in ranking.differences.items())
+        found.append(Check(f"all ten hold, alpha {alpha:g}", wrong, level=alpha))
+    return found
+
+
+def gates(rng: np.random.Generator) -> list[Check]:
+    """A requirement at the truth, a hair above it and a hair below it: approval and refusal are errors."""
+    log, truth, found = drawn(rng, ROWS), value(NEW), list[Check]()
+    problem, hair = problem_of(log, NEW), 1e-9
+    for alpha in (0.1, 0.4):
+        passed = gate(problem, above=truth + hair, alpha=alpha).verdict == "approve"
+        refused = gate(problem, above=truth - hair, alpha=alpha).verdict == "refuse"
+        found.append(Check(f"approved wrongly, alpha {alpha:g}", passed, level=alpha))
+        found.append(Check(f"refused wrongly, alpha {alpha:g}", refused, level=alpha))
+    return found
+
+
+MOVE = np.array([[[0.5, 0.2, 0.3], [0.1, 0.6, 0.3]], [[0.3, 0.3, 0.4], [0.1, 0.4, 0.5]]])  # the last one is the end
+GAIN = np.array([[0.9, 0.1], [0.4, 0.6]])  # of rewards 0 or 1
+TWO = {
+    "new": np.array([[0.7, 0.3], [0.2, 0.8]]),
+    "old": np.array([[0.3, 0.7], [0.2, 0.8]]),
+    "today": np.full((2, 2), 0.5),
+}
+GAMMA, STEPS = 0.8, 3
+
+
+def walk_value(table: FloatArray) -> float:
+    found = np.zeros(2)
+    for _ in range(STEPS):
+        found = (table * (GAIN + GAMMA * MOVE[:, :, :2] @ found)).sum(axis=1)
+    return float(found[0])
+
+
+def walks(rng: np.random.Generator, episodes: int) -> bondic.Transitions:
+    rows = []
+    for episode in range(episodes):
+        state = 0
+        for step in range(STEPS):
+            action = int(rng.random() < 0.5)
+            after = int(rng.choice(3, p=MOVE[state, action]))
+            reward = float(rng.random() < GAIN[state, action])
+            rows.append((state, action, reward, after % 2, after == 2, episode, step))
+            state = after
+            if after == 2:
+                break
+    state_, action_, reward_, after_, ended, episode_, step_ = map(np.array, zip(*rows, strict=True))
+    last = np.append(np.diff(episode_) != 0, True)
+    return bondic.Transitions(
+        state_[:, None].astype(float), action_, reward_, after_[:, None].astype(float), ended, truncations=last & ~ended,
+        episode_ids=episode_, timesteps=step_, behavior_action_probs=np.full(len(rows), 0.5),
+    )  # fmt: skip
+
+
+def episodes(rng: np.random.Generator) -> list[Check]:
+    """Three steps at most: two policies, and the behavior."""
+    log, found = walks(rng, 120), list[Check]()
+    problem = problem_of(log, TWO["new"], gamma=GAMMA, horizon=STEPS)
+    for alpha in LEVELS:
+        for name, method in (("weighted", Propensities()), ("doubly robust", Propensities(max_ratio=2.0))):
+            apart = difference_interval(problem, answers(TWO["old"]), alpha=alpha, method=method)
+            truth = walk_value(TWO["new"]) - walk_value(TWO["old"])
+            found.append(judged(f"two policies, {name}", apart, truth, alpha))
+            today = difference_interval(problem, alpha=alpha, method=method)
+            found.append(judged(f"today, {name}", today, walk_value(TWO["new"]) - walk_value(TWO["today"]), alpha))
+    return found
+
+
+def tables(rng: np.random.Generator) -> list[Check]:
+    """States are names, and nothing is known of the propensities: every policy by itself."""
+    logged, found = walks(rng, 700), list[Check]()
+    columns = {name: column for name, column in logged.columns().items() if column is not None}
+    log = bondic.Transitions(**{name: column for name, column in columns.items() if "behavior" not in name})
+    for alpha in LEVELS:
+        start = bondic.InitialStates.exact([[0.0]])
+        stated: dict[str, Any] = {"gamma": GAMMA, "reward_range": (0.0, 1.0), "horizon": STEPS, "accept": None}
+        problem = bondic.make_problem(log, answers(TWO["new"]), start, **stated)
+        for name, against in (("two policies", answers(TWO["old"])), ("today", "today")):
+            second = TWO["today" if name == "today" else "old"]
+            result = difference_interval(problem, against, alpha=alpha)
+            found.append(judged(name, result, walk_value(TWO["new"]) - walk_value(second), alpha))
+    return found
+
+
+CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
+    "one step": (one_step, 1.0),
+    "range of one value": (no_range, 0.1),
+    "behavior that learns": (learning, 0.5),
+    "worst of all looks": (looks, 0.25),
+    "null policies": (null_choice, 0.1),
+    "ten policies": (together, 0.25),
+    "gates": (gates, 1.0),
+    "episodes": (episodes, 0.5),
+    "tables": (tables, 0.05),
+}
+"""Every case, and the share of the trials that it gets: some take long."""
+
+
+def run_case(name: str, trials: int, seed: int) -> list[Tally]:
+    make, share = CASES[name]
+    count = max(20, round(share * trials))
+    made = [make(np.random.default_rng([seed, zlib.crc32(name.encode()), t])) for t in range(count)]
+    return tally(name, made)
+
+
+_HEAD = """# Decisions: how often they are wrong
+
+Made by `python experiments/decisions.py --page docs/decision-coverage.md` ({trials} trials in a full case). Truths are exact. A
+claim holds if its failures are not too many for its level (a true one is called violated with probability 1e-4); a control is
+wrong on purpose, and must be caught by the same test. `length` is a share of the range of a difference.
+
+"""
+_COLUMNS = ("case", "statement", "role", "failed", "level", "length", "verdict")
+
+
+def page(rows: list[Tally], trials: int) -> str:
+    table = [_COLUMNS, ("---", "---", "---", "---:", "---:", "---:", "---"), *map(_cells, rows)]
+    return _HEAD.format(trials=trials) + "".join(f"| {' | '.join(cells)} |\n" for cells in table)
+
+
+def _cells(row: Tally) -> tuple[str, ...]:
+    length = "" if math.isnan(row.length) else f"{100 * row.length:.3g} %"
+    words = {"claim": "holds", "control": "caught", "no guarantee": "counted"}
+    verdict = words[row.role] if row.as_expected else "NOT AS EXPECTED"
+    return row.case, row.statement, row.role, f"{row.misses} / {row.trials}", f"{row.level:g}", length, verdict
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Coverage of differences, choices and gates.")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text")
+    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--page", type=Path)
+    options = parser.parse_args(arguments)
+    rows, begun = list[Tally](), time.perf_counter()
+    for name in CASES:
+        if options.only in name:
+            rows += run_case(name, options.trials, options.seed)
+            print(f"{name}: {time.perf_counter() - begun:.0f} s", flush=True)
+    for row in rows:
+        mark = "" if row.as_expected else "   <- not as expected"
+        print(f"{row.case:20} {row.statement:45} {row.role:8} {row.misses:4} / {row.trials}{mark}")
+    if options.out is not None:
+        write_atomically(options.out, json.dumps([as_record(row) for row in rows], indent=1))
+    if options.page is not None:
+        write_atomically(options.page, page(rows, options.trials))
+    return 0 if all(row.as_expected for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

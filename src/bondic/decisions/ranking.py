@@ -1,0 +1,121 @@
+"""Several policies against one: K differences that hold together, and what they show (section 15).
+
+Every difference has alpha / K. Then all of them hold at once, with probability at least 1 - alpha, and any of them may be picked
+after a look: the price is a factor of about sqrt(1 + log K / log(2/alpha)) in length, 1.4 for twenty policies. What is shown
+between two of the policies follows from their differences to the third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bondic.core.claims import ErrorBudget, Status, check_alpha
+from bondic.core.errors import InvalidInput
+from bondic.core.printed import bound_text
+from bondic.decisions.difference import difference_interval, incumbent_words
+from bondic.methods.candidates import Method
+from bondic.methods.clock import Progress
+from bondic.result import Result
+from bondic.rows import Rows
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Differences to one policy, the largest lower end first.
+
+    Parameters
+    ----------
+    differences : dict of str to Result
+        By policy. All of them hold together.
+    alpha : float
+        Probability that any of them misses.
+    against : str
+        The policy they are compared with, in words.
+    """
+
+    differences: dict[str, Result]
+    alpha: float
+    against: str
+
+    def __str__(self) -> str:
+        return self.headline()
+
+    @property
+    def better(self) -> tuple[str, ...]:
+        """The policies that are shown to be better."""
+        return tuple(name for name, one in self._known.items() if one.low > 0)
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        return tuple(name for name, one in self._known.items() if one.high < 0)
+
+    @property
+    def _known(self) -> dict[str, Result]:
+        return {name: one for name, one in self.differences.items() if one.status is Status.INTERVAL}
+
+    def gain(self, first: str, second: str) -> tuple[float, float]:
+        """J(first) - J(second), from both differences: it holds together with them."""
+        one, two = (self.differences[name] for name in (first, second))
+        return one.low - two.high, one.high - two.low
+
+    def headline(self) -> str:
+        """What is shown, in a sentence or two."""
+        level = f"At {100 * (1 - self.alpha):g}% confidence, all together"
+        if not self.better:
+            worse = f"; {_listed(self.worse)} shown to be worse" if self.worse else ""
+            return f"{level}: no policy is shown to be better than {self.against}{worse}."
+        best, *others = self.better
+        text = f"{level}: {best} is shown to be better than {self.against} (by at least "
+        text += f"{bound_text(self.differences[best].low, -1)})"
+        if others:
+            text += f", and so {_listed(others)}"
+        rivals = [name for name in self._known if name != best and self.gain(best, name)[0] <= 0]
+        if rivals:
+            text += f"; nothing is shown between {best} and {', '.join(rivals)}"
+        return f"{text}."
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def rank_policies(
+    problems: Mapping[str, Rows],
+    against: Any = "today",
+    *,
+    alpha: float = 0.1,
+    method: Method | str | None = None,
+    progress: Progress | None = None,
+) -> Ranking:
+    """Differences of several policies to one, all of which hold together.
+
+    Parameters
+    ----------
+    problems : dict of str to Rows
+        The policies by name: `make_problem(log, policy, ...)` of each, on the same log with the same statements.
+    against : policy or "today", default "today"
+        What they are compared with; "today" made the log.
+    alpha : float, default 0.1
+        Probability that any of the differences misses.
+    method : Method or str, default None
+        As in `estimate_interval`, the same for all policies.
+    """
+    check_alpha(alpha)
+    if not problems:
+        raise InvalidInput("There is no policy to compare.")
+    refuse_other_questions(problems)
+    share = ErrorBudget.split(alpha, dict.fromkeys(problems, 1.0))
+    found = {
+        name: difference_interval(rows, against, alpha=share[name], method=method, progress=progress)
+        for name, rows in problems.items()
+    }
+    order = sorted(found, key=lambda name: -found[name].low)
+    return Ranking({name: found[name] for name in order}, alpha, incumbent_words(against))
+
+
+def refuse_other_questions(problems: Mapping[str, Rows]) -> None:
+    """InvalidInput unless all policies are asked about on the same rows."""
+    if len({(one.log_hash, one.terms, one.rows) for one in problems.values()}) > 1:
+        raise InvalidInput("All policies are compared on the same rows of one log, with the same statements.")

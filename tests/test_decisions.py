@@ -1,0 +1,156 @@
+"""Choosing, ranking and gates: what is concluded from differences, and how often it is wrong."""
+
+import math
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.core.errors import InvalidInput
+from bondic.decisions.choose import choose_policy, expected_favourite
+from bondic.decisions.difference import difference_interval
+from bondic.decisions.gate import gate
+from bondic.decisions.ranking import rank_policies
+from bondic.methods.propensities import Propensities
+from propensity_cases import BEHAVIOR, REWARD, STATES, decisions, question
+
+BEST = np.eye(2)[REWARD.argmax(axis=1)]
+
+
+def mixed(share):
+    """The behavior, moved towards the best action (share > 0) or away from it."""
+    aim = BEST if share > 0 else 1 - BEST
+    return (1 - abs(share)) * BEHAVIOR + abs(share) * aim
+
+
+def policy(table):
+    return lambda observations: table[np.searchsorted(STATES[:, 0], observations[:, 0])]
+
+
+def gain(table):
+    return float(((table - BEHAVIOR) * REWARD).sum(axis=1).mean())
+
+
+def questions(log, shares):
+    return {f"mix {share:+.1f}": question(log, policy(mixed(share))) for share in shares}
+
+
+def test_a_ranking_says_what_is_shown():
+    found = rank_policies(questions(decisions(4000), (-0.5, 0.1, 0.7)))
+    assert found.better[0] == "mix +0.7"
+    assert found.worse == ("mix -0.5",)
+    assert next(iter(found.differences)) == "mix +0.7"
+    assert "mix +0.7 is shown to be better than today's policy (by at least" in str(found)
+    for name, one in found.differences.items():
+        assert one.low <= gain(mixed(float(name.split()[1]))) <= one.high
+    low, high = found.gain("mix +0.7", "mix -0.5")
+    assert low <= gain(mixed(0.7)) - gain(mixed(-0.5)) <= high
+    nothing = rank_policies(questions(decisions(100), (0.1, 0.2)))
+    assert nothing.better == ()
+    assert "no policy is shown to be better" in str(nothing)
+
+
+def test_a_choice_is_the_favourite_or_the_best_of_all_or_nothing():
+    log = decisions(3000)
+    found = choose_policy(questions(log, (0.2, 0.5, 0.9)))
+    assert found.chosen == "mix +0.9"
+    assert "Take mix +0.9" in str(found)
+    assert (
+        min(result.rows[0] for result in found.results.values()) >= 300
+    )  # rows that named a favourite are not certified
+    kept = choose_policy(questions(log, (-0.2, -0.5)))
+    assert kept.chosen is None
+    assert "Keep today's policy" in str(kept)
+    short = choose_policy(questions(decisions(150), (0.3,)))
+    assert short.chosen is None
+    assert short.rows_needed()[1] > 150
+    alone = choose_policy(questions(log, (0.9,)), policy(mixed(0.5)))
+    assert alone.chosen == "mix +0.9"
+    assert "the incumbent" in str(alone)
+
+
+def test_one_favourite_is_tested_alone_where_the_pilot_is_clear():
+    rng = np.random.default_rng(0)
+    clear = rng.normal([[0.0], [1.0], [0.1]], 0.3, (3, 200))
+    assert expected_favourite(clear, 2000, 0.1) == 1
+    many = rng.normal(0.05, 1.0, (40, 30))
+    assert expected_favourite(many, 20_000, 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("requirement", "verdict"),
+    [
+        ({"better_than": "today"}, "approve"),
+        ({"better_than": "today", "above": 0.05}, "approve"),
+        ({"better_than": "today", "above": 0.6}, "refuse"),
+        ({"better_than": policy(BEST)}, "refuse"),
+        ({"above": 0.3}, "approve"),
+        ({"above": 0.9}, "refuse"),
+        ({"below": 0.9}, "approve"),
+        ({"below": 0.3}, "refuse"),
+        ({"above": 0.6}, "cannot tell"),
+    ],
+)
+def test_gates(requirement, verdict):
+    table = mixed(0.6)
+    assert float((table * REWARD).sum(axis=1).mean()) == pytest.approx(0.598)
+    found = gate(question(decisions(3000), policy(table)), alpha=0.05, **requirement)
+    assert found.verdict == verdict
+    assert str(found).lower().startswith(verdict)
+    assert "95% confidence" in str(found)
+
+
+def test_gates_need_one_requirement_and_a_small_alpha():
+    problem = question(decisions(200))
+    for wrong in ({}, {"above": 0.1, "below": 0.2}):
+        with pytest.raises(InvalidInput, match="one requirement"):
+            gate(problem, **wrong)
+    with pytest.raises(InvalidInput, match="more often than not"):
+        gate(problem, above=0.1, alpha=0.5)
+
+
+def test_what_is_stated_stands_beside_a_verdict():
+    demo = bondic.load_demo()
+    problem = bondic.make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
+    found = gate(problem.select(0, 3000), above=0.1, method=bondic.Groups(allowance=0.3))
+    assert "This holds if what you stated does" in str(found) or found.verdict == "cannot tell"
+
+
+def test_other_logs_and_empty_lists_are_refused():
+    log = decisions(200)
+    mixed_up = {"one": question(log), "two": question(decisions(200, seed=1))}
+    for decide in (rank_policies, choose_policy):
+        with pytest.raises(InvalidInput, match="same rows of one log"):
+            decide(mixed_up)
+        with pytest.raises(InvalidInput, match="no policy"):
+            decide({})
+
+
+# --- how often: null policies, which are worth what the behavior is worth -------------------------------
+
+
+def null_log(rng, rows, situations=20):
+    """Rewards do not depend on actions: every policy is worth the same."""
+    places, actions = rng.integers(0, situations, rows), rng.integers(0, 2, rows)
+    states = places[:, None].astype(float)
+    rewards = (rng.random(rows) < 0.5).astype(float)
+    return bondic.Transitions(
+        states, actions, rewards, states, np.ones(rows, bool), behavior_action_probs=np.full(rows, 0.5)
+    )
+
+
+def test_the_best_of_many_null_policies_is_rarely_chosen():
+    """Every choice is an error. The control: lower ends at alpha each, and then the best one."""
+    chosen, passed, trials, alpha = 0, 0, 24, 0.5
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        log = null_log(rng, 400)
+        signs = np.eye(2)[rng.integers(0, 2, (40, 20))]
+        problems = {
+            str(k): question(log, lambda s, table=table: table[s[:, 0].astype(int)]) for k, table in enumerate(signs)
+        }
+        chosen += choose_policy(problems, alpha=alpha).chosen is not None
+        each = (difference_interval(one, alpha=alpha, method=Propensities(side="lower")) for one in problems.values())
+        passed += any(one.low > 0 for one in each)
+    assert chosen <= trials * alpha + 3 * math.sqrt(trials * alpha * (1 - alpha))
+    assert passed > trials * alpha + 3 * math.sqrt(trials * alpha * (1 - alpha))
