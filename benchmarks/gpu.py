@@ -28,8 +28,8 @@ from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.sums.forms import Share, enclose
 from bondic.engines import cuda_tiles
 from bondic.engines.cuda import Cuda, Precision
-from bondic.engines.linear import Constants, Features
 from bondic.engines.spool import NumpyPairs, sum_blocks
+from bondic.engines.standard import Constants, Features
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 

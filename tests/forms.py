@@ -5,7 +5,7 @@ import numpy as np
 from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
 from bondic.engines import moments
-from bondic.engines.bands import Bands
+from bondic.engines.moments import Bands
 from bondic.engines.sums import EngineSums
 
 

@@ -12,8 +12,8 @@ from bondic.core.sums.forms import enclose
 from bondic.core.sums.reference import REFERENCE
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, check_single
-from bondic.engines.linear import Constants, Features
 from bondic.engines.spool import NumpyPairs
+from bondic.engines.standard import Constants, Features
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial
 from builders import synthetic

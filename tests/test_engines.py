@@ -17,10 +17,10 @@ from bondic.core.sums.forms import Crossed, Share
 from bondic.core.sums.measure import Measure, Stream
 from bondic.engines import sums as forms
 from bondic.engines.engine import Collected, Engine
-from bondic.engines.linear import Constants, Features
 from bondic.engines.products import Pairs
 from bondic.engines.series import Series
 from bondic.engines.spool import NumpyPairs
+from bondic.engines.standard import Constants, Features
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import in_order
 from bondic.report.page import report_page

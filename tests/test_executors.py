@@ -16,12 +16,12 @@ import pytest
 import bondic as b
 from bondic.cli import executors as named
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
-from bondic.engines import blocks, remote, spool
+from bondic.engines import remote, spool
 from bondic.engines.spool import Direct
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
-from bondic.policies.adapters import imported
+from bondic.modules import load_files, loaded_files
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method
 
@@ -53,7 +53,7 @@ def short_blocks(monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_known():
     """Every test stands for processes of its own."""
-    blocks._received.cache_clear()
+    remote._received.cache_clear()
     spool._received.cache_clear()
 
 
@@ -173,13 +173,13 @@ def test_a_part_that_is_not_the_one_that_was_read_is_named(spoil, words, place):
 
 
 def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
-    question, real = ask(place), blocks.open_job
+    question, real = ask(place), remote.open_job
 
     def other(job):
-        rows, *others = real(job)
-        return (replace(rows, policy=b.load_policy(f"{place}/rules.py:other")), *others)
+        sent, *others = real(job)
+        return (replace(sent, rows=replace(sent.rows, policy=b.load_policy(f"{place}/rules.py:other"))), *others)
 
-    monkeypatch.setattr(blocks, "open_job", other)
+    monkeypatch.setattr(remote, "open_job", other)
     with pytest.raises(PolicyError, match="does not answer as it does"):
         answer(question, executor=Here())
 
@@ -189,17 +189,17 @@ def test_a_policy_file_that_is_another_one_there_is_refused(place, monkeypatch):
     monkeypatch.delitem(sys.modules, "_bondic_policy_rules")
     (place / "rules.py").write_text(RULES + "# changed\n")
     with pytest.raises(PolicyError, match=r"rules\.py is not the file"):
-        imported.LoadedFiles.now().load()
+        load_files(loaded_files())
     del question
 
 
 def test_a_process_that_has_loaded_an_older_file_says_so(place):
     ask(place)
-    sent = imported.LoadedFiles.now()
+    sent = loaded_files()
     (place / "rules.py").write_text(RULES + "# changed\n")
     ask(place)
     with pytest.raises(PolicyError, match="start the workers again"):
-        sent.load()
+        load_files(sent)
 
 
 def test_policies_that_cannot_be_pickled_are_refused_with_the_way_out(place):

@@ -153,30 +153,6 @@ def write_d4rl(data, where):
     return hdf5_file(where, **{name: data[name] for name in ("observations", "actions", "rewards")}, **ends, **other)
 
 
-def write_d3rlpy_v1(data, where):
-    ends = {"terminals": data["terminations"], "episode_terminals": data["terminations"] | data["truncations"]}
-    arrays = {name: data[name] for name in ("observations", "actions", "rewards")}
-    floats = {name: flags.astype(np.float32) for name, flags in ends.items()}
-    return hdf5_file(where, **arrays, **floats, discrete_action=True, version="1.1")
-
-
-def write_d3rlpy(data, where):
-    entries = {
-        "columns": ["observations", "actions", "rewards", "terminated"],
-        "num_episodes": EPISODES,
-        "version": "2.1",
-    }
-    for episode in range(EPISODES):
-        rows = slice(episode * STEPS, (episode + 1) * STEPS)
-        entries |= {
-            f"observations_{episode}": data["observations"][rows],
-            f"actions_{episode}": data["actions"][rows, None],
-            f"rewards_{episode}": data["rewards"][rows, None],
-            f"terminated_{episode}": bool(data["terminations"][rows][-1]),
-        }
-    return hdf5_file(where, **entries)
-
-
 def write_minari_folder(data, where):
     h5py = importlib.import_module("h5py")
     folder = where / "demo-v0" / "data"
@@ -195,8 +171,6 @@ def write_minari_folder(data, where):
 
 EPISODIC = {
     "d4rl": write_d4rl,
-    "d3rlpy v1": write_d3rlpy_v1,
-    "d3rlpy": write_d3rlpy,
     "minari folder": write_minari_folder,
 }
 
@@ -208,12 +182,11 @@ def test_formats_by_episode_give_the_same_log(form, tmp_path):
     assert loaded.transitions.content_hash == Transitions(**data).content_hash
 
 
-@pytest.mark.parametrize("form", ["d4rl", "d3rlpy v1", "d3rlpy"])
-def test_truncated_episodes_lose_the_row_whose_next_observation_was_not_kept(form, tmp_path):
+def test_truncated_episodes_lose_the_row_whose_next_observation_was_not_kept(tmp_path):
     data = whole_log(scores=False)
     ends = data["terminations"] & (data["episode_ids"] % 2 == 0)
     data["terminations"], data["truncations"] = data["terminations"] & ~ends, ends
-    loaded = read_log(EPISODIC[form](data, tmp_path))
+    loaded = read_log(write_d4rl(data, tmp_path))
     kept = {name: column[~ends] for name, column in data.items()}
     assert loaded.transitions.content_hash == Transitions(**kept).content_hash
     assert any("depends on time only" in note for note in loaded.notes)

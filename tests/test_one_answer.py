@@ -19,8 +19,7 @@ from bondic.core.kernels.leaves import Constant
 from bondic.core.kernels.normal_form import Layout
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Threads
-from bondic.rows.draws import Draws
-from bondic.rows.frame import make_frame
+from bondic.rows.batch import Draws, make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import LONGEST_BLOCK, block_length
 from bondic.tuning.defaults import Advanced

@@ -29,7 +29,7 @@ from bondic.report.html import script_json
 from bondic.report.page import report_page
 from bondic.report.pens import result_table
 from bondic.robustness import Robustness
-from bondic.rows.recorded import recorded_returns
+from bondic.rows.episodes import recorded_returns
 from bondic.summary import summarize
 from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn

@@ -14,7 +14,7 @@ from bondic.core.kernels.leaves import Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.forms import enclose
 from bondic.engines import moments
-from bondic.engines.bands import Bands
+from bondic.engines.moments import Bands
 from forms import quadratic_form, series_form
 
 

@@ -194,8 +194,7 @@ def test_a_log_that_was_read_in_its_own_way_is_verified_from_its_folder(tmp_path
     folder = found.save(tmp_path / "out")
     stated = json.loads((folder / "result.json").read_text())["reading"]
     assert stated == {
-        "columns": ["rewards=income", "observations=state,ward", "next_observations=next_state,next_ward"],
-        "missing": ["state=-1.0"], "text": "codes", "actions": ["run", "repair"],
+        "columns": columns, "missing": {"state": -1}, "categorical": "codes", "actions": ["run", "repair"],
     }  # fmt: skip
     code, _, err = run(capsys, "verify", str(folder), str(tmp_path / "log.csv"))
     assert code == 0, err

@@ -20,7 +20,7 @@ from bondic.methods.setting import NOTHING
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.recorded import recorded_returns
+from bondic.rows.episodes import recorded_returns
 from bondic.tuning.states import STATED
 
 FloatArray = npt.NDArray[np.float64]

@@ -10,9 +10,9 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
-from bondic.cli.work import sums_of
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
 from bondic.estimate import OWN, estimate_interval

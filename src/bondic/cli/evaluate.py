@@ -15,9 +15,9 @@ import click
 from rich.console import Console
 
 from bondic.advice.levers import with_next_steps
+from bondic.cli.executors import not_elsewhere, sums_of
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, this_command, verify_command
-from bondic.cli.work import not_elsewhere, sums_of
 from bondic.core.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts

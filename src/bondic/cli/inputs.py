@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
+from bondic.cli.executors import choose_policy
 from bondic.cli.reading import one_step, read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
-from bondic.cli.work import choose_policy
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, kind_of, one_line, shown
 from bondic.core.sums.forms import Sums
 from bondic.data.initial import InitialStates
@@ -19,7 +19,7 @@ from bondic.data.transitions import Transitions
 from bondic.engines.sums import STANDARD
 from bondic.estimate import named_method
 from bondic.methods.propensities import Propensities
-from bondic.policies.adapters.imported import import_object
+from bondic.modules import import_object
 from bondic.rows import Rows
 from bondic.rows.checks import undiscounted
 from bondic.rows.inputs import action_names, refuse_unstated_order

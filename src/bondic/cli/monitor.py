@@ -19,10 +19,10 @@ import click
 from rich.console import Console
 
 from bondic.cli.commands import STATED
+from bondic.cli.executors import choose_policy
 from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
-from bondic.cli.work import choose_policy
 from bondic.core.claims import Status
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.core.printed import interval_text

@@ -12,10 +12,9 @@ import numpy as np
 from bondic.core.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Coding, LoadedLog
-from bondic.data.io.read import read_log
-from bondic.data.io.states import read_states
-from bondic.data.io.words import categories_of, columns_of, missing_of
+from bondic.data.io.read import read_log, read_states
 from bondic.data.log import Log
+from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
@@ -31,42 +30,88 @@ _BUDGET = "2GB"
 # --- rows ---------------------------------------------------------------------------------------------
 
 
+def reading_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options say about reading a log, as arguments of `read_log`; nothing where they say nothing."""
+    ways, lists = ([item for item in options["text"] if ("=" in item) == listed] for listed in (False, True))
+    if len(ways) > 1 or not set(ways) <= {"one-hot", "codes"}:
+        raise InvalidInput(
+            f"--text {one_line(ways[-1])}: one-hot, codes, or COLUMN=NAME,NAME,... is needed, each once."
+        )
+    stated = {
+        "columns": _columns(options["columns"]),
+        "missing": _missing(options["missing"]),
+        "categorical": ways[0] if ways else None,
+        "categories": _categories(lists),
+        "actions": options["actions"],
+        "one_step": options["one_step"],
+    }
+    return {name: value for name, value in stated.items() if value}
+
+
 def read_rows(
     log: str,
     options: Mapping[str, Any],
     progress: Callable[[float], None] | None = None,
     like: Coding | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> tuple[Transitions | LogStream, LoadedLog | None]:
-    """The log, and how it was understood (None for a log in batches); `like` is how an earlier part of it was."""
-    columns, (way, categories) = columns_of(options["columns"]) or None, _texts(options["text"])
+    """The log, and how it was understood (None for a log in batches); `like` is how an earlier part of it was.
+
+    `reading` are arguments of `read_log` in place of what the options say.
+    """
+    stated = reading_options(options) if reading is None else reading
     memory = options.get("memory") or (_BUDGET if elsewhere(options) else None)
     if memory is None:
-        loaded = read_log(
-            log,
-            columns=columns,
-            missing=missing_of(options["missing"]),
-            categorical=way,
-            actions=options["actions"],
-            one_step=options["one_step"],
-            trust_pickle=options["trust_pickle"],
-            categories=categories_of(categories),
-            like=like,
-        )
+        loaded = read_log(log, trust_pickle=options["trust_pickle"], like=like, **stated)
         return loaded.transitions, loaded
-    if options["missing"] or options["text"]:
+    if not stated.keys() <= {"columns", "actions", "one_step"}:
         raise InvalidInput("--missing and --text need the log in memory: leave out --with memory.")
-    given = {name: options[name] for name in ("actions", "one_step")}
-    return stream_log(Path(log), columns=columns, progress=progress, memory=memory, **given), None
+    return stream_log(Path(log), progress=progress, memory=memory, **stated), None
 
 
-def _texts(items: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
-    """(how text becomes numbers, all values of columns): ("codes", ("color=red,blue",))."""
-    ways = [item for item in items if "=" not in item]
-    if len(ways) > 1 or not set(ways) <= {"one-hot", "codes"}:
-        raise InvalidInput(
-            f"--text {one_line(ways[-1])}: one-hot, codes, or COLUMN=NAME,NAME,... is needed, each once."
-        )
-    return (ways[0] if ways else None), tuple(item for item in items if "=" in item)
+def _columns(items: Sequence[str]) -> dict[str, str | list[str] | None]:
+    """("observations=x,y", "terminations=none") -> {"observations": ["x", "y"], "terminations": None}."""
+    out: dict[str, str | list[str] | None] = {}
+    for item in items:
+        part, sign, names = (word.strip() for word in item.partition("="))
+        if not sign or not part or not names:
+            raise InvalidInput(f"--columns {item}: write PART=COLUMN, or PART=COLUMN,COLUMN,... for several.")
+        if part in out:
+            raise InvalidInput(f"--columns {part} is given twice. Name all its columns at once: PART=COLUMN,COLUMN,...")
+        group = [name.strip() for name in names.split(",")]
+        absent = part in MAY_BE_ABSENT and names.lower() == "none"
+        out[part] = None if absent else group[0] if len(group) == 1 else group
+    return out
+
+
+def _categories(items: Sequence[str]) -> dict[str, list[str]]:
+    """("color=red,blue",) -> {"color": ["red", "blue"]}."""
+    out: dict[str, list[str]] = {}
+    for item in items:
+        name, sign, values = (word.strip() for word in item.partition("="))
+        if not sign or not name or name in out:
+            raise InvalidInput(f"--text {item}: write COLUMN=FIRST,SECOND,... once for every column.")
+        out[name] = [value.strip() for value in values.split(",")]
+    return out
+
+
+def _missing(items: Sequence[str]) -> Any:
+    """("indicator",) -> "indicator"; ("bmi=25",) -> {"bmi": 25.0}; () -> None."""
+    if not items or list(items) == ["indicator"]:
+        return items[0] if items else None
+    out: dict[str, float] = {}
+    for item in items:
+        name, sign, value = (word.strip() for word in item.rpartition("="))  # names may hold "=": values never do
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not sign or not name or not math.isfinite(number) or name in out:
+            raise InvalidInput(
+                f"--missing {item}: write `indicator` alone, or COLUMN=NUMBER once for every column with gaps."
+            )
+        out[name] = number
+    return out
 
 
 def stated_columns(

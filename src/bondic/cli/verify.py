@@ -12,8 +12,8 @@ from typing import Any
 import click
 import numpy as np
 
-from bondic.cli.reading import SAMPLE, read_initial, read_rows
-from bondic.cli.work import choose_policy, sums_of
+from bondic.cli.executors import choose_policy, sums_of
+from bondic.cli.reading import SAMPLE, read_initial, read_rows, reading_options
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
 from bondic.core.printed import interval_text
@@ -22,7 +22,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.loading import MOST_ARRAY_BYTES, load_certificate
-from bondic.policies.adapters.imported import import_module
+from bondic.modules import import_module
 from bondic.rendering import STATE_WORDS
 from bondic.rows.asked import verify_certificate
 from bondic.rows.inputs import GivenLog, action_names, take_policy
@@ -33,9 +33,9 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     for place in options["modules"]:
         import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
-    options = _as_read_before(certificate, options)
-    rows, loaded = read_rows(log, options)
-    _refuse_unstated_order(found, loaded, options)
+    reading = _reading(certificate, options)
+    rows, loaded = read_rows(log, options, reading=reading)
+    _refuse_unstated_order(found, loaded, reading)
     _refuse_another_log(certificate, found, rows)
     initial = _initial(found, rows, loaded, options)
     chosen = None if options["policy"] is None else _policy(found, rows, loaded, options)
@@ -46,43 +46,33 @@ def command(certificate: Path, log: str, **options: Any) -> None:
 
 
 _RESULT = "result.json"
-_READING: dict[str, type] = {
-    "columns": list,
-    "missing": list,
-    "text": str,
-    "categories": list,
-    "actions": list,
+_READING: dict[str, type | tuple[type, ...]] = {
+    "columns": dict,
+    "missing": (str, dict),
+    "categorical": (str, dict),
+    "categories": dict,
+    "actions": (list, int),
     "one_step": bool,
 }
 """What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that anybody may have made."""
 
 
-def _as_read_before(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Where a result's folder is given and no word on reading, the log is read as its result.json says."""
-    path = certificate / _RESULT
-    if any(options.get(name) for name in _READING) or not path.is_file():
-        return options
-    found = _reading(path)
-    texts = (*([found.pop("text")] if "text" in found else []), *found.pop("categories", ()))
-    found |= {"text": texts} if texts else {}
-    if found:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
-        click.echo(f"note: the log is read as {clean_text(path)} says ({names}).", err=True)
-    return {**options, **found}
-
-
-def _reading(path: Path) -> dict[str, Any]:
-    """The options on reading that a file states."""
+def _reading(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """How the log is read: as the options say or, where they say nothing and a result's folder is given, as its result.json."""
+    stated, path = reading_options(options), certificate / _RESULT
+    if stated or not path.is_file():
+        return stated
     try:
-        stated = json.loads(path.read_text(encoding="utf-8")).get("reading", {})
-        found = {name: stated[name] for name in _READING if stated.get(name)}
+        held = json.loads(path.read_text(encoding="utf-8")).get("reading", {})
+        found = {name: held[name] for name in _READING if held.get(name)}
     except (OSError, ValueError, AttributeError) as problem:
         raise InvalidInput(f"{path} cannot be read ({one_line(problem, 200)}).") from problem
     for name, value in found.items():
-        texts = value if isinstance(value, list) else []
-        if not isinstance(value, _READING[name]) or not all(isinstance(item, str) for item in texts):
+        if not isinstance(value, _READING[name]):
             raise InvalidInput(f"{path}: `{name}` under `reading` is {one_line(repr(value))}.")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    if found:
+        click.echo(f"note: the log is read as {clean_text(path)} says ({', '.join(found)}).", err=True)
+    return found
 
 
 def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> None:
@@ -141,9 +131,9 @@ def _most_bytes(log: str) -> int:
     return max(MOST_ARRAY_BYTES, 16 * sum(file.stat().st_size for file in files if file.is_file()))
 
 
-def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options: dict[str, Any]) -> None:
+def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, reading: dict[str, Any]) -> None:
     """A log with text actions has one content hash per order of their names."""
-    if loaded is None or action_names(loaded) is None or options["actions"]:
+    if loaded is None or action_names(loaded) is None or "actions" in reading:
         return
     if loaded.transitions.content_hash != found.asked.log_hash:
         raise InvalidInput(

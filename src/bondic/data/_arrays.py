@@ -15,6 +15,8 @@ from bondic.core.errors import InvalidInput, one_line
 
 Setter = Callable[[str, Any], None]
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 _LARGEST_EXACT = 2**53
 _LARGEST = 1e120

@@ -6,17 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.columns import Starts
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _WEIGHT_TOLERANCE = 1e-6
 _UNIT = 2.0**-53

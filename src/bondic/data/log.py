@@ -2,87 +2,79 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from bondic.core.columns import RowRange
 from bondic.data.memory import MemoryPlan
-from bondic.data.transitions import Transitions
 
 if TYPE_CHECKING:
+    from bondic.core.columns import RowRange
     from bondic.data.hygiene.inspection import Inspection
+    from bondic.data.transitions import Transitions
 
 
-class Log(Protocol):
+class Log(ABC):
     """Checked transitions in the order of time. `Transitions` is one batch of itself; a stream reads them anew each time."""
 
-    @property
-    def content_hash(self) -> str: ...
+    held: ClassVar[bool]  # the rows are in memory: what is made of them may be kept there, too
+    plan: MemoryPlan | None = None  # the budget of memory that was stated for working on it
+    reading: Mapping[str, Any] = {}  # what was stated about reading it, as arguments of `read_log`; nothing for arrays
+    content_hash: str
+    unrecorded: tuple[str, ...]  # columns that stand in for what was not recorded
 
     @property
-    def inspection(self) -> Inspection: ...
+    @abstractmethod
+    def form(self) -> Transitions:
+        """Some of its rows: columns, types and dimensions are those of all."""
 
     @property
-    def observation_dim(self) -> int: ...
+    @abstractmethod
+    def inspection(self) -> Inspection:
+        """What looks wrong in this log: see `inspect_log`."""
+
+    @property
+    def observation_dim(self) -> int:
+        return int(self.form.observations.shape[1])
 
     @property
     def observation_names(self) -> tuple[str, ...]:
-        """Names of the columns of an observation, in order; () where the log does not know them."""
-        ...
+        """Names of the columns of an observation, in order; () where the log does not know them, as arrays do not."""
+        return ()
+
+    @property
+    def discrete_actions(self) -> bool:
+        return self.form.actions.ndim == 1
 
     @property
     def action_dim(self) -> int:
         """0 for discrete actions."""
-        ...
-
-    @property
-    def has_timesteps(self) -> bool: ...
-
-    @property
-    def has_episode_ids(self) -> bool: ...
-
-    @property
-    def held(self) -> bool:
-        """The rows are in memory: what is made of them may be kept there, too."""
-        ...
-
-    @property
-    def plan(self) -> MemoryPlan | None:
-        """The budget of memory that was stated for working on it."""
-        ...
-
-    @property
-    def reading(self) -> Mapping[str, Any]:
-        """What was stated about reading it, as options of the command line; nothing for arrays."""
-        ...
-
-    @property
-    def unrecorded(self) -> tuple[str, ...]:
-        """Columns that stand in for what was not recorded."""
-        ...
+        return 0 if self.discrete_actions else int(self.form.actions.shape[1])
 
     def has(self, column: str) -> bool:
         """Whether the log holds this column, one of those that are optional."""
-        ...
+        return getattr(self.form, column) is not None
 
+    @property
+    def has_timesteps(self) -> bool:
+        return self.has("timesteps")
+
+    @property
+    def has_episode_ids(self) -> bool:
+        return self.has("episode_ids")
+
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """These rows in order, `size` at a time (the last batch may be shorter); all rows, in any cut, unless told."""
-        ...
 
+    @abstractmethod
     def read(self, rows: RowRange | None = None) -> Transitions:
-        """These rows as transitions in memory; all of them unless told."""
-        ...
-
-    def timesteps_of(self, rows: RowRange) -> Iterator[npt.NDArray[np.int64]]:
-        """The column `timesteps` of these rows, in any cut."""
-        ...
+        """These rows as transitions in memory, with the hash of the whole log; all of them unless told."""
 
 
 def is_log(given: object) -> bool:
     """Whether this is a log at all: a border check for plain words."""
-    return hasattr(given, "batches") and hasattr(given, "content_hash")
+    return isinstance(given, Log)

@@ -2,21 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, one_line
-from bondic.data.files import FileStream
+from bondic.core.columns import RowRange
+from bondic.core.errors import InvalidInput, ValidityWarning, one_line
+from bondic.data import _arrays
+from bondic.data.io.encode import Treatment
 from bondic.data.io.formats import FORMATS
-from bondic.data.io.parts import Given
+from bondic.data.io.parts import Given, Parts, find_parts, known_actions
 from bondic.data.io.read import KNOWN
 from bondic.data.io.scan import Files
-from bondic.data.io.words import reading_words
 from bondic.data.memory import MemoryPlan, parse_memory
-from bondic.data.stream import ArrayStream, LogStream
+from bondic.data.stream import ArrayStream, LogStream, RawColumns, code_identifiers
+
+
+class FileStream(LogStream):
+    """Parquet, CSV or Feather: a file, or parts whose natural order is the order of time."""
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        batch_rows: int,
+        columns: Given | None = None,
+        actions: Sequence[str | int] | int | None = None,
+        one_step: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        self.path: Path = files.path
+        self._files, self._actions, self._one_step = files, known_actions(actions), one_step
+        found, _, _ = find_parts(files.names, columns or {}, ("next_observations",), one_step=one_step)
+        if "next_observations" not in found.columns and "observations" in found.columns and not one_step:
+            raise InvalidInput(
+                f"{files.label} has no column for `next_observations`. A streamed log cannot take them from the following rows: "
+                "name the column, columns={'next_observations': 'name'} (--columns next_observations=NAME), load the log with "
+                "read_log, or state that every row ends: one_step=True (--one-step)."
+            )
+        self.column_map = found
+        for note in found.notes:
+            warnings.warn(note, ValidityWarning, stacklevel=3)
+        self._codes: dict[str, int] = {}
+        super().__init__(batch_rows, progress)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which opens the same files, and need not check their rows again."""
+        where = self.path.resolve(), self._files.stamps()
+        return {**vars(self), "_files": where, "_inspection": None, "_codes": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        path, stamps = state["_files"]
+        files = Files(path)
+        files.refuse_others(stamps)
+        vars(self).update(state, _files=files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Those of its columns; a column of lists has one name for many dimensions."""
+        names = self.column_map.columns.get("observations", ())
+        return names if len(names) == self.observation_dim else ()
+
+    def _still_the_same(self, rows: RowRange) -> None:
+        self._files.refuse_changes(rows)
+
+    def _raw(self, rows: RowRange, size: int) -> Iterator[RawColumns]:
+        first = rows.start
+        for table in self._files.tables(rows, size, list(dict.fromkeys(self.column_map.all))):
+            with _arrays.counting_from(first):
+                reader = Parts(
+                    table, self.column_map.columns, Treatment(streamed=True), self._actions, one_step=self._one_step
+                )
+                found, _ = reader.read()
+                if reader.unrecorded:
+                    found["unrecorded"] = reader.unrecorded
+            if found.get("episode_ids") is not None:
+                found["episode_ids"] = code_identifiers(found["episode_ids"], self._codes)
+            first += len(found["rewards"])
+            yield found
 
 
 def stream_log(
@@ -62,7 +131,8 @@ def stream_log(
         stream = FileStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
-    stream.reading = reading_words(columns=columns, actions=actions, one_step=one_step)
+    stated = {"columns": columns, "actions": known_actions(actions), "one_step": one_step}
+    stream.reading = {name: value for name, value in stated.items() if value}
     stream.plan = plan if batch_rows is None else None
     return stream
 

@@ -9,13 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
-from bondic.data._arrays import numbered
-
-FloatArray = npt.NDArray[np.float64]
+from bondic.data._arrays import FloatArray, numbered
 
 PAIRS = (("behavior_action_probs", "behavior_log_probs"), ("target_action_probs", "target_log_probs"))
 """One of each pair is enough: a probability, or its logarithm."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -13,17 +13,15 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data.content_hash import COLUMNS, ContentHash
+from bondic.data.episodes import KeyCheck
 from bondic.data.hygiene.inspection import Inspection
-from bondic.data.keys import KeyCheck
-from bondic.data.memory import MemoryPlan
-from bondic.data.opened import OpenedParquet
+from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
-IntArray = npt.NDArray[np.int64]
 RawColumns = Mapping[str, Any]
 
 
-class LogStream(ABC):
+class LogStream(Log):
     """A log that is read in batches; it must not change while it is in use.
 
     Opening it reads everything once: all checks of `Transitions`, the content hash (equal to that of the same log in
@@ -31,33 +29,24 @@ class LogStream(ABC):
     """
 
     batch_rows: int  # read at a time, where nothing else is asked for
-    plan: MemoryPlan | None = None  # where `batch_rows` comes from, if from a budget
-    reading: Mapping[str, Any] = {}  # what was stated about reading, as options of the command line
     held: ClassVar[bool] = False
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
         self.batch_rows = _checked_rows(batch_rows)
         self.content_hash = ""
-        self.inspection = Inspection()
+        self._inspection = Inspection()
         self._check_everything(progress)
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
-        """The columns of these rows, `size` rows at a time; all columns unless `names` are given."""
+    def _raw(self, rows: RowRange, size: int) -> Iterator[RawColumns]:
+        """The columns of these rows, `size` rows at a time."""
 
     @abstractmethod
     def _still_the_same(self, rows: RowRange) -> None:
         """Raise when the log was changed since it was opened, where these rows stand."""
-
-    def opened(self) -> OpenedParquet:
-        """What another process needs to read the same rows."""
-        raise InvalidInput(
-            "Other processes read the log themselves, so it has to be CSV, Feather or Parquet files that all of them see: "
-            "stream_log(path) (--with memory). Arrays are worked on in this process."
-        )
 
     def _check_everything(self, progress: Callable[[float], None] | None) -> None:
         if len(self) == 0:
@@ -68,44 +57,25 @@ class LogStream(ABC):
             part = Transitions.part(columns, done, "")
             if first is None:
                 first = part
-            self._same_form(first, part, done)
+            first.refuse_other_form(part, done)
             keys.add(part, done)
-            self.inspection.add(part, done)
+            self._inspection.add(part, done)
             digest.add(part.columns())
             done += len(part)
             if progress is not None:
                 progress(done / len(self))
         assert first is not None
-        self._adopt(first.cut(RowRange(0, 1)), digest.hexdigest())
-
-    def _adopt(self, first: Transitions, content_hash: str) -> None:
-        """The form that all parts have, and the hash of all."""
-        self.observation_dim = int(first.observations.shape[1])
-        self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
-        self.has_timesteps = first.timesteps is not None
-        self.has_episode_ids = first.episode_ids is not None
+        first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.unrecorded = first.unrecorded
-        self._first, self.content_hash = first, content_hash
+        self._first, self.content_hash = first, digest.hexdigest()
 
     @property
-    def observation_names(self) -> tuple[str, ...]:
-        """Arrays have none."""
-        return ()
+    def form(self) -> Transitions:
+        return self._first
 
-    @staticmethod
-    def _same_form(first: Transitions, part: Transitions, row: int) -> None:
-        for name in COLUMNS:
-            one, other = getattr(first, name), getattr(part, name)
-            if (one is None) != (other is None) or (
-                one is not None and (one.shape[1:] != other.shape[1:] or one.dtype != other.dtype)
-            ):
-                raise InvalidInput(
-                    f"`{name}` changes its form at row {row}: {_form(other)} there, {_form(one)} before. All parts of a log "
-                    "need the same columns, types and dimensions."
-                )
-
-    def has(self, column: str) -> bool:
-        return self._first.has(column)
+    @property
+    def inspection(self) -> Inspection:
+        return self._inspection
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""
@@ -125,11 +95,6 @@ class LogStream(ABC):
             return part
         raise InvalidInput(f"There is nothing to read: {wanted}.")
 
-    def timesteps_of(self, rows: RowRange) -> Iterator[IntArray]:
-        """The column `timesteps` of these rows, in batches."""
-        for columns in self._raw(rows, self.batch_rows, ("timesteps",)):
-            yield np.asarray(columns["timesteps"], dtype=np.int64)
-
     def __repr__(self) -> str:
         kind = "discrete" if self.action_dim == 0 else f"{self.action_dim}-d"
         return (
@@ -142,12 +107,6 @@ def _checked_rows(batch_rows: int) -> int:
     if int(batch_rows) < 1:
         raise InvalidInput(f"batch_rows={batch_rows}: at least one row must be read at a time.")
     return int(batch_rows)
-
-
-def _form(column: npt.NDArray[Any] | None) -> str:
-    if column is None:
-        return "absent"
-    return f"{column.dtype} of {int(np.prod(column.shape[1:], dtype=np.int64))} number(s) a row"
 
 
 class ArrayStream(LogStream):
@@ -168,14 +127,19 @@ class ArrayStream(LogStream):
         self._codes: dict[str, int] = {}
         super().__init__(batch_rows, progress)
 
+    def __getstate__(self) -> dict[str, Any]:
+        raise InvalidInput(
+            "Other processes read the log themselves, so it has to be CSV, Feather or Parquet files that all of them see: "
+            "stream_log(path) (--with memory). Arrays are worked on in this process."
+        )
+
     def __len__(self) -> int:
         return len(self._columns["rewards"])
 
-    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+    def _raw(self, rows: RowRange, size: int) -> Iterator[RawColumns]:
         for top in range(rows.start, rows.stop, size):
             cut = slice(top, min(top + size, rows.stop))
-            wanted = self._columns if names is None else {name: self._columns[name] for name in names}
-            batch = {name: np.asarray(column[cut]) for name, column in wanted.items()}
+            batch = {name: np.asarray(column[cut]) for name, column in self._columns.items()}
             if "episode_ids" in batch:
                 batch["episode_ids"] = code_identifiers(batch["episode_ids"], self._codes)
             yield batch

@@ -13,22 +13,18 @@ import numpy.typing as npt
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
-from bondic.data._arrays import numbered
+from bondic.data._arrays import BoolArray, FloatArray, IntArray, numbered
 from bondic.data.content_hash import COLUMNS, ContentHash
-from bondic.data.keys import KeyCheck
-from bondic.data.memory import MemoryPlan
+from bondic.data.episodes import KeyCheck
+from bondic.data.log import Log
 from bondic.data.propensities import PROPENSITIES, checked_propensities
 
 if TYPE_CHECKING:
     from bondic.data.hygiene.inspection import Inspection
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, eq=False)
-class Transitions:
+class Transitions(Log):
     """A frozen log of transitions; row order is time and is never changed.
 
     The one assumption about the log: given everything before row i and (s_i, a_i), the pair (r_i, s'_i) was
@@ -90,8 +86,6 @@ class Transitions:
     unrecorded: tuple[str, ...] = ()
     content_hash: str = field(init=False, default="")
     held: ClassVar[bool] = True
-    plan: ClassVar[MemoryPlan | None] = None
-    reading: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         self._convert()
@@ -157,13 +151,21 @@ class Transitions:
     def read(self, rows: RowRange | None = None) -> Transitions:
         return self if rows is None or len(rows) == len(self) else self.cut(rows)
 
-    def timesteps_of(self, rows: RowRange) -> Iterator[IntArray]:
-        assert self.timesteps is not None
-        yield self.timesteps[rows.start : rows.stop]
-
     def columns(self) -> dict[str, npt.NDArray[Any] | None]:
         """All columns by name."""
         return {name: getattr(self, name) for name in COLUMNS}
+
+    def refuse_other_form(self, later: Transitions, row: int) -> None:
+        """Rows of one log, those from `row` on among them, have the same columns, types and dimensions."""
+        for name, mine in self.columns().items():
+            theirs = getattr(later, name)
+            if (mine is None) != (theirs is None) or (
+                mine is not None and (mine.shape[1:] != theirs.shape[1:] or mine.dtype != theirs.dtype)
+            ):
+                raise InvalidInput(
+                    f"`{name}` changes its form at row {row}: {_form(theirs)} there, {_form(mine)} before. All rows of a log "
+                    "have the same columns, of the same types and dimensions."
+                )
 
     def _convert(self) -> None:
         """Types, shapes and values of every column."""
@@ -221,33 +223,8 @@ class Transitions:
         return Inspection.of(self)
 
     @property
-    def discrete_actions(self) -> bool:
-        return self.actions.ndim == 1
-
-    @property
-    def observation_dim(self) -> int:
-        return int(self.observations.shape[1])
-
-    @property
-    def observation_names(self) -> tuple[str, ...]:
-        """Arrays have none."""
-        return ()
-
-    @property
-    def action_dim(self) -> int:
-        """0 for discrete actions."""
-        return 0 if self.discrete_actions else int(self.actions.shape[1])
-
-    def has(self, column: str) -> bool:
-        return getattr(self, column) is not None
-
-    @property
-    def has_timesteps(self) -> bool:
-        return self.timesteps is not None
-
-    @property
-    def has_episode_ids(self) -> bool:
-        return self.episode_ids is not None
+    def form(self) -> Transitions:
+        return self
 
     def __len__(self) -> int:
         return int(self.observations.shape[0])
@@ -271,6 +248,12 @@ def _unchecked(
     put("unrecorded", unrecorded)
     put("content_hash", content_hash)
     return rows
+
+
+def _form(column: npt.NDArray[Any] | None) -> str:
+    if column is None:
+        return "absent"
+    return f"{column.dtype} of {int(np.prod(column.shape[1:], dtype=np.int64))} number(s) a row"
 
 
 def _shaped(values: Any, kind: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:

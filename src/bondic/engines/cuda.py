@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U, inflate
+from bondic.core.bounded import FloatArray, U, inflate
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.engines import cuda_tiles, power
 from bondic.engines.engine import Survey
-from bondic.engines.recipes import HALF_LOG2E, NEAR, FloatArray, ProductPlan, Recipe, certain, labels, plan, value_error
+from bondic.engines.recipes import HALF_LOG2E, NEAR, ProductPlan, Recipe, certain, labels, plan, value_error
 from bondic.engines.spool import Direct, PointBlock
-from bondic.engines.threads import Executor
+from bondic.engines.threads import Threads
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +95,7 @@ class Cuda(Direct):
         return _MOST_SINGLE if self.single else _LARGEST_SCALED
 
     def own(
-        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Threads, progress: Progress | None = None
     ) -> Share:
         del executor  # the device has its own
         planned, size = certain(plan(term, points)), term.bounds(points, points)[0]
@@ -150,7 +150,7 @@ class Cuda(Direct):
         extra = (roundings + 3) * unit * (1 + 1e-3) + rest + (count * 2.0**-100 if self.single else 0.0)
         return (1 + value) * extra + value
 
-    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Executor) -> Share:
+    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Threads) -> Share:
         planned = certain(plan(term, x[0]))
         gaussian = planned.gaussian()
         if gaussian is None or not self.device.startswith("cuda") or x[1].shape[1] > _MOST_FUSED:
@@ -173,9 +173,7 @@ class Cuda(Direct):
         size = term.bounds(points, others)[0]
         return Share(term.coefficient * totals, inflate(error + 4 * size * U))
 
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         del executor
         planned = plan(term, y)
         if planned is None or (self.single and planned.gaussian() is None):

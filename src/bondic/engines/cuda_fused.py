@@ -18,9 +18,8 @@ import torch
 import triton
 import triton.language as tl
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, U
 from bondic.engines import power
-from bondic.engines.recipes import FloatArray
 
 _WIDEST = 2
 """Weight columns in one pass."""

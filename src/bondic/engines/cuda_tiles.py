@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bondic.core.bounded import FloatArray
 from bondic.engines import power
 from bondic.engines.recipes import (
     FEATURES,
@@ -21,7 +22,6 @@ from bondic.engines.recipes import (
     MATERN_5,
     NEAR,
     RHO_LARGEST,
-    FloatArray,
     Recipe,
 )
 

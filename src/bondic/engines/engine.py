@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.bounded import TINY, FloatArray, U
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
-from bondic.engines.threads import Executor
-
-Arrays = dict[str, npt.NDArray[Any]]
+from bondic.engines.threads import Threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +28,7 @@ class Survey:
     columns: FloatArray | None  # (m, C), embedded weights
     groups: int  # weightings; column c belongs to weighting c // (C / groups)
     width: int  # C
-    executor: Executor
+    executor: Threads
     progress: Progress | None = None
     notes: dict[str, Any] = field(default_factory=dict)  # what an engine found while it looked at its cost
 
@@ -50,25 +47,15 @@ def scaled(share: Share, factor: float) -> Share:
 
 
 class Partial(ABC):
-    """One term summed over some of the points.
-
-    All points are added, then the pass is ended, and again as long as it `wants_more`. A fork sees other points of the same
-    pass; merged back before the pass ends, both are as good as one that saw all of them.
-    """
+    """One term summed over all points: these are added, then the pass is ended, and again as long as it `wants_more`."""
 
     wants_more = True
+    travels = False
+    """Whether forks of this pass can be made and merged, here or in another process; else the points have to come here."""
 
     @abstractmethod
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         """Points (N, D), N > 0, with embedded columns (N, C)."""
-
-    @abstractmethod
-    def fork(self) -> Self:
-        """An empty one for this pass."""
-
-    @abstractmethod
-    def merge(self, other: Self) -> None:
-        """Take over what a fork has seen."""
 
     def end_pass(self) -> None:
         self.wants_more = False
@@ -82,43 +69,35 @@ class Partial(ABC):
 
 
 class Traveling(Partial):
-    """A sum whose forks can work in another process: what they need to know, and what they have seen, are a few arrays."""
+    """A fork sees other points of the same pass; merged back before the pass ends, both are as good as one that saw all.
+
+    It is pickled on its way to another process, and back.
+    """
+
+    travels = True
 
     @abstractmethod
-    def errand(self) -> Arrays | None:
-        """What a fork elsewhere has to know of this pass; None: in this pass the points have to come here."""
+    def fork(self) -> Self:
+        """An empty one for this pass."""
 
     @abstractmethod
-    def seen(self) -> Arrays:
-        """All that a fork has seen."""
-
-    @abstractmethod
-    def take(self, seen: Arrays) -> None:
-        """Take over what a fork has seen, wherever it was."""
-
     def merge(self, other: Self) -> None:
-        self.take(other.seen())
+        """Take over what a fork has seen, wherever it was."""
 
 
 class Collected(Partial):
     """Points are kept and summed at the end, all together."""
 
     def __init__(self, survey: Survey, finish: Callable[[FloatArray, FloatArray], list[Share]]) -> None:
-        self._survey, self._finish = survey, finish
+        self._width, self._finish = survey.width, finish
         self._parts: list[tuple[FloatArray, FloatArray]] = []
 
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         self._parts.append((points, columns))
 
-    def fork(self) -> Self:
-        return type(self)(self._survey, self._finish)
-
-    def merge(self, other: Self) -> None:
-        self._parts += other._parts
-
     def values(self) -> list[Share]:
         if not self._parts:
-            return [Share(np.zeros((1, self._survey.width)), 0.0)]
+            return [Share(np.zeros((1, self._width)), 0.0)]
         if len(self._parts) == 1:
             return self._finish(*self._parts[0])
         return self._finish(*(np.concatenate([part[k] for part in self._parts]) for k in (0, 1)))
@@ -129,11 +108,6 @@ class Engine(ABC):
 
     name: str
 
-    @property
-    def known_by_name(self) -> bool:
-        """Whether other processes find it by its name: those from outside the library are not known there."""
-        return type(self).__module__.startswith("bondic.")
-
     @abstractmethod
     def cost(self, term: Term, survey: Survey) -> float | None:
         """In units of one pair of points (module pairs); None: it cannot."""
@@ -142,9 +116,7 @@ class Engine(ABC):
     def begin(self, term: Term, survey: Survey) -> Partial:
         """A sum of u_c^T K u_c; `cost` was asked before and was not None."""
 
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         """K(x, y) C of one term; None: this engine does squares alone."""
         del term, x, y, columns, executor
         return None
@@ -153,9 +125,3 @@ class Engine(ABC):
         """`leaf.features(x)` in another way, off by no more than `leaf.feature_error`; None: this engine has none."""
         del leaf, x
         return None
-
-    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
-        """The fork that `errand` describes, made in another process; `width` embedded columns."""
-        raise NotImplementedError(
-            f"Sums of the engine {self.name} stay in their process ({term}, {width}, {len(errand)})."
-        )

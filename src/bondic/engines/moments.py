@@ -10,6 +10,16 @@ T_m(lambda) = P( Poisson(lambda) >= m ) when all I of degree below m are kept. H
     0 <= u^T K u - sum_I ( sum_i u_i phi_I(z_i) )^2 <= ( sum_i |u_i| sqrt(T_m(lambda_i)) )^2 :
 
 the right side is computed from the points at hand. Cost: points times C(m - 1 + d, d) features, linear in n.
+
+Degrees by distance: a near point needs fewer terms of the series than a far one (theory, sums page).
+
+A band b serves points up to a certain lambda with the set S_b of multi-indices, which holds all of degree below m_b. With a
+the exact embedding of all points and ã the one that is made of these terms, a - ã = sum_b rest_b, where rest_b has its
+coordinates outside S_b and |rest_b| <= tau_b = sum_{i in b} |u_i| sqrt(T_{m_b}(lambda_i)). Hence
+
+    - sum_b 2 A_b tau_b <= |a|^2 - |ã|^2 <= sum_b 2 A_b tau_b + ( sum_b tau_b )^2,    A_b = | ã outside S_b |.
+
+A_b is computed. The last band has the highest degree: its A_b is 0 (Lemma 20a; with one band it is Lemma 20).
 """
 
 from __future__ import annotations
@@ -21,17 +31,58 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import TINY, U, certified_dot, certified_sum, inflate, upper_sum
+from bondic.core.bounded import TINY, FloatArray, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.core.kernels.series import FeatureOrder, feature_count, feature_order, poisson_tail
 from bondic.core.sums.forms import Progress, Share
 from bondic.engines import pairs
-from bondic.engines.bands import Bands
 from bondic.engines.compiled import compiled
 from bondic.engines.recipes import value_error
-from bondic.engines.threads import Executor
+from bondic.engines.threads import Threads
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+_MIXED = 1e3
+"""A_b is far below the mass: high degrees belong to few points, whose weights cancel. Measured; a poor guess costs a pass."""
+_STEP = 2
+_LOWEST = 3
+_HALVINGS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """Points with lambda <= cuts[b] that no lower band serves go to degrees[b], all others to the last."""
+
+    cuts: FloatArray  # (bands - 1,), ascending
+    degrees: IntArray  # (bands,), ascending
+
+    @staticmethod
+    def of(degree: int, root: float) -> Bands:
+        """Every other degree up to the highest; a lower one serves points whose tail has at most this root."""
+        degrees = np.arange(degree, min(_LOWEST, degree) - 1, -_STEP)[::-1]
+        return Bands(np.array([_reach(int(lower), float(root)) for lower in degrees[:-1]]), degrees)
+
+    def places(self, norms: FloatArray) -> IntArray:
+        """The band of every point."""
+        return np.searchsorted(self.cuts, norms, side="left")
+
+
+def band_root(aims: FloatArray) -> float:
+    """The root that goes with aims relative to (sum |u|)^2."""
+    return float(_MIXED * np.min(aims))
+
+
+@cache
+def _reach(degree: int, root: float) -> float:
+    """About the largest lambda with sqrt(T_m(lambda)) <= root."""
+    low, high = 0.0, float(degree)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if np.sqrt(poisson_tail(np.array([middle]), degree)[0]) <= root:
+            low = middle
+        else:
+            high = middle
+    return low
+
 
 CHUNK = 512
 MOST_FEATURES = 60_000
@@ -166,10 +217,18 @@ class Moments:
     """
 
     def __init__(self, degree: int, dimension: int, columns: int) -> None:
-        self._degree, self._halves, self._columns = degree, make_halves(degree, dimension), columns
-        shapes = [(columns * (stop - start), width) for start, stop, width in self._halves.blocks]
-        self._values = [np.zeros(shape) for shape in shapes]
-        self._corrections = [np.zeros(shape) for shape in shapes]
+        self._degree, self._dimension, self._columns = degree, dimension, columns
+        self._blocks: list[tuple[FloatArray, FloatArray]] = []  # made when points come: what is empty travels light
+
+    @property
+    def _halves(self) -> Halves:
+        return make_halves(self._degree, self._dimension)
+
+    def _sums(self) -> list[tuple[FloatArray, FloatArray]]:
+        if not self._blocks:
+            shapes = [(self._columns * (stop - start), width) for start, stop, width in self._halves.blocks]
+            self._blocks = [(np.zeros(shape), np.zeros(shape)) for shape in shapes]
+        return self._blocks
 
     def add(
         self, scaled: FloatArray, columns: FloatArray, degree: int | None = None, progress: Progress | None = None
@@ -178,14 +237,14 @@ class Moments:
         halves, count = self._halves, scaled.shape[0]
         widths = halves.widths(self._degree if degree is None else degree)
         height = max(stop for (_, stop, _), width in zip(halves.blocks, widths, strict=True) if width)
-        room = np.empty((max(value.shape[0] for value in self._values), CHUNK))
+        blocks = self._sums()
+        room = np.empty((max(value.shape[0] for value, _ in blocks), CHUNK))
         for top in range(0, count, CHUNK):
             part = scaled[top : top + CHUNK]
             weights = np.ascontiguousarray(columns[top : top + CHUNK].T)
             rows = _features(halves.first, part[:, : halves.cut], height)
             others = _features(halves.second, part[:, halves.cut :], max(widths))
-            sums = zip(halves.blocks, widths, self._values, self._corrections, strict=True)
-            for (start, stop, _), width, value, correction in sums:
+            for (start, stop, _), width, (value, correction) in zip(halves.blocks, widths, blocks, strict=True):
                 if width:
                     weighted = room[: value.shape[0], : part.shape[0]]
                     _weigh(rows[start:stop], weights, weighted)
@@ -196,30 +255,20 @@ class Moments:
     def outside(self, degree: int) -> FloatArray:
         """| moments | of every column without those that a lower degree keeps, as computed, rounded up."""
         total, count = np.zeros(self._columns), 0
-        for width, value, correction in zip(self._halves.widths(degree), self._values, self._corrections, strict=True):
+        for width, (value, correction) in zip(self._halves.widths(degree), self._sums(), strict=True):
             rest = (value[:, width:] + correction[:, width:]).reshape(self._columns, -1)
             total, count = total + np.sum(rest * rest, axis=1), count + rest.shape[1]
         return np.asarray(np.sqrt(total * (1 + 2 * (count + 8) * U) + count * TINY) * (1 + 4 * U))
 
-    def state(self) -> tuple[FloatArray, FloatArray]:
-        """The two arrays, block after block."""
-        return np.concatenate([v.ravel() for v in self._values]), np.concatenate([c.ravel() for c in self._corrections])
-
-    def take(self, values: FloatArray, corrections: FloatArray) -> None:
-        """Add the moments of other points, of the same degree, as their `state` says."""
-        top = 0
-        for value, correction in zip(self._values, self._corrections, strict=True):
-            here = slice(top, top + value.size)
-            _add_exactly(value, correction, values[here].reshape(value.shape))
-            correction += corrections[here].reshape(value.shape)
-            top += value.size
+    def merge(self, other: Moments) -> None:
+        """Add the moments of other points, of the same degree."""
+        for (value, correction), (values, corrections) in zip(self._sums(), other._sums(), strict=True):
+            _add_exactly(value, correction, values)
+            correction += corrections
 
     def total(self) -> FloatArray:
         """(number of products, columns)."""
-        parts = [
-            (value + correction).reshape(self._columns, -1)
-            for value, correction in zip(self._values, self._corrections, strict=True)
-        ]
+        parts = [(value + correction).reshape(self._columns, -1) for value, correction in self._sums()]
         return np.ascontiguousarray(np.hstack(parts).T)
 
 
@@ -256,7 +305,7 @@ def near_share(
     return Share(values[None], relative, (masses, masses), absolute)
 
 
-def far_share(points: FloatArray, scales: FloatArray, columns: FloatArray, executor: Executor) -> Share:
+def far_share(points: FloatArray, scales: FloatArray, columns: FloatArray, executor: Threads) -> Share:
     """far^T K far of the points that the series leaves out, by pairs."""
     error, masses = value_error(scales.size) + pairs.sum_error(points.shape[0]), column_masses(columns)
     totals = pairs.block_sums(points, scales, columns, executor=executor)

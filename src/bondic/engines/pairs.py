@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, U
 from bondic.core.sums.forms import Progress
 from bondic.engines.compiled import compiled, helper
 from bondic.engines.exponential import power_of_two
@@ -33,9 +33,8 @@ from bondic.engines.recipes import (
     RHO_LARGEST,
     Recipe,
 )
-from bondic.engines.threads import Executor, Threads
+from bondic.engines.threads import Threads
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 ALL_CORES = Threads()
@@ -218,7 +217,7 @@ def symmetric(
     columns: FloatArray,
     stops: IntArray | None = None,
     *,
-    executor: Executor = ALL_CORES,
+    executor: Threads = ALL_CORES,
     progress: Progress | None = None,
 ) -> FloatArray:
     """Totals of u_ip k(z_i, z_j) u_jp over tiles, off-diagonal ones twice: (tiles, columns); rows (n, axes).
@@ -260,7 +259,7 @@ def crossed(
     columns: FloatArray,
     limits: tuple[IntArray, IntArray] | None = None,
     *,
-    executor: Executor = ALL_CORES,
+    executor: Threads = ALL_CORES,
 ) -> FloatArray:
     """K(x, y) C; point x_i has partners only in limits[0][i] <= j < limits[1][i] (increasing)."""
     count, operands = rows_x.shape[0], PairOperands.of(rows_x, rows_y, recipe, columns)
@@ -304,7 +303,7 @@ def block_sums(
     scales: FloatArray,
     columns: FloatArray,
     *,
-    executor: Executor = ALL_CORES,
+    executor: Threads = ALL_CORES,
     progress: Progress | None = None,
 ) -> FloatArray:
     """Totals of u_ip exp(-1/2 |(z_i - z_j)/h|^2) u_jp over tiles of pairs: (tiles, columns)."""
@@ -314,7 +313,7 @@ def block_sums(
 
 
 def cross_sums(
-    x: FloatArray, y: FloatArray, scales: FloatArray, columns: FloatArray, *, executor: Executor = ALL_CORES
+    x: FloatArray, y: FloatArray, scales: FloatArray, columns: FloatArray, *, executor: Threads = ALL_CORES
 ) -> FloatArray:
     """K(x, y) C for a Gaussian term; a row's sum meets fewer than TILE + (number of tiles of y) roundings."""
     recipe, (rows_x, rows_y) = _gaussian((x, y), scales, TILE - _CHAIN)

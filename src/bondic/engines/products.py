@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, U
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Term
@@ -12,10 +12,10 @@ from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.engines import pairs
 from bondic.engines.engine import Survey
 from bondic.engines.pairs import ALL_CORES
-from bondic.engines.recipes import FloatArray, ProductPlan, certain, joined_gaussian, plan, value_error
+from bondic.engines.recipes import ProductPlan, certain, joined_gaussian, plan, value_error
 from bondic.engines.recipes import labels as labels_of
 from bondic.engines.spool import Direct
-from bondic.engines.threads import Executor
+from bondic.engines.threads import Threads
 from bondic.engines.waves import wave_features
 
 
@@ -24,7 +24,7 @@ def block_sums(
     points: FloatArray,
     columns: FloatArray,
     *,
-    executor: Executor = ALL_CORES,
+    executor: Threads = ALL_CORES,
     progress: Progress | None = None,
 ) -> FloatArray:
     """Totals of u_ip k(z_i, z_j) u_jp over tiles, without the coefficient: (tiles, columns)."""
@@ -45,7 +45,7 @@ def block_sums(
 
 
 def cross_sums(
-    planned: ProductPlan, x: FloatArray, y: FloatArray, columns: FloatArray, *, executor: Executor = ALL_CORES
+    planned: ProductPlan, x: FloatArray, y: FloatArray, columns: FloatArray, *, executor: Threads = ALL_CORES
 ) -> FloatArray:
     """K(x, y) C without the coefficient."""
     out = np.zeros((x.shape[0], columns.shape[1]))
@@ -83,7 +83,7 @@ class Pairs(Direct):
         return None if plan(term, survey.points) is None else pairs.pair_cost(survey.count, survey.width)
 
     def own(
-        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Threads, progress: Progress | None = None
     ) -> Share:
         planned, size = certain(plan(term, points)), term.bounds(points, points)[0]
         totals = term.coefficient * block_sums(planned, points, columns, executor=executor, progress=progress)
@@ -93,9 +93,7 @@ class Pairs(Direct):
             error = term.coefficient * value_error(len(gaussian[0]))
         return Share(totals, error + size * (pairs.sum_error(points.shape[0]) + 2 * U))
 
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         planned = plan(term, y)
         if planned is None:
             return None

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, U
 from bondic.core.kernels.base import FeatureLeaf, Leaf, per_dimension
 from bondic.core.kernels.leaves import Dirac, Gaussian, Laplace, Matern, TimeMask
 from bondic.core.kernels.normal_form import Term
 from bondic.engines.power import EXP_ULP
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Factor = tuple[Leaf, tuple[int, ...]]

@@ -11,14 +11,15 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from bondic._version import __version__
 from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.engines.threads import Threads
-from bondic.policies.adapters.imported import LoadedFiles
+from bondic.modules import load_files, loaded_files
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 _AHEAD = 32
@@ -28,7 +29,7 @@ _AHEAD = 32
 def pack_job(*parts: Any) -> bytes:
     """What all tasks of a job have in common, with the files that policies were loaded from."""
     try:
-        return pickle.dumps((__version__, LoadedFiles.now(), pickle.dumps(parts)))
+        return pickle.dumps((__version__, loaded_files(), pickle.dumps(parts)))
     except (pickle.PicklingError, AttributeError, TypeError) as problem:
         raise InvalidInput(
             f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy that can be pickled, "
@@ -43,26 +44,20 @@ def open_job(job: bytes) -> Any:
         raise ExecutorError(
             f"The work was sent by bondic {one_line(version)} and received by {__version__}: install one version everywhere."
         )
-    files.load()
+    load_files(files)
     return pickle.loads(parts)
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(Threads):
     """An executor whose tasks may run in other processes. Pieces of sums that are in memory stay in threads of this one."""
 
     pool: Executor
 
-    @property
-    def workers(self) -> int:
-        return Threads().workers
+    def __init__(self, pool: Executor) -> None:
+        super().__init__()
+        object.__setattr__(self, "pool", pool)
 
-    def run(
-        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
-    ) -> list[T]:
-        return Threads().run(task, places, done)
-
-    def parts(self, task: Callable[[bytes, int], T], job: bytes, places: Sequence[int]) -> Iterator[T]:
+    def parts(self, task: Callable[[bytes, P], T], job: bytes, places: Sequence[P]) -> Iterator[T]:
         """task(job, place) for every place, in this order."""
         waiting = deque[Future[T]]()
         try:
@@ -81,10 +76,29 @@ class Remote:
             for future in waiting:
                 future.cancel()
 
+    def over_blocks(self, task: Callable[[Any], T], rows: Any) -> Iterator[T]:
+        """task(part) for every block of rows that can be sent (`Rows.sent`), in the order of the log."""
+        for found in self.parts(_block, pack_job(rows, task), rows.places):
+            yield from found
 
-def _perform(task: Callable[[bytes, int], T], job: bytes, place: int) -> T:
+
+def _perform(task: Callable[[bytes, P], T], job: bytes, place: P) -> T:
     """In the other process; an error whose constructor takes more than its text could not be unpickled here."""
     try:
         return task(job, place)
     except MissingExtra as problem:
         raise ExecutorError(str(problem)) from None
+
+
+def _block(job: bytes, place: int) -> list[Any]:
+    """In the other process: one block of the log."""
+    rows, task = _received(job)
+    return [task(part) for part in rows.block(place)]
+
+
+@lru_cache(maxsize=2)
+def _received(job: bytes) -> Any:
+    """Log and policy are opened once."""
+    rows, task = open_job(job)
+    rows.check()
+    return rows, task

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import FloatArray
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
 from bondic.engines import moments, pairs
-from bondic.engines.bands import Bands, band_root
-from bondic.engines.engine import Arrays, Engine, Partial, Survey, Traveling
+from bondic.engines.engine import Engine, Partial, Survey
+from bondic.engines.moments import Bands, band_root
 from bondic.engines.recipes import joined_gaussian
 from bondic.engines.series_sum import SeriesSum, Split
-from bondic.engines.threads import Serial
-
-FloatArray = npt.NDArray[np.float64]
 
 SMALLEST = 1000
 _AIM = 1e-10
@@ -56,12 +54,6 @@ class Series(Engine):
         return SeriesSum(
             term, *gaussian, survey, survey.notes[self.name], lambda aims: self._split(*gaussian, survey, aims)
         )
-
-    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
-        gaussian = joined_gaussian(term.factors)
-        assert gaussian is not None
-        nobody = np.zeros((0, gaussian[1].size))
-        return SeriesSum.sent(term, *gaussian, Survey(0, nobody, None, 1, width, Serial()), errand)
 
     def _split(
         self, axes: list[int], scales: FloatArray, survey: Survey, aims: FloatArray | None = None

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, U, inflate
+from bondic.core.bounded import Enclosure, FloatArray, U, inflate
 from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Share, enclose
 from bondic.engines import moments, pairs
-from bondic.engines.bands import Bands, band_root
-from bondic.engines.engine import Arrays, Partial, Survey, Traveling, scaled
-from bondic.engines.moments import Moments
+from bondic.engines.engine import Partial, Survey, Traveling, scaled
+from bondic.engines.moments import Bands, Moments, band_root
 from bondic.engines.products import Pairs
-from bondic.engines.threads import in_order
+from bondic.engines.threads import Serial, in_order
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _FIRST_AIM = 1e-10
@@ -89,70 +87,32 @@ class SeriesSum(Traveling):
 
     def fork(self) -> Self:
         other = copy.copy(self)
-        if self._other is not None:
-            other._other = self._other.fork()
-        elif self._crossing:
-            other._crossed, other._tiles = np.zeros_like(self._crossed), 0
+        if self._crossing:
+            other._crossed, other._tiles = np.zeros(()), 0
         else:
             other._clear()
         return other
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A fork in another process works alone, and is never asked for another split."""
+        alone = replace(self._survey, points=self._survey.points[:0], executor=Serial(), progress=None, notes={})
+        return {**vars(self), "_survey": alone, "_again": None}
+
     def merge(self, other: Self) -> None:
-        if self._other is None:
-            super().merge(other)
-        else:
-            assert other._other is not None
-            self._other.merge(other._other)
-
-    def errand(self) -> Arrays | None:
-        """The split, and the far points where others are to meet them."""
-        if self._other is not None:
-            return None
-        known = {"center": self._center, "limit": np.array(self._limit)}
-        known |= {"cuts": self._bands.cuts, "degrees": self._bands.degrees}
-        return {**known, "far": self._far_points, "columns": self._far_columns} if self._crossing else known
-
-    @staticmethod
-    def sent(term: Term, axes: list[int], scales: FloatArray, survey: Survey, errand: Arrays) -> SeriesSum:
-        """The fork that an errand describes; it is never asked for another split."""
-        split = Split(errand["center"], errand["limit"].item(), Bands(errand["cuts"], errand["degrees"]), 0.0)
-        fork = SeriesSum(term, axes, scales, survey, split, lambda aims: None)  # noqa: ARG005
-        if "far" in errand:
-            fork._begin_crossing(errand["far"], errand["columns"])
-        return fork
-
-    def seen(self) -> Arrays:
         if self._crossing:
-            return {"crossed": self._crossed, "tiles": np.array(self._tiles)}
-        values, corrections = self._moments.state()
-        return {
-            "moments": values,
-            "corrections": corrections,
-            "tails": self._tails,
-            "masses": self._masses,
-            "histogram": self._histogram,
-            "bins": self._bin_largest,
-            "far": np.concatenate(self._outer[0]),
-            "columns": np.concatenate(self._outer[1]),
-            "counts": np.array([self._far, self._count, self._batches]),
-            "largest": np.array(self._largest),
-        }
-
-    def take(self, seen: Arrays) -> None:
-        if self._crossing:
-            self._crossed = self._crossed + seen["crossed"]
-            self._tiles += seen["tiles"].item() + 1
+            self._crossed = self._crossed + other._crossed
+            self._tiles += other._tiles + 1
             return
-        self._moments.take(seen["moments"], seen["corrections"])
-        self._tails, self._masses = self._tails + seen["tails"], self._masses + seen["masses"]
-        self._histogram = self._histogram + seen["histogram"]
-        self._bin_largest = np.maximum(self._bin_largest, seen["bins"])
-        far, count, batches = (int(number) for number in seen["counts"])
-        self._far, self._count, self._batches = self._far + far, self._count + count, self._batches + batches + 1
-        self._largest = max(self._largest, seen["largest"].item())
-        if far and (self._far <= _MOST_FAR or self._survey.whole):  # with more of them there will be another split
-            self._outer[0].append(seen["far"])
-            self._outer[1].append(seen["columns"])
+        self._moments.merge(other._moments)
+        self._tails, self._masses = self._tails + other._tails, self._masses + other._masses
+        self._histogram = self._histogram + other._histogram
+        self._bin_largest = np.maximum(self._bin_largest, other._bin_largest)
+        self._far, self._count = self._far + other._far, self._count + other._count
+        self._batches += other._batches + 1
+        self._largest = max(self._largest, other._largest)
+        if other._far and (self._far <= _MOST_FAR or self._survey.whole):  # with more there will be another split
+            for mine, theirs in zip(self._outer, other._outer, strict=True):
+                mine.extend(theirs)
 
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         if self._other is not None:
@@ -199,7 +159,7 @@ class SeriesSum(Traveling):
         workers = self._survey.executor.workers if self._survey.whole else 1
         for number, found in enumerate(in_order(summed, pieces, workers)):
             if self._survey.whole:
-                self._moments.take(*found.state())
+                self._moments.merge(found)
             if self._survey.progress is not None:
                 self._survey.progress((number + 1) / len(pieces))
 
@@ -218,7 +178,8 @@ class SeriesSum(Traveling):
         if points.shape[0]:
             mine, weights = np.ascontiguousarray(points), np.ascontiguousarray(columns)
             executor = self._survey.executor
-            self._crossed += pairs.cross_sums(self._far_points, mine, self._scales, weights, executor=executor)
+            found = pairs.cross_sums(self._far_points, mine, self._scales, weights, executor=executor)
+            self._crossed = self._crossed + found
             self._tiles += mine.shape[0] // pairs.TILE + 2
 
     def end_pass(self) -> None:
@@ -228,7 +189,8 @@ class SeriesSum(Traveling):
         elif self._crossing:
             near, far = self._ends
             axes, masses = len(self._axes), self._near_masses()
-            mixed = moments.mixed_share(self._crossed, self._far_columns, masses, self._count, self._tiles, axes)
+            crossed = np.broadcast_to(self._crossed, self._far_columns.shape)
+            mixed = moments.mixed_share(crossed, self._far_columns, masses, self._count, self._tiles, axes)
             self._judge([near, mixed, far])
         elif self._far > _MOST_FAR and not self._survey.whole:
             if self._passes > 1:  # the plan knew all points: another one would be no better
@@ -260,7 +222,7 @@ class SeriesSum(Traveling):
     def _begin_crossing(self, points: FloatArray, columns: FloatArray) -> None:
         """A pass in which all near points meet the far ones."""
         self._crossing, self._far_points, self._far_columns = True, points, columns
-        self._crossed, self._tiles = np.zeros_like(columns), 0
+        self._crossed, self._tiles = np.zeros(()), 0
 
     def _judge(self, shares: list[Share]) -> None:
         """A small result deserves a second round with a finer aim; there is no third."""
@@ -281,6 +243,7 @@ class SeriesSum(Traveling):
 
     def _give_up(self) -> None:
         self._outer = [], []
+        self.travels = False
         self._other = Pairs().begin(self._term, self._survey)
 
     def _finish(self, shares: list[Share]) -> None:

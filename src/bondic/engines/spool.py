@@ -8,27 +8,21 @@ same with any number of workers.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import TINY, U, certified_dot, certified_sum
-from bondic.core.errors import ExecutorError
+from bondic.core.bounded import TINY, FloatArray, U, certified_dot, certified_sum
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.core.sums.reference import all_pairs, crossed
 from bondic.engines.engine import Collected, Engine, Partial, Survey
 from bondic.engines.remote import Remote, open_job, pack_job
-from bondic.engines.threads import Executor, Serial
+from bondic.engines.threads import Serial, Threads
 
-FloatArray = npt.NDArray[np.float64]
 PointBlock = tuple[FloatArray, FloatArray]
 """Points (N, D) and their embedded columns (N, C)."""
 
@@ -41,11 +35,11 @@ class Direct(Engine):
 
     @abstractmethod
     def own(
-        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Threads, progress: Progress | None = None
     ) -> Share:
         """u^T K u over all pairs of these points."""
 
-    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Executor) -> Share:
+    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Threads) -> Share:
         """2 u^T K v, for u on the points of one block and v on those of another."""
         (points, u), (others, v) = x, y
         crossed = self.cross(term, points, others, v, executor)
@@ -71,87 +65,50 @@ class Direct(Engine):
         return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
 
 
-@dataclass(frozen=True, eq=False)
-class PairSum:
-    """What one pair of blocks adds: totals (C,), off by relative times both masses, plus absolute (C,)."""
-
-    totals: FloatArray
-    absolute: FloatArray
-    relative: float
-
-    @staticmethod
-    def of(share: Share) -> PairSum:
-        found = [certified_sum(np.ascontiguousarray(column)) for column in share.totals.T]
-        own = np.array([value.rad for value in found])
-        return PairSum(
-            np.array([value.mid for value in found]), (own + share.absolute) * (1 + 4 * U), float(share.relative)
-        )
-
-
 def sum_blocks(
     engine: Direct,
     term: Term,
     rows: int,
     block: Callable[[int], PointBlock],
-    executor: Executor,
+    executor: Threads,
     progress: Progress | None = None,
 ) -> Share:
     """u^T K u over so many rows; `block` gives the rows from engine.block * index on.
 
     The largest relative error of a pair of blocks serves all: their masses add up to that of all points.
     """
-    places = -(-rows // engine.block)
-    found: list[PairSum] = []
-    if isinstance(executor, Remote) and engine.known_by_name and places > 1:
-        pairs = _remote_pairs(engine, term, [block(index) for index in range(places)], executor)
+    count = -(-rows // engine.block)
+    places = [(a, b) for a in range(count) for b in range(a, count)]
+    found: list[Share] = []
+    if isinstance(executor, Remote) and count > 1:  # a job holds all points, so that every worker can do any pair
+        blocks = [block(index) for index in range(count)]
+        points, columns = (np.concatenate([one[k] for one in blocks]) for k in (0, 1))
+        pairs = executor.parts(_remote_pair, pack_job(engine, engine.block, term, points, columns), places)
     else:
-        pairs = _pairs(engine, term, places, block, executor)
+        recent = lru_cache(maxsize=1)(block)  # the block of the row of pairs
+        pairs = (sum_pair(engine, term, recent(a), None if a == b else block(b), executor) for a, b in places)
     for pair in pairs:
         found.append(pair)
         if progress is not None:
-            progress(len(found) / (places * (places + 1) / 2))
-    totals = np.array([pair.totals for pair in found])
-    absolute = np.sum([pair.absolute for pair in found], axis=0) * (1 + 4 * len(found) * U)
-    return Share(totals, max(pair.relative for pair in found), absolute=absolute)
+            progress(len(found) / len(places))
+    absolute = np.sum(np.array([pair.absolute for pair in found]), axis=0) * (1 + 4 * len(found) * U)
+    relative = max(float(pair.relative) for pair in found)
+    return Share(np.concatenate([pair.totals for pair in found]), relative, absolute=absolute)
 
 
-def sum_pair(engine: Direct, term: Term, x: PointBlock, y: PointBlock | None, executor: Executor) -> PairSum:
-    """Of one block with itself (y is None), or of two."""
-    return PairSum.of(engine.own(term, *x, executor) if y is None else engine.between(term, x, y, executor))
+def sum_pair(engine: Direct, term: Term, x: PointBlock, y: PointBlock | None, executor: Threads) -> Share:
+    """Of one block with itself (y is None), or of two, each column added up: totals (1, C)."""
+    share = engine.own(term, *x, executor) if y is None else engine.between(term, x, y, executor)
+    found = [certified_sum(np.ascontiguousarray(column)) for column in share.totals.T]
+    absolute = (np.array([value.rad for value in found]) + share.absolute) * (1 + 4 * U)
+    return Share(np.array([[value.mid for value in found]]), share.relative, absolute=absolute)
 
 
-def _pairs(
-    engine: Direct, term: Term, places: int, block: Callable[[int], PointBlock], executor: Executor
-) -> Iterator[PairSum]:
-    for a in range(places):
-        x = block(a)
-        for b in range(a, places):
-            yield sum_pair(engine, term, x, None if a == b else block(b), executor)
-
-
-def _remote_pairs(engine: Direct, term: Term, blocks: list[PointBlock], executor: Remote) -> Iterator[PairSum]:
-    """All pairs of blocks, row by row, from other processes; a job holds all points, so that every worker can do any pair."""
-    points, columns = (np.concatenate([one[k] for one in blocks]) for k in (0, 1))
-    places = len(blocks)
-    job = pack_job(engine, engine.block, term, points, columns)
-    return executor.parts(sum_pair_at, job, range(places * (places + 1) // 2))
-
-
-def sum_pair_at(job: bytes, place: int) -> PairSum:
-    """In another process: the pair of blocks of this number."""
+def _remote_pair(job: bytes, place: tuple[int, int]) -> Share:
+    """In another process: one pair of blocks."""
     engine, size, term, points, columns = _received(job)
-    a, b = _place(place, -(-len(points) // size))
-    x, y = ((points[k * size : (k + 1) * size], columns[k * size : (k + 1) * size]) for k in (a, b))
-    return sum_pair(engine, term, x, None if a == b else y, Serial())
-
-
-def _place(number: int, places: int) -> tuple[int, int]:
-    """The pair (a, b), a <= b, of this number."""
-    for a in range(places):
-        if number < places - a:
-            return a, a + number
-        number -= places - a
-    raise ExecutorError(f"There is no pair of blocks that far ({places} blocks).")
+    x, y = ((points[k * size : (k + 1) * size], columns[k * size : (k + 1) * size]) for k in place)
+    return sum_pair(engine, term, x, None if place[0] == place[1] else y, Serial())
 
 
 @lru_cache(maxsize=1)
@@ -176,18 +133,6 @@ class Spooled(Partial):
         self._dimension = points.shape[1]
         np.ascontiguousarray(np.hstack([points, columns])).tofile(self._file)
         self._rows += points.shape[0]
-
-    def fork(self) -> Self:
-        return type(self)(self._engine, self._term, self._survey)
-
-    def merge(self, other: Self) -> None:
-        if other._rows:
-            for file in (self._file, other._file):
-                file.flush()
-            other._file.seek(0)
-            shutil.copyfileobj(other._file, self._file)
-            self._rows, self._dimension = self._rows + other._rows, other._dimension
-        other.close()
 
     def end_pass(self) -> None:
         self.wants_more = False
@@ -224,11 +169,11 @@ class NumpyPairs(Direct):
         return self.COST * (1.0 + survey.count) ** 2 * (1 + survey.width)
 
     def own(
-        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Threads, progress: Progress | None = None
     ) -> Share:
         del executor
         return all_pairs(term, points, columns, progress)
 
-    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor) -> Crossed:
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed:
         del executor
         return crossed(term, x, y, columns)

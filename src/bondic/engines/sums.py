@@ -7,10 +7,10 @@ stored, so a log gives the same bits whether it is held in memory or read in bat
 from __future__ import annotations
 
 import concurrent.futures
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,15 +19,109 @@ from bondic.core.bounded import Enclosure, FloatArray
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf, check_elementary_functions
 from bondic.core.kernels.normal_form import Term
-from bondic.core.sums.forms import Crossed, Progress, Sums, embedded
+from bondic.core.sums.forms import Charges, Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
 from bondic.core.sums.reference import REFERENCE
-from bondic.engines.account import Account, Added, Order
-from bondic.engines.blocks import over_blocks
-from bondic.engines.engine import Engine, Partial, Survey
+from bondic.engines.engine import Engine, Partial, Survey, Traveling
 from bondic.engines.remote import Remote
 from bondic.engines.standard import named_engines
-from bondic.engines.threads import Executor, Serial, Threads, in_order
+from bondic.engines.threads import Serial, Threads, in_order
+
+
+@dataclass(frozen=True, eq=False)
+class Added:
+    """What one part adds."""
+
+    charges: Charges
+    digest: str  # of points and weights
+    forks: tuple[Partial | None, ...] = ()  # of every sum that travels; none for a part without weights
+
+    @staticmethod
+    def of(terms: tuple[Term, ...], batch: Measure) -> tuple[Added, FloatArray, FloatArray]:
+        """The charges, with distinct points and their weights."""
+        charges, points, weights = Charges.of(terms, batch)
+        digest = hashlib.blake2b()
+        for array in (batch.points, batch.weights):
+            digest.update(np.ascontiguousarray(array).data)
+        return Added(charges, digest.hexdigest()), points, weights
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One pass over the points. Where all sums travel it can be pickled, and another process does the same.
+
+    Parts are added to forks of their own, wherever that is done, and merged in their order: where a part was added up leaves no
+    trace.
+    """
+
+    terms: tuple[Term, ...]
+    sums: tuple[
+        Partial | None, ...
+    ]  # empty forks, or the sums themselves where points have to come to them; None: done
+
+    @staticmethod
+    def of(terms: tuple[Term, ...], partials: list[Partial]) -> Pass:
+        return Pass(terms, tuple(_forked(part) if part.wants_more else None for part in partials))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        check_elementary_functions()
+        vars(self).update(state, terms=tuple(term.interned() for term in state["terms"]))
+
+    @property
+    def travels(self) -> bool:
+        return all(part is None or part.travels for part in self.sums)
+
+    def add(self, batch: Measure) -> Added:
+        """What a part adds; sums whose points have to come to them take them at once."""
+        added, points, weights = Added.of(self.terms, batch)
+        if not points.shape[0]:
+            return added
+        forks = tuple(None if part is None else _forked(part) for part in self.sums)
+        for term, fork in zip(self.terms, forks, strict=True):
+            if fork is not None:
+                fork.add(points, embedded(term, weights))
+        return Added(added.charges, added.digest, forks)
+
+
+def _forked(part: Partial) -> Partial:
+    return part.fork() if part.travels and isinstance(part, Traveling) else part
+
+
+class Account:
+    """What the points of all passes are charged; every pass has to see the same ones."""
+
+    def __init__(self, terms: tuple[Term, ...]) -> None:
+        self.terms = terms
+        self._charges: Charges | None = None
+        self._digest, self._before = hashlib.blake2b(), b""
+
+    @property
+    def count(self) -> int:
+        """Points of the first pass, so far."""
+        return 0 if self._charges is None else self._charges.count
+
+    def take(self, added: Added, *, first: bool, partials: list[Partial] | None = None) -> None:
+        """A part, which is charged in the first pass; every sum takes over what its fork has seen."""
+        self._digest.update(added.digest.encode())
+        if first:
+            self._charges = added.charges if self._charges is None else self._charges.plus(added.charges)
+        for part, fork in zip(partials or (), added.forks, strict=False):
+            if isinstance(part, Traveling) and isinstance(fork, Traveling) and fork is not part:
+                part.merge(fork)
+
+    def end_pass(self) -> None:
+        """Sums from several passes belong together only if all passes saw the same points and weights."""
+        if self._before not in (b"", self._digest.digest()):
+            raise InvalidInput(
+                "Points or weights changed between two passes over the log. A policy has to give the same answers when it "
+                "is asked again: draw from the generator it is given, or load the log (it is then asked once)."
+            )
+        self._before, self._digest = self._digest.digest(), hashlib.blake2b()
+
+    def total(self, partials: list[Partial]) -> list[Enclosure]:
+        assert self._charges is not None, "a stream has at least one batch"
+        return self._charges.total(self.terms, [part.values() for part in partials])
+
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -48,13 +142,13 @@ class EngineSums(Sums):
     ----------
     engines : tuple of Engine, optional
         Where they come from; by default all that the library has.
-    executor : Executor, optional
+    executor : Threads or concurrent.futures.Executor, optional
         What works on pieces of sums: threads on all cores by default. A `concurrent.futures.Executor` may work in other
         processes: it is used for blocks of a log that is read from files, and for pairs of blocks.
     """
 
     engines: tuple[Engine, ...] | None = None
-    executor: Executor | concurrent.futures.Executor | None = None
+    executor: Threads | concurrent.futures.Executor | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.executor, concurrent.futures.Executor):
@@ -114,24 +208,23 @@ class EngineSums(Sums):
         with _begun(account, engines, surveys) as partials:
             first = True
             while first or any(part.wants_more for part in partials):
-                order = Order.of(account.terms, engines, partials, widths)
-                for added in self._added(source, order, partials):
-                    account.take(added, first=first)
-                    order.take(added, partials)
+                reading = Pass.of(account.terms, partials)
+                for added in self._added(source, reading):
+                    account.take(added, first=first, partials=partials)
                     if progress is not None:
                         progress(min(1.0, account.count / max(source.count, 1)) if first else 1.0)
                 account.end_pass()
-                for k in order.wanting:
-                    partials[k].end_pass()
+                for part in partials:
+                    if part.wants_more:
+                        part.end_pass()
                 first = False
             return account.total(partials)
 
-    def _added(self, source: Source, order: Order, partials: list[Partial]) -> Iterator[Added]:
+    def _added(self, source: Source, reading: Pass) -> Iterator[Added]:
         """What every batch of one pass adds; batches that other processes make are added up there, where that is possible."""
-        if self.remote and order.travels:
-            return source.each(order.add_remote)
-        add = partial(order.add, partials=partials)
-        return in_order(add, source.batches(), self._executor().workers if order.travels else 1)
+        if self.remote and reading.travels:
+            return source.each(reading.add)
+        return in_order(reading.add, source.batches(), self._executor().workers if reading.travels else 1)
 
     def _choose(self, term: Term, survey: Survey) -> Engine:
         best: Engine | None = None
@@ -175,7 +268,7 @@ class EngineSums(Sums):
     def _engines(self) -> tuple[Engine, ...]:
         return named_engines("auto") if self.engines is None else self.engines
 
-    def _executor(self) -> Executor:
+    def _executor(self) -> Threads:
         assert not isinstance(self.executor, concurrent.futures.Executor)  # wrapped when these sums were made
         return Threads() if self.executor is None else self.executor
 
@@ -185,7 +278,7 @@ class EngineSums(Sums):
     def over_rows(self, task: Callable[[S], T], rows: Any) -> Iterator[T]:
         """In other processes, where the executor has some and the rows are read from files."""
         if isinstance(self.executor, Remote) and rows.kept is None:
-            return over_blocks(self.executor, task, rows)
+            return self.executor.over_blocks(task, rows.sent())
         return self.in_order(task, rows.batches())
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,25 +26,12 @@ def cores() -> int:
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1))
 
 
-class Executor(Protocol):
-    """Runs tasks that do not depend on one another; the number of workers leaves no trace in the results."""
-
-    @property
-    def workers(self) -> int:
-        """How many tasks may run at a time: a hint for cutting work into tasks."""
-
-    def run(
-        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
-    ) -> list[T]:
-        """[task(place) for place in places]; `done(place)` is called here, in any order, as they are finished.
-
-        Whatever `done` or a task raises ends the run: tasks that have not begun are dropped.
-        """
-
-
 @dataclass(frozen=True)
 class Threads:
-    """`count` threads; None: as many as there are cores when the work begins."""
+    """Runs tasks that do not depend on one another; the number of threads leaves no trace in the results.
+
+    `count` threads; None: as many as there are cores when the work begins.
+    """
 
     count: int | None = None
 
@@ -53,54 +41,46 @@ class Threads:
 
     @property
     def workers(self) -> int:
+        """How many tasks may run at a time: a hint for cutting work into tasks."""
         return cores() if self.count is None else self.count
 
     def run(
         self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
     ) -> list[T]:
-        if self.workers == 1 or len(places) < 2:
-            return Serial().run(task, places, done)
-        with ThreadPoolExecutor(self.workers) as pool:
-            futures = {pool.submit(task, place): place for place in places}
-            try:
-                for future in as_completed(futures):
-                    future.result()
-                    if done is not None:
-                        done(futures[future])
-            except BaseException:  # an interrupt as well: nobody waits for what has not begun
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        return [future.result() for future in futures]
+        """[task(place) for place in places]; `done(place)` is called here, in this order, as they are finished.
 
-
-@dataclass(frozen=True)
-class Serial:
-    """One task after the other."""
-
-    workers: int = 1
-
-    def run(
-        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
-    ) -> list[T]:
+        Whatever `done` or a task raises ends the run: tasks that have not begun are dropped.
+        """
         out = []
-        for place in places:
-            out.append(task(place))
-            if done is not None:
-                done(place)
+        workers = self.workers if len(places) > 1 else 1
+        with closing(in_order(task, places, workers, 4 * workers)) as found:
+            for place, one in zip(places, found, strict=True):
+                out.append(one)
+                if done is not None:
+                    done(place)
         return out
 
 
-def in_order(task: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
+class Serial(Threads):
+    """One task after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+
+def in_order(
+    task: Callable[[S], T], items: Iterable[S], workers: int, ahead: int | None = None
+) -> Generator[T, None, None]:
     """task(item) for the items of a stream, in their order; the next ones are read and worked on meanwhile.
 
     Items are read in the calling thread, tasks run in others; NumPy treats overflow there as it does in the calling one.
-    Whatever a task raises comes where its result would have come.
+    Whatever a task raises comes where its result would have come. `ahead` is how many may be on their way.
     """
-    room = min(workers, _AHEAD)
-    if room == 1:
+    room = ahead or min(workers, _AHEAD)
+    if workers == 1:
         yield from map(task, items)
         return
-    pool, waiting, treatment = ThreadPoolExecutor(room), deque[Future[T]](), np.geterr()
+    pool, waiting, treatment = ThreadPoolExecutor(min(workers, room)), deque[Future[T]](), np.geterr()
 
     def alike(item: S) -> T:
         with np.errstate(**treatment):

@@ -15,12 +15,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from bondic.core.bounded import FloatArray
 from bondic.core.kernels.features import RandomFeatures
 from bondic.engines.compiled import compiled
-
-FloatArray = npt.NDArray[np.float64]
 
 LARGEST = 1e6
 """Angles beyond it are left to NumPy: k has to stay below 2^20."""

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, PolicyError
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.policies import protocol
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Generators = Callable[[int], np.random.Generator]
 """A generator for every group of rows."""
 
@@ -81,6 +80,11 @@ class StoredAnswers:
     def check_count(self, states: int) -> None:
         """All of the answers have to be about this log."""
         _refuse_other_count(self.next.shape[0], states)
+
+
+def same_answers(mine: FloatArray, stored: FloatArray) -> bool:
+    """Answers of one policy may differ by 1e-9, relatively: networks add up in another order when they are asked for more."""
+    return mine.shape == stored.shape and bool(np.all(np.abs(mine - stored) <= 1e-9 * (1 + np.abs(stored))))
 
 
 def _refuse_other_count(answers: int, states: int) -> None:
@@ -230,3 +234,59 @@ def _start_draws(
     shape: dict[str, Any] = {"draws": m0, "dimension": action_dim, "rng": rng}
     actions = protocol.sampled_actions(policy, states, times, "initial state", **shape)
     return StartAnswers(actions, False, exact, 1 if exact else int(draws))
+
+
+def logged_action_probs(
+    policy: Any,
+    observations: FloatArray,
+    actions: npt.NDArray[Any],
+    timesteps: IntArray | None,
+    *,
+    slots: int,
+    log_rows: IntArray,
+) -> FloatArray:
+    """pi(a_i | s_i): a probability for discrete actions (n,), a density for continuous ones (n, k)."""
+    refuse_logged_target(policy, "the policy's probabilities, from the policy itself")
+    if actions.ndim == 1:
+        rows = logged_state_probs(policy, observations, timesteps, slots=slots, log_rows=log_rows)
+        return np.asarray(rows[np.arange(actions.size), actions])
+    if not hasattr(policy, "action_density"):
+        raise InvalidInput(
+            "Weights of trajectories need the policy's density of the logged actions: give the policy a method "
+            "action_density(observations, actions), or use a method that needs no weights, such as Dual()."
+        )
+    more = (timesteps,) if protocol.is_time_dependent(policy) else ()
+    try:
+        density = np.asarray(policy.action_density(observations.copy(), actions.copy(), *more), dtype=np.float64)
+    except PolicyError:
+        raise
+    except (Exception, SystemExit) as problem:
+        raise PolicyError(f"action_density raised {type(problem).__name__}: {problem}") from problem
+    if density.shape != (actions.shape[0],) or not np.all(np.isfinite(density)) or np.any(density < 0):
+        raise PolicyError("action_density must return one finite number >= 0 per row.")
+    return density
+
+
+def can_be_asked(policy: Any) -> bool:
+    """Whether a policy of discrete actions says what it would do at logged states."""
+    if isinstance(policy, protocol.RowProbabilities):
+        return policy.logged_probs is not None
+    return hasattr(policy, "action_probs")
+
+
+def logged_state_probs(
+    policy: Any, observations: FloatArray, timesteps: IntArray | None, *, slots: int, log_rows: IntArray
+) -> FloatArray:
+    """pi(. | s_i) at every logged state, (n, slots)."""
+    refuse_logged_target(policy, "the policy's probabilities of all actions at the logged states")
+    if isinstance(policy, protocol.RowProbabilities):
+        if policy.logged_probs is None:
+            raise InvalidInput(
+                "The policy is written down per row without `logged_probs`, its probabilities at the logged states, which "
+                "weights of trajectories need: RowProbabilities(next_probs, initial_probs, logged_probs)."
+            )
+        given = np.asarray(policy.logged_probs, dtype=np.float64)
+        if given.ndim != 2 or given.shape[0] <= int(log_rows.max(initial=-1)):
+            raise InvalidInput(f"`logged_probs` has shape {given.shape}; one row per row of the log is needed.")
+        return protocol.check_probabilities(given[log_rows], log_rows.size, "logged state", slots, log_rows)
+    return protocol.discrete_probabilities(policy, observations, timesteps, "logged state", slots, log_rows)

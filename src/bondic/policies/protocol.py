@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import PolicyError, counted_names
-
-FloatArray = npt.NDArray[np.float64]
+from bondic.data._arrays import FloatArray
 
 PROBABILITY_TOLERANCE = 1e-6
 """Row sums may be off by this much (float32 policies are); the policy is then *defined* as the normalized row."""

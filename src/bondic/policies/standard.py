@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, PolicyError
+from bondic.data._arrays import FloatArray
 from bondic.policies.protocol import is_time_dependent
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ alike, `marks` [{name, value, text, certified}], `groups` in words, `model`, `al
 `stated` "before the curve" or "after the curve") or null; `estimate_in_interval`;
 `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
-the log was read; `next_steps` [{kind, text, basis, loud, numbers}]: advice; `reading` option -> value: what was stated
-about reading the log, in the words of the command line (`verify FOLDER LOG` reads it in the same way); `command`: what was
+the log was read; `next_steps` [{kind, text, basis, loud, numbers}]: advice; `reading` argument -> value: what was stated
+about reading the log, as arguments of `read_log` (`verify FOLDER LOG` reads it in the same way); `command`: what was
 typed, null for a result made in Python. Numbers that are not finite are null.
 """
 

@@ -24,10 +24,10 @@ from bondic.core.sums.measure import equal_rows
 from bondic.core.terms import range_of
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
-from bondic.policies.logged import can_be_asked, logged_state_probs
+from bondic.policies.answers import can_be_asked, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
-from bondic.rows.recorded import recorded_returns
+from bondic.rows.episodes import recorded_returns
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

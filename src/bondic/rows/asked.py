@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.bounded import U
 from bondic.core.certificate import Certificate
@@ -31,19 +30,16 @@ from bondic.core.verify import (
     read_proof,
     verify_columns,
 )
+from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.extensions import register_named
-from bondic.policies.answers import StoredAnswers
+from bondic.policies.answers import StoredAnswers, same_answers
 from bondic.policies.logged_target import LoggedTarget, stand_in
 from bondic.policies.protocol import check_probabilities
 from bondic.rows.decisions import ask_target
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
-
-FloatArray = npt.NDArray[np.float64]
-
-_POLICY_TOLERANCE = 1e-9
 
 
 def asked_of(rows: Rows, against: Rows | None = None) -> Asked:
@@ -184,8 +180,8 @@ def _compare_policy(asked: Asked, mine: AskedPolicy, rows: Rows, log: Log, polic
 
 
 def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:
-    near = mine.shape == stored.shape and np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored)))
-    refuse(not near, f"The policy answers differently at the {name} states: it is not the certified policy.")
+    same = same_answers(mine, stored)
+    refuse(not same, f"The policy answers differently at the {name} states: it is not the certified policy.")
 
 
 def check_policies(proof: Proof, question: Question, log: Log, policies: Sequence[Any]) -> Review:

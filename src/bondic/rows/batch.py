@@ -3,21 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.core.errors import InvalidInput
-from bondic.data.transitions import Transitions
+from bondic.core.terms import Terms
+from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
-from bondic.rows.frame import Frame
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+if TYPE_CHECKING:
+    from bondic.data.transitions import Transitions
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Which rows of a log count, and which of them have a next point."""
+
+    kept: BoolArray  # (all rows) inside the horizon
+    times: IntArray | None  # (kept rows)
+    continues: BoolArray  # (kept rows)
+    next_rows: IntArray  # rows of the log with a next point
+
+
+def make_frame(log: Transitions, terms: Terms) -> Frame:
+    """The rows that count."""
+    kept = np.ones(len(log), dtype=bool)
+    times: IntArray | None = None
+    if terms.time_varying:
+        assert log.timesteps is not None
+        if terms.horizon is not None:
+            kept = np.asarray(log.timesteps < terms.horizon)
+        times = log.timesteps[kept]
+    continues = ~log.terminations[kept]
+    if times is not None and terms.horizon is not None:
+        continues = continues & (times + 1 < terms.horizon)
+    return Frame(kept, times, continues, np.flatnonzero(kept)[continues])
+
+
+def check_part(log: Transitions, terms: Terms, first_row: int) -> None:
+    """Rewards and terminations of these rows against what was stated."""
+    low, high = terms.reward_range
+    outside = (log.rewards < low) | (log.rewards > high)
+    if outside.any():
+        row = int(np.flatnonzero(outside)[0])
+        raise InvalidInput(
+            f"`rewards` leave `reward_range` [{low}, {high}]: {log.rewards[row]} at row {first_row + row}. The interval is valid "
+            "only if every possible reward is inside; pass a wider range."
+        )
+    if not terms.may_terminate and log.terminations.any():
+        row = int(np.flatnonzero(log.terminations)[0])
+        raise InvalidInput(
+            f"may_terminate=False, but row {first_row + row} is terminated. Drop the statement, or mark it as truncated."
+        )
+
+
+def check_actions(log: Transitions, frame: Frame, slots: int, first_row: int) -> None:
+    """Actions that the policy does not know have no slot."""
+    unknown = np.flatnonzero(frame.kept & (log.actions >= slots)) if log.discrete_actions else np.zeros(0, np.int64)
+    if unknown.size:
+        row = int(unknown[0])
+        raise InvalidInput(
+            f"Row {first_row + row} has action {log.actions[row]}, but the policy knows actions 0..{slots - 1} only. "
+            "Give it a probability for every logged action, 0 where it never takes one; a classifier: load_policy(model, "
+            "actions=K)."
+        )
+
+
+_SALT = 0x626F6E64
+"""Keeps the action draws apart from whatever simulated the log with the same small seed."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Generators of a continuous policy's draws, by key, from a seed that must not depend on the log.
+
+    Row i of the log has place i mod 256 in group floor(i / 256). What is drawn for a row depends on the seed and on its number,
+    never on how the log is read, which rows are selected, who does the work, or how far the log goes on: a log that grows keeps
+    the draws of its rows.
+    """
+
+    seed: int
+
+    def at_start(self) -> np.random.Generator:
+        return np.random.default_rng([_SALT, self.seed])
+
+    def at_group(self, number: int) -> np.random.Generator:
+        # a spawn key, not a third number: a seed (salt, seed, 0) is the seed (salt, seed) of the initial states
+        return np.random.default_rng(np.random.SeedSequence([_SALT, self.seed], spawn_key=(number,)))
 
 
 class NoCloud(Cloud):

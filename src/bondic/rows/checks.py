@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from bondic.core.errors import Doubt, ValidityWarning, shown
 from bondic.core.terms import in_full, range_of
+from bondic.data._arrays import FloatArray
 from bondic.data.episodes import episode_starts
 from bondic.data.hygiene.findings import Finding, judge
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.rows import Rows
-
-FloatArray = npt.NDArray[np.float64]
 
 _OUTSIDE = 0.25
 """Share of a continuous policy's actions outside everything logged that is worth a warning."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
-from bondic.data.transitions import Transitions
-from bondic.policies.answers import StoredAnswers
-from bondic.policies.logged import logged_action_probs, logged_state_probs
+from bondic.data._arrays import FloatArray
+from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
 from bondic.policies.logged_target import LoggedBehavior
+from bondic.rows.batch import make_frame
 from bondic.rows.episodes import check_steps, episode_numbers
-from bondic.rows.frame import make_frame
 
 if TYPE_CHECKING:
+    from bondic.data.transitions import Transitions
     from bondic.rows.rows import Rows
 
-FloatArray = npt.NDArray[np.float64]
 
 _MISSING = {
     "behavior": "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which "

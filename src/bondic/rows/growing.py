@@ -17,29 +17,24 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, PolicyError
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.content_hash import COLUMNS
 from bondic.data.episodes import Episodes
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.policies.adapters.rule import Rule
-from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start
+from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start, same_answers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
+from bondic.rows.batch import Draws, check_part, make_frame
 from bondic.rows.checks import inspected
-from bondic.rows.draws import Draws
-from bondic.rows.frame import check_part, make_frame
 from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
 from bondic.rows.written import WrittenProbabilities, in_columns
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 NEXT, INITIAL = "next_answers", "initial_answers"
 """Answers beside the columns of a portion."""
-_SAME_POLICY = 1e-9
-"""Answers of one policy may differ by this much, relatively: networks add up in another order when they are asked for more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,8 +266,7 @@ class GrowingRows:
 
 
 def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
-    near = mine.shape == stored.shape and np.all(np.abs(mine - stored) <= _SAME_POLICY * (1 + np.abs(stored)))
-    if not near:
+    if not same_answers(mine, stored):
         raise PolicyError(
             f"The policy answers differently at the {what} states than before: it is not the one that is followed. An interval "
             "is about one policy; follow another one from the beginning."
@@ -331,18 +325,9 @@ def _alike(mine: Transitions, theirs: Transitions) -> bool:
 
 def _joined(log: Transitions, rows: Transitions) -> Transitions:
     """One log; keys and order are checked across the seam."""
-    columns: dict[str, Any] = {}
-    for name in COLUMNS:
-        mine, theirs = getattr(log, name), getattr(rows, name)
-        if (mine is None) != (theirs is None):
-            raise InvalidInput(
-                f"The log {'has no' if mine is None else 'has a'} column `{name}`, and the new rows "
-                f"{'have one' if mine is None else 'have none'}. All rows of a log have the same columns."
-            )
-        if mine is not None and (mine.shape[1:] != theirs.shape[1:] or mine.dtype != theirs.dtype):
-            raise InvalidInput(
-                f"`{name}` of the new rows is {theirs.dtype} of shape {theirs.shape}, that of the log {mine.dtype} of shape "
-                f"{mine.shape}. All rows of a log have the same columns."
-            )
-        columns[name] = None if mine is None else np.concatenate([mine, theirs])
-    return _of(columns, log)
+    log.refuse_other_form(rows, len(log))
+    joined = {
+        name: None if mine is None else np.concatenate([mine, getattr(rows, name)])
+        for name, mine in log.columns().items()
+    }
+    return _of(joined, log)

@@ -15,9 +15,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.policies.answers import StoredAnswers, ask_start
 from bondic.policies.logged_target import LoggedTarget
-from bondic.rows.batch import NoCloud, make_cloud
-from bondic.rows.draws import Draws
-from bondic.rows.frame import check_actions, check_part, make_frame
+from bondic.rows.batch import Draws, NoCloud, check_actions, check_part, make_cloud, make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import Rows, memory_plan
 

@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
+from bondic.data._arrays import IntArray
 from bondic.data.episodes import episode_starts
 from bondic.data.initial import InitialStates
 from bondic.rows.batch import NoCloud
 from bondic.rows.rows import Rows
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

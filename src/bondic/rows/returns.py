@@ -13,16 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms
+from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.transitions import Transitions
-from bondic.rows.frame import Frame
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from bondic.rows.batch import Frame
 
 _TOLERANCE = 1e-9
 """Returns may leave the range by this share of its size: sums of rewards such as 0.1 are off in their last digits. What is

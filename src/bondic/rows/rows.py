@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.columns import Batch, Cloud, Columns, RowRange, join
 from bondic.core.errors import InvalidInput
@@ -17,6 +16,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import Target
 from bondic.core.terms import Terms
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
@@ -24,14 +24,10 @@ from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
-from bondic.rows.batch import logged_pairs, make_batch
+from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
 from bondic.rows.decisions import read_decisions, single_rows
-from bondic.rows.draws import Draws
 from bondic.rows.episodes import own_starts
-from bondic.rows.frame import Frame, make_frame
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from bondic.rows.travel import SentRows
 
 LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
@@ -79,7 +75,9 @@ class Rows:
     stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
     names: tuple[str, ...] = ()  # of the observation columns, where they are known
     notes: tuple[str, ...] = ()  # how the log was read, where it was read from something else
-    reading: Mapping[str, Any] = field(default_factory=dict)  # what was stated on reading it, as options of the command
+    reading: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what was stated on reading it, as arguments of `read_log`
     kept: tuple[Batch, ...] | None = None  # blocks that hold at least these rows
 
     def __len__(self) -> int:
@@ -146,6 +144,10 @@ class Rows:
             part = batch.cut(self.rows)
             if len(part):
                 yield part
+
+    def sent(self) -> SentRows:
+        """The question for other processes."""
+        return SentRows.of(self)
 
     @cached_property
     def _whole(self) -> Batch:
@@ -242,7 +244,8 @@ class Rows:
         if self.terms.horizon is None:
             return replace(self, rows=rows, count=len(rows))
         counts: Counter[int] = Counter()  # by time: a horizon may be far longer than any episode
-        for times in self.log.timesteps_of(rows):
+        for _, part in self.log.batches(rows):
+            times = np.asarray(part.timesteps)
             seen, repeats = np.unique(times[times < self.terms.horizon], return_counts=True)
             counts.update(dict(zip(seen.tolist(), repeats.tolist(), strict=True)))
         return replace(self, rows=rows, count=counts.total(), time_counts=dict(sorted(counts.items())))

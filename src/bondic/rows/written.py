@@ -2,76 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
+from bondic.data._arrays import FloatArray
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.probabilities import first_rows
 from bondic.data.transitions import Transitions
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.inputs import COLUMNS, chosen_policy
 
-FloatArray = npt.NDArray[np.float64]
+_NEXT, _START, _LOGGED = "written_next", "written_start", "written_logged"
+"""Names under which they are stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class WrittenProbabilities:
-    """By row, (n, actions): at the next state, at the state itself, and at the first rows of episodes (0 elsewhere)."""
+    """Arrays (n, actions): at the next state, at the first rows of episodes (0 elsewhere), and perhaps at the state itself."""
 
-    next: FloatArray
-    start: FloatArray
-    logged: FloatArray | None
+    by_row: dict[str, FloatArray]
 
     @staticmethod
     def of(loaded: LoadedLog) -> WrittenProbabilities:
         """Those of a log that was read; refused where it has none."""
-        log = loaded.transitions
-        found = chosen_policy(COLUMNS, loaded, first_rows(log).size)
+        first = first_rows(loaded.transitions)
+        found = chosen_policy(COLUMNS, loaded, first.size)
         following = np.asarray(found.next_probs, dtype=np.float64)
         start = np.zeros_like(following)
-        start[first_rows(log)] = found.initial_probs
-        return WrittenProbabilities(following, start, found.logged_probs)
+        start[first] = found.initial_probs
+        logged = {} if found.logged_probs is None else {_LOGGED: found.logged_probs}
+        return WrittenProbabilities({_NEXT: following, _START: start, **logged})
 
     def last(self, count: int) -> WrittenProbabilities:
         """Of the last rows."""
-        rows = slice(len(self.next) - count, None)
-        return WrittenProbabilities(
-            self.next[rows], self.start[rows], None if self.logged is None else self.logged[rows]
-        )
+        return WrittenProbabilities(self.columns(slice(len(self.by_row[_NEXT]) - count, None)))
 
     def then(self, other: WrittenProbabilities | None) -> WrittenProbabilities:
         """These, and those of the rows after them."""
-        if (
-            other is None
-            or (self.logged is None) != (other.logged is None)
-            or self.next.shape[1] != other.next.shape[1]
-        ):
+        mine, theirs = self.by_row, {} if other is None else other.by_row
+        if mine.keys() != theirs.keys() or mine[_NEXT].shape[1] != theirs[_NEXT].shape[1]:
             raise InvalidInput(
                 "The policy is 'columns', and the new rows have other columns for it than those before: the same columns, for "
                 "the same actions, are needed in every file."
             )
-        logged = None if self.logged is None or other.logged is None else np.concatenate([self.logged, other.logged])
-        following, start = np.concatenate([self.next, other.next]), np.concatenate([self.start, other.start])
-        return WrittenProbabilities(following, start, logged)
+        return WrittenProbabilities({name: np.concatenate([mine[name], theirs[name]]) for name in mine})
 
     def policy(self, log: Transitions) -> RowProbabilities:
         """As the policy of all rows so far."""
-        return RowProbabilities(self.next, self.start[first_rows(log)], self.logged)
+        return RowProbabilities(self.by_row[_NEXT], self.by_row[_START][first_rows(log)], self.by_row.get(_LOGGED))
 
     def columns(self, rows: slice) -> dict[str, FloatArray]:
         """As arrays to be stored."""
-        return {f"written_{name}": one[rows] for name, one in vars(self).items() if one is not None}
+        return {name: one[rows] for name, one in self.by_row.items()}
 
     @staticmethod
     def taken(columns: dict[str, Any]) -> WrittenProbabilities | None:
         """From stored arrays, which are taken out; None where there are none."""
-        found: Mapping[str, Any] = {name: columns.pop(f"written_{name}", None) for name in ("next", "start", "logged")}
-        return None if found["next"] is None else WrittenProbabilities(**found)
+        found = {name: columns.pop(name) for name in (_NEXT, _START, _LOGGED) if name in columns}
+        return WrittenProbabilities(found) if found else None
 
 
 def in_columns(policy: Any) -> bool:

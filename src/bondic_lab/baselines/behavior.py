@@ -11,7 +11,7 @@ from scipy.special import log_softmax, softmax
 
 from bondic.core.errors import InvalidInput
 from bondic.data.transitions import Transitions
-from bondic.policies.logged import logged_action_probs
+from bondic.policies.answers import logged_action_probs
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
 from bondic.rows.decisions import logged_ratios

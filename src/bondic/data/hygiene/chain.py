@@ -18,7 +18,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.hygiene.consecutive import BoolArray, ConsecutiveRows, EpisodeRows, FloatArray, IntArray
+from bondic.data._arrays import BoolArray, FloatArray, IntArray
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeRows
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import Marks, fingerprints
 
@@ -176,26 +177,30 @@ class StayCheck:
 
     def findings(self) -> Iterator[Finding]:
         if self._elsewhere and not self._left:
-            yield Finding(
-                "next-observations", "warn", self._resting, 0,
+            yield _filled(
+                self._resting, 0,
                 f"In all {self._resting} rows that go on `next_observations` equals `observations`, and following rows are at "
-                "other states. A column that was filled with the state before the step says nothing about what follows, and the "
-                "interval rests on that.",
-                "Write the state that followed each row.",
+                "other states.",
             )  # fmt: skip
         if not self._marks:
             return
         _, first, counts = np.unique(np.concatenate(self._marks), return_index=True, return_counts=True)
         rows = np.concatenate(self._rows)[first[counts == 1]]
-        if 2 * rows.size <= self._judged:
-            return
-        yield Finding(
-            "next-observations", "warn", rows.size, int(rows.min()),
-            f"In {rows.size} of {self._judged} rows `next_observations` equals `observations` in every number, although "
-            f"observations are continuous (first: row {rows.min()}). A column that was filled with the state before the step "
-            "says nothing about what follows, and the interval rests on that.",
-            "Write the state that followed each row.",
-        )  # fmt: skip
+        if 2 * rows.size > self._judged:
+            yield _filled(
+                rows.size, int(rows.min()),
+                f"In {rows.size} of {self._judged} rows `next_observations` equals `observations` in every number, although "
+                f"observations are continuous (first: row {rows.min()}).",
+            )  # fmt: skip
+
+
+def _filled(count: int, row: int, what: str) -> Finding:
+    return Finding(
+        "next-observations", "warn", count, row,
+        f"{what} A column that was filled with the state before the step says nothing about what follows, and the interval rests "
+        "on that.",
+        "Write the state that followed each row.",
+    )  # fmt: skip
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> BoolArray:

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import EpisodeNumbers, Episodes
 from bondic.data.hygiene.marks import Marks, fingerprints, placed, state_marks
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chance import RARE, surprise
-from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex, FloatArray, IntArray
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import Marks, fingerprints, mixed, placed
 

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chain import ChainCheck, StayCheck
-from bondic.data.hygiene.consecutive import EpisodeIndex, FloatArray, IntArray
+from bondic.data.hygiene.consecutive import EpisodeIndex
 from bondic.data.hygiene.copies import NearCopies, Pieces, copied
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened

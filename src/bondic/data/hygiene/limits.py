@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chance import poisson_surprise
-from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex, FloatArray, IntArray
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.marks import Marks, state_marks
 

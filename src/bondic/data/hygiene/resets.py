@@ -16,8 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import FloatArray
 from bondic.data.hygiene.chance import RARE, poisson_surprise
-from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeRows, FloatArray
+from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeRows
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import state_marks
 

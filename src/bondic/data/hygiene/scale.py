@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chance import RARE, surprise
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.marks import fingerprints, mixed
@@ -25,8 +26,6 @@ from bondic.data.hygiene.marks import fingerprints, mixed
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Triples = tuple[IntArray, IntArray, IntArray]
 
 UNIT = 10.0

@@ -13,17 +13,15 @@ import numpy.typing as npt
 
 from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.data import _arrays
+from bondic.data._arrays import BoolArray, FloatArray
+from bondic.data.episodes import OutOfOrder
 from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment
-from bondic.data.io.follow import Following, following_rows
 from bondic.data.io.loaded import LoadedLog
-from bondic.data.io.missing_columns import refuse_long_lines
+from bondic.data.io.missing_columns import Following, following_rows, refuse_long_lines
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
-from bondic.data.io.table import BoolArray, SourceTable
-from bondic.data.keys import OutOfOrder
+from bondic.data.io.table import SourceTable
 from bondic.data.transitions import Transitions
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Assembly:

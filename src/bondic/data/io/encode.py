@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, Listing, one_line, shown
-from bondic.data._arrays import numbered
+from bondic.data._arrays import BoolArray, FloatArray, numbered
 from bondic.data.io.loaded import Encoding
-from bondic.data.io.table import BoolArray, Column, SourceTable
+from bondic.data.io.table import Column, SourceTable
 
-FloatArray = npt.NDArray[np.float64]
 Categorical: TypeAlias = Literal["one-hot", "codes"]
 Missing: TypeAlias = Literal["indicator"] | Mapping[str, float] | None
 

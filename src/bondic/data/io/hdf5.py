@@ -1,4 +1,4 @@
-"""HDF5 files: arrays by name (D4RL and others), d3rlpy replay buffers, Minari episodes. Read by h5py, extra `hdf5`.
+"""HDF5 files: arrays by name (D4RL and others), or Minari episodes. Read by h5py, extra `hdf5`.
 
 Only arrays are read, never Python objects. Names are looked up at the top level of the file.
 """
@@ -36,8 +36,8 @@ def read_hdf5(path: Path) -> SourceTable:
         with h5py.File(path, "r") as file:
             names = set(file)
             if {"columns", "num_episodes"} <= names:
-                return join_episodes(
-                    label, list(_d3rlpy_episodes(file, label)), ("The layout is d3rlpy's replay buffer.",)
+                raise InvalidInput(
+                    f"{label} is a replay buffer of d3rlpy. Load it with d3rlpy and pass its rows: see the page on logs."
                 )
             if "episode_0" in names:
                 return join_episodes(label, list(_minari_episodes(file, label)), ("The layout is Minari's.",))
@@ -49,17 +49,7 @@ def read_hdf5(path: Path) -> SourceTable:
             f"{label} cannot be read as HDF5 ({type(problem).__name__}: {one_line(problem, 200)}). The file is damaged or "
             "incomplete, or is no HDF5 file: write it again."
         ) from problem
-    return _arrays_by_name({name: value for name, value in arrays.items() if np.ndim(value)}, label)
-
-
-def _arrays_by_name(arrays: dict[str, Any], label: str) -> SourceTable:
-    if "episode_terminals" not in arrays or "terminals" not in arrays:
-        return read_mapping(arrays, label)
-    terminals, ends = (np.asarray(arrays.pop(name)).ravel() != 0 for name in ("terminals", "episode_terminals"))
-    if terminals.shape != ends.shape:
-        raise InvalidInput(f"{label}: terminals and episode_terminals have different lengths.")
-    note = "Episodes that end (episode_terminals) without a terminal were truncated."
-    return read_mapping(arrays | {"terminations": terminals, "truncations": ends & ~terminals}, label, notes=(note,))
+    return read_mapping({name: value for name, value in arrays.items() if np.ndim(value)}, label)
 
 
 def _inside(group: Any, name: str) -> Any:
@@ -78,23 +68,6 @@ def _value(dataset: Any) -> Any:
             f"{one_line(dataset.name)} keeps its data in another file, which is not read. Copy the data into one file."
         )
     return dataset[()]
-
-
-def _d3rlpy_episodes(file: Any, label: str) -> Iterator[Episode]:
-    """observations_i, actions_i, rewards_i of T steps and one flag terminated_i; the last next observation is not kept."""
-    for index in range(int(_inside(file, "num_episodes")[()])):
-        if f"observations_{index}_0" in file:
-            raise InvalidInput(f"{label}: episode {index} has several kinds of observations; one array is needed.")
-        parts = ("rewards", "observations", "actions")
-        rewards, states, actions = (_value(_inside(file, f"{part}_{index}")) for part in parts)
-        terminated = bool(_value(_inside(file, f"terminated_{index}")))
-        paid = np.asarray(rewards).reshape(len(rewards), -1)
-        if paid.shape[1] != 1:
-            raise InvalidInput(f"{label}: episode {index} has {paid.shape[1]} rewards per step; one is needed.")
-        last = np.arange(len(paid)) == len(paid) - 1
-        discrete = actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "biu"
-        taken = actions[:, 0] if discrete else actions
-        yield Episode(f"episode {index}", states, taken, paid[:, 0], last & terminated, last & (not terminated))
 
 
 def _minari_episodes(file: Any, label: str) -> Iterator[Episode]:

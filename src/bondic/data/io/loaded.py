@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from bondic.data._arrays import FloatArray
 from bondic.data.transitions import Transitions
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class LoadedLog:
     one_step : bool, default False
         It was stated, or is known of the format, that every row is an episode of its own.
     reading : dict, default {}
-        What was stated about reading, as options of the command line.
+        What was stated about reading, as arguments of `read_log`.
     episode_names : tuple of str, default ()
         Names of episodes that are text; number j stands for the j-th.
     """

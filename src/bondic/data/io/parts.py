@@ -33,7 +33,8 @@ def checked_columns(columns: Any) -> dict[str, Any]:
     for part, value in dict(columns or {}).items():
         if part not in ALIASES:
             raise InvalidInput(unknown_part(part, ALIASES))
-        if value is not None and not isinstance(value, str | Sequence):
+        names = value if isinstance(value, Sequence) else (None,)
+        if value is not None and not all(isinstance(name, str) for name in names):
             raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
     return dict(columns or {})
 

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.episodes import episode_starts
 from bondic.data.io.table import SourceTable
 from bondic.data.transitions import Transitions
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 def lists_of_all_actions(table: SourceTable, columns: Mapping[str, tuple[str, ...]]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bondic.core.errors import InvalidInput, kind_of, one_line
+from bondic.data._arrays import FloatArray
 from bondic.data.io import hdf5, jsonl, minari, scan, vowpal
 from bondic.data.io.arrow import arrays_table, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
@@ -18,11 +18,11 @@ from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.formats import FORMATS
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.mapping import read_mapping, read_npz, read_records
-from bondic.data.io.parts import Given, checked_columns
+from bondic.data.io.parts import Given, checked_columns, known_actions
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
-from bondic.data.io.words import reading_words
-from bondic.data.names import natural
+from bondic.data.names import ALIASES, match_one, natural
+from bondic.modules import load_pickle
 
 _PICKLES = (".pkl", ".pickle")
 _FILES: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {
@@ -48,7 +48,7 @@ def read_log(
     categories: Mapping[str, Sequence[str]] | None = None,
     like: LoadedLog | Coding | None = None,
 ) -> LoadedLog:
-    """Read a log: Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, d3rlpy, Minari),
+    """Read a log: Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, Minari),
     Vowpal Wabbit's bandit logs, a table (anything with an Arrow stream), or a mapping of arrays.
 
     `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
@@ -72,15 +72,15 @@ def read_log(
         actions = before.encodings["actions"].values
     table = read_table(source, trust_pickle=trust_pickle, columns=columns)
     loaded = Assembly(table, columns, treatment, actions, one_step=one_step, episodes=before.episodes).build()
-    stated = reading_words(
-        columns=columns,
-        missing=missing,
-        categorical=categorical,
-        categories=treatment.categories,
-        actions=actions,
-        one_step=one_step,
-    )
-    return replace(loaded, reading=stated)
+    stated = {
+        "columns": columns,
+        "missing": missing,
+        "categorical": categorical,
+        "categories": treatment.categories,
+        "actions": known_actions(actions),
+        "one_step": one_step,
+    }
+    return replace(loaded, reading={name: value for name, value in stated.items() if value})
 
 
 def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> SourceTable:
@@ -156,14 +156,7 @@ def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Sourc
             f"{one_line(path.name)} is a pickle, which runs code when it is loaded. Save the log as Parquet, CSV or NPZ, or pass "
             "trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
         )
-    try:
-        with path.open("rb") as file:
-            content = pickle.load(file)
-    except (Exception, SystemExit) as problem:  # a pickle can raise anything
-        raise InvalidInput(
-            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
-        ) from problem
-    return _from_object(content, one_line(path.name), columns)
+    return _from_object(load_pickle(path), one_line(path.name), columns)
 
 
 def _open_bandit(table: SourceTable) -> SourceTable:
@@ -177,3 +170,40 @@ def _open_bandit(table: SourceTable) -> SourceTable:
         "propensity_score the behavior's probability; user features and position are observed; every row ends."
     )
     return replace(table, groups=groups, notes=(*table.notes, note), one_step=True)
+
+
+_WEIGHTS = ("weight", "weights", "probability", "probabilities", "prob", "p")
+
+
+def read_states(path: str | Path, names: Sequence[str], dimension: int) -> tuple[FloatArray, FloatArray | None]:
+    """(states (n_0, d), weights (n_0,) or None).
+
+    Columns are those of the log's observations by name, else a list or numbered columns under a usual name for
+    observations, else all columns in order besides the weights.
+    """
+    table = read_table(path)
+    lower = {name.lower(): name for name in table.names}
+    weight = next((lower[name] for name in _WEIGHTS if name in lower), None)
+    others = [name for name in table.names if name != weight]
+    if names and all(name in others for name in names):
+        chosen: Sequence[str] = names
+    else:
+        chosen = match_one("observations", ALIASES["observations"], others) or others
+    states = np.column_stack([_numbers(table, name) for name in chosen]) if chosen else np.zeros((0, 0))
+    if states.shape[1] != dimension:
+        raise InvalidInput(
+            f"{table.source}: initial states have {states.shape[1]} dimension(s) ({one_line(', '.join(chosen), 120)}), the "
+            f"log's observations {dimension}. They need the columns of the observations, one row per state."
+        )
+    return states, None if weight is None else _numbers(table, weight).ravel()
+
+
+def _numbers(table: SourceTable, name: str) -> FloatArray:
+    column = table.load(name)
+    if column.text:
+        raise InvalidInput(
+            f"{table.source}: column {one_line(name)} holds text. Initial states are numbers, encoded as the log's observations."
+        )
+    if (row := column.first_gap) is not None:
+        raise InvalidInput(f"{table.source}: column {one_line(name)} is missing at row {row}. States must be complete.")
+    return np.asarray(column.values, dtype=np.float64).reshape(len(column.values), -1)

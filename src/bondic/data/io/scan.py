@@ -22,8 +22,10 @@ from bondic.data.io.formats import BROKEN, FORMATS, Format, OpenedFile, unreadab
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable, refuse_twins
 from bondic.data.names import natural
-from bondic.data.opened import Stamp
 from bondic.folders import near
+
+Stamp = tuple[str, int, int]
+"""Path of a part below the root, its size, the time of its last change in nanoseconds."""
 
 
 def read_files(path: Path, stated: Mapping[str, Any] | None = None) -> SourceTable:

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
-from bondic.data._arrays import numbered
-
-BoolArray = npt.NDArray[np.bool_]
+from bondic.data._arrays import BoolArray, numbered
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import PolicyError, shown
+from bondic.data._arrays import FloatArray
 from bondic.policies.protocol import float32_normalized
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def given_to(model: Any, observations: FloatArray, names: Sequence[str]) -> Any:

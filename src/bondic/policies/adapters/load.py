@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import inspect
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -10,9 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, MissingExtra, kind_of, one_line
+from bondic.core.errors import InvalidInput, PolicyError, kind_of, one_line, shown
+from bondic.data.io.npz import load_arrays
 from bondic.folders import near
-from bondic.policies.adapters import fitted, imported, npz, onnx, rule
+from bondic.modules import import_object, load_pickle
+from bondic.policies.adapters import fitted, onnx, rule
+from bondic.policies.protocol import CallableSampler
+from bondic.policies.standard import TablePolicy
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
 
@@ -43,7 +47,7 @@ def load_policy(
             return onnx.load_onnx(path, output)
         return _from_file(path, actions, trust_pickle)
     if isinstance(spec, str) and ":" in spec:
-        return adapt(imported.call_factory(imported.import_object(spec), spec), actions, spec)
+        return adapt(_call_factory(import_object(spec), spec), actions, spec)
     raise InvalidInput(
         f"There is no file {one_line(spec, 200)}, and it is not of the form module:object.{near(path)} A policy is "
         "module:object, file.py:object, or a file .npz, .onnx, .pkl, .joblib."
@@ -74,7 +78,7 @@ def _rule(candidate: Any, spec: str) -> Any:
     if callable(getattr(candidate, "predict", None)):
         return rule.predicting(candidate)
     if callable(candidate):
-        return imported.wrap_function(candidate, spec)
+        return _wrap_function(candidate, spec)
     if hasattr(candidate, "index") and hasattr(candidate, "to_dict") and not hasattr(candidate, "columns"):
         candidate = candidate.to_dict()  # a column of a table, by state
     if isinstance(candidate, Mapping):
@@ -110,14 +114,14 @@ def _from_file(path: Path, actions: int | Sequence[Any] | None, trust_pickle: bo
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
     if ending == ".npz":
-        return npz.load_npz(path)
+        return _table(path)
     if ending in _PICKLES:
         if not trust_pickle:
             raise InvalidInput(
                 f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Export the policy as ONNX or "
                 "NPZ, or pass trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
             )
-        return adapt(_unpickled(path), actions, path.name)
+        return adapt(load_pickle(path), actions, path.name)
     if ending == ".py":
         raise InvalidInput(f"Say which object of {one_line(path.name)} is the policy: {one_line(path.name)}:object.")
     raise InvalidInput(
@@ -126,23 +130,56 @@ def _from_file(path: Path, actions: int | Sequence[Any] | None, trust_pickle: bo
     )
 
 
-def _unpickled(path: Path) -> Any:
-    try:
-        if path.suffix.lower() == ".joblib":
-            return _joblib(path)
-        with path.open("rb") as file:
-            return pickle.load(file)
-    except MissingExtra:
-        raise
-    except (Exception, SystemExit) as problem:  # a pickle can raise anything
+def _table(path: Path) -> TablePolicy:
+    """`probs` (states, actions); the state is the whole number in the first observation column. Nothing is executed."""
+    arrays, label = load_arrays(path), one_line(path.name)
+    if not isinstance(arrays, dict) or set(arrays) != {"probs"}:
+        held = shown(sorted(arrays)) if isinstance(arrays, dict) else "one array without a name"
         raise InvalidInput(
-            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
+            f"{label} holds {held}. A policy file holds `probs` (states, actions) alone; a network is a function of yours, "
+            "file.py:function (the page on policies has one)."
+        )
+    if arrays["probs"].dtype.kind not in "biuf":
+        raise InvalidInput(f"{label}: `probs` must hold numbers, not dtype {arrays['probs'].dtype}.")
+    return TablePolicy(arrays["probs"])
+
+
+def _call_factory(candidate: Any, spec: str) -> Any:
+    """A class or a function that needs no arguments builds the policy."""
+    if not callable(candidate) or not _is_factory(candidate):
+        return candidate
+    try:
+        return candidate()
+    except (Exception, SystemExit) as problem:
+        raise PolicyError(
+            f"{one_line(spec, 200)} failed to build a policy ({type(problem).__name__}: {one_line(problem, 300)})."
         ) from problem
 
 
-def _joblib(path: Path) -> Any:
+def _is_factory(candidate: Any) -> bool:
+    if inspect.isclass(candidate):
+        return True
+    return (inspect.isfunction(candidate) or inspect.isbuiltin(candidate)) and _needed(candidate) == 0
+
+
+def _needed(function: Any) -> int | None:
+    """How many positional arguments the function insists on; None if that cannot be told."""
     try:
-        import joblib  # comes with scikit-learn
-    except ImportError as problem:
-        raise MissingExtra("joblib", "sklearn", "Reading joblib files") from problem
-    return joblib.load(path)
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(entry.kind in plain and entry.default is entry.empty for entry in parameters)
+
+
+def _wrap_function(function: Any, spec: str) -> Any:
+    """f(observations) returns probabilities or actions, f(observations, rng) draws actions."""
+    needed = _needed(function)
+    if needed in (1, None):
+        return rule.Rule(function, model=getattr(function, "__self__", None))
+    if needed == 2:
+        return CallableSampler(function)
+    raise InvalidInput(
+        f"{one_line(spec, 200)} is callable, but neither as f(observations), which returns probabilities or actions, nor as "
+        "f(observations, rng), which draws actions."
+    )

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, MissingExtra, PolicyError, one_line, shown
+from bondic.data._arrays import FloatArray
 from bondic.policies.protocol import CallablePolicy, float32_normalized
 from bondic.policies.standard import DeterministicPolicy, SoftmaxPolicy
-
-FloatArray = npt.NDArray[np.float64]
 
 OUTPUTS = ("probabilities", "logits", "actions")
 _TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.data._arrays import FloatArray
 from bondic.policies.adapters.fitted import given_to
 from bondic.policies.protocol import ask_policy
-
-FloatArray = npt.NDArray[np.float64]
 
 _ALL_AT_ONCE = (
     "A policy gets all states at once, (n, dimensions), and answers for each of them: probabilities (n, actions), or one action "

@@ -1,49 +1,41 @@
-"""Policies in Python code: `module:object` or `path/to/file.py:object`. The code runs: it is the user's own."""
+"""Objects in Python code of the user: `module:object` or `path/to/file.py:object`. The code runs: it is the user's own."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import importlib.util
-import inspect
+import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bondic.core.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, MissingExtra, PolicyError, did_you_mean, one_line, shown
 from bondic.folders import near
-from bondic.policies.adapters.rule import Rule
-from bondic.policies.protocol import CallableSampler
 
 _FILES: dict[str, tuple[str, str]] = {}
-"""Modules that policies were loaded from: their files, and the hashes of these."""
+"""Modules that objects were loaded from: their files, and the hashes of these."""
 
 
-@dataclass(frozen=True)
-class LoadedFiles:
-    """The same modules for another process, where pickles refer to them."""
+def loaded_files() -> dict[str, tuple[str, str]]:
+    """All of them, for another process where pickles refer to them."""
+    return dict(_FILES)
 
-    files: dict[str, tuple[str, str]]
 
-    @staticmethod
-    def now() -> LoadedFiles:
-        return LoadedFiles(dict(_FILES))
-
-    def load(self) -> None:
-        """Import them under their names, from the same files."""
-        for name, (path, digest) in self.files.items():
-            if name in sys.modules and _FILES.get(name, (path, digest)) == (path, digest):
-                continue
-            if _digest(Path(path)) != digest or name in sys.modules:
-                raise PolicyError(
-                    f"{one_line(path, 200)} is not the file that it is where the work was sent from: it is missing here, has "
-                    "other contents, or was changed after this process had loaded it. All processes need the same file under the "
-                    "same path; start the workers again after a change."
-                )
-            _load(name, Path(path))
+def load_files(files: dict[str, tuple[str, str]]) -> None:
+    """Import the modules of another process under their names, from the same files."""
+    for name, (path, digest) in files.items():
+        if name in sys.modules and _FILES.get(name, (path, digest)) == (path, digest):
+            continue
+        if _digest(Path(path)) != digest or name in sys.modules:
+            raise PolicyError(
+                f"{one_line(path, 200)} is not the file that it is where the work was sent from: it is missing here, has "
+                "other contents, or was changed after this process had loaded it. All processes need the same file under the "
+                "same path; start the workers again after a change."
+            )
+        _load(name, Path(path))
 
 
 def _digest(path: Path) -> str:
@@ -122,42 +114,24 @@ def _working_folder() -> Iterator[None]:
             sys.path.remove(here)
 
 
-def call_factory(candidate: Any, spec: str) -> Any:
-    """A class or a function that needs no arguments builds the policy."""
-    if not callable(candidate) or not _is_factory(candidate):
-        return candidate
+def load_pickle(path: Path) -> Any:
+    """The object in a file that the user trusts."""
     try:
-        return candidate()
-    except (Exception, SystemExit) as problem:
-        raise PolicyError(
-            f"{one_line(spec, 200)} failed to build a policy ({type(problem).__name__}: {one_line(problem, 300)})."
+        if path.suffix.lower() == ".joblib":
+            return _joblib(path)
+        with path.open("rb") as file:
+            return pickle.load(file)
+    except MissingExtra:
+        raise
+    except (Exception, SystemExit) as problem:  # a pickle can raise anything
+        raise InvalidInput(
+            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
         ) from problem
 
 
-def _is_factory(candidate: Any) -> bool:
-    if inspect.isclass(candidate):
-        return True
-    return (inspect.isfunction(candidate) or inspect.isbuiltin(candidate)) and _needed(candidate) == 0
-
-
-def _needed(function: Any) -> int | None:
-    """How many positional arguments the function insists on; None if that cannot be told."""
+def _joblib(path: Path) -> Any:
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(entry.kind in plain and entry.default is entry.empty for entry in parameters)
-
-
-def wrap_function(function: Any, spec: str) -> Any:
-    """f(observations) returns probabilities or actions, f(observations, rng) draws actions."""
-    needed = _needed(function)
-    if needed in (1, None):
-        return Rule(function, model=getattr(function, "__self__", None))
-    if needed == 2:
-        return CallableSampler(function)
-    raise InvalidInput(
-        f"{one_line(spec, 200)} is callable, but neither as f(observations), which returns probabilities or actions, nor as "
-        "f(observations, rng), which draws actions."
-    )
+        import joblib  # comes with scikit-learn
+    except ImportError as problem:
+        raise MissingExtra("joblib", "sklearn", "Reading joblib files") from problem
+    return joblib.load(path)
