@@ -71,7 +71,7 @@ def box_setting(problem, share=0.5):
     return setting_of(problem, Box.around(limits.low, limits.high, problem.layout), table_kernel(share))
 
 
-@pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # few rows: actions that the log never took
+@pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # few rows: actions that the log never took
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bias_is_the_worst_function_of_the_box(seed):
     """F+ minus value and noise is the largest <q - center, mu> over all corners of the box, up to rounding."""

@@ -15,12 +15,13 @@ import pytest
 
 import bondic as b
 from bondic.cli import executors as named
-from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.engines import remote, spool
 from bondic.engines.spool import Direct
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
+from bondic.errors import ExecutorError, MissingExtra, PolicyError
 from bondic.modules import load_files, loaded_files
 from builders import Here
 from test_one_answer import EASY, KERNELS, columns, method

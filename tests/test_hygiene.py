@@ -14,8 +14,9 @@ import pytest
 import bondic
 import bondic_lab
 import builders
-from bondic.core.errors import InvalidInput, ValidityWarning
+from bondic.core.errors import InvalidInput
 from bondic.data.hygiene.findings import ACCEPTABLE, Finding, judge
+from bondic.errors import ValidityWarning
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bondic.core.errors import InvalidInput, ValidityWarning, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.read import read_log
 from bondic.data.transitions import Transitions
+from bondic.errors import ValidityWarning, shown
 
 EPISODES, STEPS = 6, 5
 N = EPISODES * STEPS

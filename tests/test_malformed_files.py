@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bondic.core.errors import InvalidInput, ValidityWarning
+from bondic.core.errors import InvalidInput
 from bondic.data.io.read import read_log
+from bondic.errors import ValidityWarning
 
 N = 12
 STEPS = np.arange(N) % 6

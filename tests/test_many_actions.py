@@ -5,9 +5,10 @@ import pytest
 
 import bondic
 from bondic.core.balls import Ball
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
+from bondic.errors import PolicyError
 from bondic.methods.effort import effort_words
 from bondic.policies import answers
 from bondic.search.search import evaluate_all, kernel_search

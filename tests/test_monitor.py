@@ -14,7 +14,8 @@ from click.testing import CliRunner
 import bondic
 from bondic.cli import main as cli
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput, NoInterval, PolicyError
+from bondic.core.errors import InvalidInput
+from bondic.errors import NoInterval, PolicyError
 from bondic.methods import monitor_files
 from bondic.methods.sequential import Sequential
 from bondic.policies.protocol import RowProbabilities

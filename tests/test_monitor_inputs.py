@@ -12,8 +12,9 @@ from click.testing import CliRunner
 import bondic
 from bondic.cli import main as cli
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.data.io.read import read_log
+from bondic.errors import PolicyError
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.rows.growing import complete_rows

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
+from bondic.errors import PolicyError
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import CallablePolicy, CallableSampler, RowProbabilities
 from bondic.policies.standard import (

@@ -10,7 +10,8 @@ import textwrap
 import numpy as np
 import pytest
 
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
+from bondic.errors import PolicyError
 from bondic.policies import protocol
 from bondic.policies.adapters.load import load_policy
 

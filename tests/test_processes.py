@@ -21,10 +21,10 @@ import pytest
 import bondic as b
 from bondic.cli.executors import named_executor
 from bondic.core.balls import Instruments
-from bondic.core.errors import ExecutorError
 from bondic.core.kernels.leaves import Constant
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
+from bondic.errors import ExecutorError
 from bondic.tuning.defaults import Advanced
 from test_tool import run
 

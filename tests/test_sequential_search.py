@@ -13,11 +13,12 @@ import builders
 from bondic.core.balls import Instruments, Provenance
 from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.dual.noise import FixedLambda
-from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.starts import sampled_start
 from bondic.engines.sums import STANDARD
+from bondic.errors import TunedOnCertifiedRows
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.policies.protocol import CallableSampler

@@ -68,7 +68,7 @@ def folder(data, tmp_path_factory):
 # Reading
 
 
-@pytest.mark.filterwarnings("ignore::bondic.core.errors.ValidityWarning")  # few initial states: equal first rows
+@pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # few initial states: equal first rows
 def test_initial_states_from_a_stream_are_those_of_the_log(data, folder):
     held = bondic.InitialStates.from_log(bondic.Transitions(**data))
     for rows in (10, 26, 1000):

@@ -6,10 +6,11 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.data.initial import InitialStates
 from bondic.data.io.read import read_log
 from bondic.data.transitions import Transitions
+from bondic.errors import PolicyError
 from bondic.policies.protocol import CallableSampler
 from bondic.verification import verify
 from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE

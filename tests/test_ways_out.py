@@ -10,7 +10,8 @@ import pytest
 
 import bondic
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput, NoInterval
+from bondic.core.errors import InvalidInput
+from bondic.errors import NoInterval
 from bondic.folders import WRITTEN
 from test_tool import run
 from test_ways_in import ASKED, LOG, TABLE, _probabilities, ask

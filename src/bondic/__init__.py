@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from bondic._version import __version__ as __version__
-from bondic.core.errors import did_you_mean
+from bondic.errors import did_you_mean
 
 _HOMES = {
     "Transitions": "bondic.data.transitions",
@@ -52,7 +52,7 @@ _HOMES = {
     "Status": "bondic.core.claims",
     "BondicError": "bondic.core.errors",
     "InvalidInput": "bondic.core.errors",
-    "ValidityWarning": "bondic.core.errors",
+    "ValidityWarning": "bondic.errors",
 }
 
 __all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -13,8 +13,9 @@ import numpy as np
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import check_alpha, unusual_alpha
-from bondic.core.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
+from bondic.errors import ValidityWarning, did_you_mean, kind_of
 from bondic.extensions import added_methods
 from bondic.methods.base import Progress
 from bondic.methods.candidates import CANDIDATES, Method

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bondic.core.errors import InvalidInput, did_you_mean
+from bondic.core.errors import InvalidInput
+from bondic.errors import did_you_mean
 
 WRITTEN = (
     "report.html", "certificate.json", "certificate.npz", "result.json", "configuration.toml", "result.csv", "summary.md",

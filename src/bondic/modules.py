@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bondic.core.errors import InvalidInput, MissingExtra, PolicyError, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
+from bondic.errors import MissingExtra, PolicyError, did_you_mean, shown
 from bondic.folders import near
 
 _FILES: dict[str, tuple[str, str]] = {}

@@ -18,7 +18,7 @@ from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.core.errors import Doubt, InvalidInput, Listing, NoInterval
+from bondic.core.errors import InvalidInput
 from bondic.core.printed import interval_text
 from bondic.core.proof import Claims, Proof
 from bondic.core.question import Question
@@ -26,6 +26,7 @@ from bondic.core.terms import ValueRange
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.engines.sums import STANDARD
+from bondic.errors import Doubt, Listing, NoInterval
 from bondic.rendering import three
 from bondic.robustness import Robustness
 from bondic.rows import Rows

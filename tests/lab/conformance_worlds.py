@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
+from bondic.errors import PolicyError
 from bondic_lab.worlds.dynamics import Dynamics
 
 

@@ -13,11 +13,11 @@ import bondic
 import bondic as b
 from bondic.core.balls import Instruments
 from bondic.core.dual.bound import Setting, dual_bound
-from bondic.core.errors import MissingExtra
 from bondic.core.functions import FeatureFunction, KernelFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac
 from bondic.engines.sums import STANDARD
+from bondic.errors import MissingExtra
 from bondic.search import spectral
 from bondic.tuning.defaults import Advanced
 from bondic_lab.baselines.fqe import FittedQ
@@ -193,7 +193,7 @@ def test_without_torch_the_extra_is_named():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import bondic\n"
-        "from bondic.core.errors import MissingExtra\n"
+        "from bondic.errors import MissingExtra\n"
         "try:\n    import bondic_lab; bondic_lab.make_baseline('dm-neural')\n"
         "except MissingExtra as problem:\n    print(problem)\n"
     )

@@ -10,8 +10,9 @@ import numpy as np
 
 from bondic.advice.lengths import propensity_guess
 from bondic.advice.situation import Situation
-from bondic.core.errors import InvalidInput, shown
+from bondic.core.errors import InvalidInput
 from bondic.core.terms import in_full, range_of, value_range
+from bondic.errors import shown
 from bondic.methods.default import Default
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensity_pilot import logged

@@ -13,7 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from bondic.cli import options as opt
-from bondic.core.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, one_line
+from bondic.errors import did_you_mean
 from bondic.extensions import added_methods
 
 METHODS = ("auto", "table", "groups", "sequential", "dual", "propensities")

@@ -14,7 +14,8 @@ from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
 from bondic.core.claims import unusual_alpha
-from bondic.core.errors import Doubt, InvalidInput, ValidityWarning
+from bondic.core.errors import InvalidInput
+from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import OWN, estimate_interval
 from bondic.extensions import added_methods
 from bondic.report.compare import Comparison, Line, joint_title, line_alpha, print_comparison, tried

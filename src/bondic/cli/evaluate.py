@@ -18,7 +18,7 @@ from bondic.advice.levers import with_next_steps
 from bondic.cli.executors import not_elsewhere, sums_of
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, this_command, verify_command
-from bondic.core.errors import Doubt, ValidityWarning
+from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.effort import effort_words

@@ -12,12 +12,13 @@ from typing import Any
 import click
 
 from bondic.cli.reading import elsewhere
-from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
 from bondic.data.io.loaded import LoadedLog
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Serial, Threads
+from bondic.errors import ExecutorError, MissingExtra
 from bondic.rows.inputs import COLUMNS, LOGGED, chosen_policy
 
 FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"

@@ -10,13 +10,14 @@ from typing import Any, cast
 from bondic.cli.executors import choose_policy
 from bondic.cli.reading import one_step, read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
-from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, kind_of, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.engines.sums import STANDARD
+from bondic.errors import Doubt, ValidityWarning, kind_of, shown
 from bondic.estimate import named_method
 from bondic.methods.propensities import Propensities
 from bondic.modules import import_object

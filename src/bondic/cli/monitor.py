@@ -24,10 +24,11 @@ from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.core.claims import Status
-from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.core.printed import interval_text
 from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
+from bondic.errors import Doubt, ValidityWarning, shown
 from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_checks import REPEATED
 from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, read_document

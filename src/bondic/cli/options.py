@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from bondic.core.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.hygiene.findings import ACCEPTABLE
+from bondic.errors import did_you_mean
 
 Decorator = Callable[[Any], Any]
 

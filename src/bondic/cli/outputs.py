@@ -13,7 +13,8 @@ from rich.console import Console
 from bondic.cli.options import SETTINGS
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
-from bondic.core.errors import Doubt, printable
+from bondic.core.errors import printable
+from bondic.errors import Doubt
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log, read_states
@@ -18,6 +18,7 @@ from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
+from bondic.errors import did_you_mean, shown
 
 SAMPLE = "sample:"
 """Before the name of a file of initial states that are draws."""

@@ -13,7 +13,8 @@ from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bondic.cli.options import SETTINGS, split_setting
-from bondic.core.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, one_line
+from bondic.errors import did_you_mean
 from bondic.extensions import added_methods
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities

@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import BoolArray, FloatArray, IntArray, U
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
@@ -24,10 +23,6 @@ from bondic.core.terms import Terms
 if TYPE_CHECKING:
     from bondic.core.propensities.decisions import Decisions
     from bondic.core.propensities.ratios import Target
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, order=True)

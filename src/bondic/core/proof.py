@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.balls import Provenance
+from bondic.core.bounded import FloatArray
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.core.codec import first_difference, instances
 from bondic.core.columns import RowRange, Starts
@@ -26,8 +26,6 @@ from bondic.core.question import PolicyValue, Question
 from bondic.core.registry import from_outside, kind, registered
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, make_terms
-
-FloatArray = npt.NDArray[np.float64]
 
 MOST_DRAWS, MOST_POLICIES = 4096, 64
 """Actions drawn at a state, and policies of one question: what a foreign certificate may ask for."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from bondic.core.errors import Doubt, InvalidInput, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
+from bondic.errors import Doubt, did_you_mean, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bondic.core.columns import RowRange
-from bondic.core.errors import InvalidInput, ValidityWarning, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
 from bondic.data.io.encode import Treatment
 from bondic.data.io.formats import FORMATS
@@ -19,6 +19,7 @@ from bondic.data.io.read import KNOWN
 from bondic.data.io.scan import Files
 from bondic.data.memory import MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream, LogStream, RawColumns, code_identifiers
+from bondic.errors import ValidityWarning
 
 
 class FileStream(LogStream):

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from bondic.core.claims import Conclusion, ErrorBudget, Side, check_alpha
-from bondic.core.errors import InvalidInput, kind_of
+from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
 from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
+from bondic.errors import kind_of
 from bondic.estimate import as_method, estimate_interval
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method

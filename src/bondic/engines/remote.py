@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from bondic._version import __version__
-from bondic.core.errors import ExecutorError, InvalidInput, MissingExtra, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.engines.threads import Threads
+from bondic.errors import ExecutorError, MissingExtra
 from bondic.modules import load_files, loaded_files
 
 P = TypeVar("P")

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from bondic.core.claims import Claim
 from bondic.core.codec import Decoder, field_types
 from bondic.core.dual.bound import VALUE
-from bondic.core.errors import InvalidInput, did_you_mean, one_line, refuse
+from bondic.core.errors import InvalidInput, one_line, refuse
 from bondic.core.proof import Proof
 from bondic.core.sequential.ends import decided_by_rows
+from bondic.errors import did_you_mean
 from bondic.rows import Rows
 
 Progress = Callable[[str, float], None]

@@ -16,7 +16,7 @@ from typing import Any
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, Status, check_alpha, unusual_alpha
-from bondic.core.errors import InvalidInput, NoInterval, ValidityWarning
+from bondic.core.errors import InvalidInput
 from bondic.core.proof import Proof
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.proof import SequentialProof
@@ -25,6 +25,7 @@ from bondic.core.verify import UserFunctions, read_proof
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
+from bondic.errors import NoInterval, ValidityWarning
 from bondic.methods.base import Clock, Progress
 from bondic.methods.monitor_checks import (
     REPEATED,

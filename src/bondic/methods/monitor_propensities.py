@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.core.propensities.proof import PropensityProof
+from bondic.errors import PolicyError
 from bondic.methods.base import Clock, Progress
 from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedTarget

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from bondic.core.balls import Ball
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput, TunedOnCertifiedRows, refuse
+from bondic.core.errors import InvalidInput, refuse
 from bondic.core.proof import Proof
 from bondic.core.sequential.plan import Plan
 from bondic.core.sequential.proof import INITIAL, VECTOR, SequentialProof, claims_of
@@ -17,6 +17,7 @@ from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.engines.standard import EngineName
 from bondic.engines.sums import EngineSums
+from bondic.errors import TunedOnCertifiedRows
 from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.setting import tuning_problem
 from bondic.methods.user_classes import check_stated

@@ -18,11 +18,12 @@ from bondic.core.claims import ErrorBudget, ends_of
 from bondic.core.columns import Batch, Cloud
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import ConstantName, FixedLambda, NoiseBound, Pinelis
-from bondic.core.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.core.errors import InvalidInput
 from bondic.core.starts import INITIAL_SHARE, sampled_start
 from bondic.core.terms import Terms, range_at_all_times, range_of
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import EngineSums
+from bondic.errors import TunedOnCertifiedRows
 from bondic.extensions import GaugeQuestion, added_gauges
 from bondic.methods.base import planned_length
 from bondic.rows import Rows

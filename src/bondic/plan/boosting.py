@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import MissingExtra
+from bondic.errors import MissingExtra
 from bondic.plan.rows import Actions, ActionValue, Floats, joined
 
 _CHUNK = 65_536

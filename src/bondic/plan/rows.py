@@ -20,7 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bondic.core.errors import InvalidInput, kind_of, one_line
+from bondic.core.errors import InvalidInput, one_line
+from bondic.errors import kind_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

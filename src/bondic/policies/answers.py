@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray, IntArray
+from bondic.errors import PolicyError
 from bondic.policies import protocol
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import PolicyError, counted_names
 from bondic.data._arrays import FloatArray
+from bondic.errors import PolicyError, counted_names
 
 PROBABILITY_TOLERANCE = 1e-6
 """Row sums may be off by this much (float32 policies are); the policy is then *defined* as the normalized row."""

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray
+from bondic.errors import PolicyError
 from bondic.policies.protocol import is_time_dependent
 
 

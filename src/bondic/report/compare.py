@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.core.claims import ErrorBudget, Status, check_alpha
-from bondic.core.errors import BondicError, InvalidInput, kind_of, printable
+from bondic.core.errors import BondicError, InvalidInput, printable
 from bondic.core.printed import bound_text, ends_text, padded
+from bondic.errors import kind_of
 from bondic.estimate import estimate_interval, named_method
 from bondic.methods.candidates import Method
 from bondic.rendering import escape, three

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import Doubt, ValidityWarning, shown
 from bondic.core.terms import in_full, range_of
 from bondic.data._arrays import FloatArray
 from bondic.data.episodes import episode_starts
 from bondic.data.hygiene.findings import Finding, judge
+from bondic.errors import Doubt, ValidityWarning, shown
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.rows import Rows
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.columns import RowRange
-from bondic.core.errors import InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
 from bondic.data._arrays import FloatArray, IntArray
@@ -22,6 +22,7 @@ from bondic.data.content_hash import COLUMNS
 from bondic.data.episodes import Episodes
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
+from bondic.errors import PolicyError
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start, same_answers
 from bondic.policies.logged_target import LoggedTarget

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from bondic.core.columns import RowRange
-from bondic.core.errors import InvalidInput, did_you_mean, kind_of, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log, is_log
 from bondic.data.names import held_by
+from bondic.errors import did_you_mean, kind_of, shown
 from bondic.policies.adapters.fitted import ClassifierPolicy, words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bondic.core.columns import Batch, Cloud, RowRange
-from bondic.core.errors import ExecutorError, InvalidInput, PolicyError
+from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates
+from bondic.errors import ExecutorError, PolicyError
 from bondic.policies.answers import NextStates, StoredAnswers, ask_next, same_answers
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws

@@ -16,8 +16,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, shown
+from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
+from bondic.errors import shown
 
 PILOT_SHARE = 0.2
 """Of the dual method."""

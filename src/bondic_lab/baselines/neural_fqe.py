@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, MissingExtra, NumericalError
+from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import range_at_all_times
+from bondic.errors import MissingExtra
 from bondic.rows import Rows
 from bondic_lab.baselines import outcome as out
 from bondic_lab.baselines.features import is_table

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from bondic.core.errors import InvalidInput, did_you_mean, one_line
+from bondic.core.errors import InvalidInput, one_line
+from bondic.errors import did_you_mean
 from bondic_lab.baselines.base import ShortName
 from bondic_lab.baselines.betting import DoublyRobustBetting, PerDecisionBetting
 from bondic_lab.baselines.coindice import CoinDice

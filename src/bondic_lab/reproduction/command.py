@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bondic.core.errors import MissingExtra
+from bondic.errors import MissingExtra
 from bondic.saving import write_atomically
 from bondic_lab.reproduction.figures import FigureData
 from bondic_lab.reproduction.registry import find_experiment

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import MissingExtra
+from bondic.errors import MissingExtra
 from bondic.saving import write_atomically
 from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 

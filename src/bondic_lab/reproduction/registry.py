@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bondic.core.errors import InvalidInput, did_you_mean
+from bondic.core.errors import InvalidInput
+from bondic.errors import did_you_mean
 from bondic_lab.reproduction import ablations, fig1, fig2, pendulum_ablations, tightness
 from bondic_lab.reproduction.experiment import Experiment
 

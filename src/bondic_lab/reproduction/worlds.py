@@ -18,12 +18,13 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from bondic.core.balls import Ball, Instruments
-from bondic.core.errors import InvalidInput, did_you_mean
+from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
+from bondic.errors import did_you_mean
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
 from bondic.tuning.radius import held_out_norm

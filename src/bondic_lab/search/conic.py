@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from bondic.core.dual.bound import Setting
-from bondic.core.errors import MissingExtra
 from bondic.core.functions import Function
+from bondic.errors import MissingExtra
 from bondic.search.model import SearchModel
 
 try:

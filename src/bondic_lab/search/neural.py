@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from bondic.core.columns import Batch as RowBatch
 from bondic.core.dual.bound import Setting
-from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.errors import InvalidInput
 from bondic.core.functions import Function
+from bondic.errors import MissingExtra
 from bondic.search import spectral
 from bondic.search.model import SearchModel
 from bondic_lab.search.row_batches import Centers, RowSample, RowSums, some_rows

@@ -26,7 +26,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, did_you_mean
+from bondic.core.errors import InvalidInput
+from bondic.errors import did_you_mean
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, MissingExtra
+from bondic.core.errors import InvalidInput
+from bondic.errors import MissingExtra
 from bondic.policies.protocol import check_probabilities
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.continuous import ContinuousMDP

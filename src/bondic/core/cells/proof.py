@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
 from bondic.core.balls import Box, Provenance
-from bondic.core.bounded import Between, Enclosure, U
+from bondic.core.bounded import Between, Enclosure, FloatArray, U
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import CellBound, EndTerms, EndWeights, ruled_out
 from bondic.core.cells.forecasts import EarlierRows
@@ -34,8 +33,6 @@ from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.starts import StartBets, StartTerms, start_cost, used_starts
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange, range_at_all_times, range_of
-
-FloatArray = npt.NDArray[np.float64]
 
 ALLOWED = "allowance"
 SINGLE = "cells"

@@ -27,14 +27,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, U, certified_sum, next_down
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_sum, next_down
 from bondic.core.errors import InvalidInput, NumericalError
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Place = tuple[float, float]
 
 MAX_RISK = 0.99

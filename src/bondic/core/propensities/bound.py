@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, U, certified_sum, next_down
+from bondic.core.bounded import Enclosure, FloatArray, U, certified_sum, next_down
 from bondic.core.claims import Claim, Part
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import NOISE
@@ -32,8 +31,6 @@ from bondic.core.propensities.betting import (
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.decisions import Decisions, Estimator
 from bondic.core.propensities.strata import BalancedRates, Strata
-
-FloatArray = npt.NDArray[np.float64]
 
 Units = Decisions | Contrast
 """The units of one policy, or of two."""

@@ -18,18 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import Enclosure, U, next_down
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decisions import MAX_WEIGHT, Decisions, Estimator, above
 from bondic.core.propensities.ratios import Stated
 from bondic.core.terms import ValueRange
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _OTHER: dict[End, End] = {"lower": "upper", "upper": "lower"}
 

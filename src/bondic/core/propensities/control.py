@@ -12,13 +12,10 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from bondic.core.bounded import FloatArray, IntArray
 from bondic.core.errors import InvalidInput
 from bondic.core.registry import kind, register
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _GROUP = 256
 """Rows of one product of matrices: libraries sum in an order that depends on the shapes. With one shape the floats of a row do

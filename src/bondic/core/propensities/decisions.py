@@ -17,18 +17,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import TINY, Enclosure, U, next_down
+from bondic.core.bounded import TINY, BoolArray, Enclosure, FloatArray, IntArray, U, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.ratios import Ratios, Stated
 from bondic.core.terms import Terms, ValueRange, discounted_steps, range_of
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 MAX_STEPS = 64
 """Longer episodes have products of ratios that no bet survives."""

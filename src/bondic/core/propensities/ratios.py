@@ -8,14 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import U
+from bondic.core.bounded import FloatArray, IntArray, U
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,16 +14,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.core.bounded import U, next_up
+from bondic.core.bounded import FloatArray, IntArray, U, next_up
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import moderate
 from bondic.core.propensities.decisions import Decisions
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from bondic.core.assumptions import fixed_before, length_assumption, list_assumptions
 from bondic.core.balls import Ball, Provenance
-from bondic.core.bounded import Between, Enclosure, U, row_norms
+from bondic.core.bounded import Between, Enclosure, FloatArray, U, row_norms
 from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
 from bondic.core.columns import Columns
 from bondic.core.errors import VerificationError, refuse
@@ -34,8 +33,6 @@ from bondic.core.starts import StartBets, StartTerms, start_cost, used_starts
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import RowMeasures
 from bondic.core.terms import ValueRange, range_of
-
-FloatArray = npt.NDArray[np.float64]
 
 VECTOR = "vector"
 """The share of alpha of (16), the event behind the feasible part of the ball; the tails are called by their ends."""

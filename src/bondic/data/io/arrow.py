@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bondic.core.errors import InvalidInput, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.table import Column, SourceTable, unequal_rows
+from bondic.errors import shown
 
 
 def is_arrow_like(source: Any) -> bool:

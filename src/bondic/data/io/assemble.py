@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
 from bondic.data._arrays import BoolArray, FloatArray
 from bondic.data.episodes import OutOfOrder
@@ -22,6 +22,7 @@ from bondic.data.io.missing_columns import Following, following_rows, refuse_lon
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
 from bondic.data.io.table import SourceTable
 from bondic.data.transitions import Transitions
+from bondic.errors import Doubt, ValidityWarning, shown
 
 
 class Assembly:

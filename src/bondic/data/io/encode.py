@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, Listing, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import BoolArray, FloatArray, numbered
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.table import Column, SourceTable
+from bondic.errors import Listing, shown
 
 Categorical: TypeAlias = Literal["one-hot", "codes"]
 Missing: TypeAlias = Literal["indicator"] | Mapping[str, float] | None

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, MissingExtra, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.mapping import Episode, join_episodes, read_mapping
 from bondic.data.io.table import SourceTable
+from bondic.errors import MissingExtra, shown
 
 SUFFIXES = (".hdf5", ".h5", ".hdf")
 _BROKEN = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, UnicodeDecodeError)

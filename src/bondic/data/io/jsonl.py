@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bondic.core.errors import InvalidInput, kind_of, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table
 from bondic.data.io.per_episode import NamedValues, parts_of, spread_episodes, telling
 from bondic.data.io.table import SourceTable
+from bondic.errors import kind_of
 
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 

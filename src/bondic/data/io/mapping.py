@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table
 from bondic.data.io.npz import load_arrays
 from bondic.data.io.table import SourceTable
 from bondic.data.names import held_by
+from bondic.errors import shown
 
 
 def read_mapping(source: Mapping[Any, Any], label: str = "The log", **more: Any) -> SourceTable:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bondic.core.errors import InvalidInput, MissingExtra, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.hdf5 import read_hdf5
 from bondic.data.io.mapping import Episode, join_episodes
 from bondic.data.io.table import SourceTable
+from bondic.errors import MissingExtra
 
 PREFIX = "minari:"
 _MAIN = "main_data.hdf5"

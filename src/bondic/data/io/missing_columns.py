@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import Doubt, InvalidInput, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
 from bondic.data._arrays import BoolArray, FloatArray, IntArray, numbered
 from bondic.data.episodes import EpisodeNumbers, Episodes, out_of_order
 from bondic.data.io.encode import Encoded
 from bondic.data.io.table import SourceTable
+from bondic.errors import Doubt
 
 _VALID_ONLY_IF = (
     "The interval is valid only if recording stopped for reasons known before that row, such as time, not because of what "

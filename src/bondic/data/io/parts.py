@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, kind_of, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
@@ -17,6 +17,7 @@ from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, st
 from bondic.data.io.table import Column, SourceTable
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
+from bondic.errors import kind_of, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 

@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bondic.core.errors import Doubt, InvalidInput, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table, arrow_table
 from bondic.data.io.table import SourceTable, refuse_twins
 from bondic.data.names import PART_OF
 from bondic.data.propensities import PROPENSITIES
+from bondic.errors import Doubt
 
 _OF_STEPS = ("rewards", "actions", "timesteps", "terminations", "truncations", *PROPENSITIES)
 _TELLING = ("rewards", "behavior_action_probs", "behavior_log_probs", "target_log_probs")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, kind_of, one_line
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
 from bondic.data.io import hdf5, jsonl, minari, scan, vowpal
 from bondic.data.io.arrow import arrays_table, is_arrow_like, to_arrow
@@ -22,6 +22,7 @@ from bondic.data.io.parts import Given, checked_columns, known_actions
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES, match_one, natural
+from bondic.errors import kind_of
 from bondic.modules import load_pickle
 
 _PICKLES = (".pkl", ".pickle")

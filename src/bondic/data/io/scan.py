@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from bondic.core.columns import RowRange
-from bondic.core.errors import InvalidInput, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.arrow import arrow_table
 from bondic.data.io.formats import BROKEN, FORMATS, Format, OpenedFile, unreadable
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable, refuse_twins
 from bondic.data.names import natural
+from bondic.errors import shown
 from bondic.folders import near
 
 Stamp = tuple[str, int, int]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import PolicyError, shown
 from bondic.data._arrays import FloatArray
+from bondic.errors import PolicyError, shown
 from bondic.policies.protocol import float32_normalized
 
 

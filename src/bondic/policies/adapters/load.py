@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, PolicyError, kind_of, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.npz import load_arrays
+from bondic.errors import PolicyError, kind_of, shown
 from bondic.folders import near
 from bondic.modules import import_object, load_pickle
 from bondic.policies.adapters import fitted, onnx, rule

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.errors import InvalidInput, MissingExtra, PolicyError, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
+from bondic.errors import MissingExtra, PolicyError, shown
 from bondic.policies.protocol import CallablePolicy, float32_normalized
 from bondic.policies.standard import DeterministicPolicy, SoftmaxPolicy
 

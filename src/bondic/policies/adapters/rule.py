@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
+from bondic.errors import PolicyError, did_you_mean, shown
 from bondic.policies.adapters.fitted import given_to
 from bondic.policies.protocol import ask_policy
 
