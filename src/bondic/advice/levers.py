@@ -35,6 +35,7 @@ from bondic.advice.remedies import (
 )
 from bondic.advice.situation import Situation
 from bondic.core.cells.proof import ALLOWED
+from bondic.core.claims import Status
 from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
 from bondic.core.errors import InvalidInput
 from bondic.core.sequential.ends import RARE
@@ -103,12 +104,26 @@ def next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = F
         raise InvalidInput("This result no longer holds its question: pass the problem, next_steps(result, problem).")
     if problem.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
+    if result.is_difference:
+        return tuple(_rows_to_show(result))
     situation = Situation(result, problem, no_rows)
     if situation.verdict == "sharp":
         return tuple(_hints(situation))
     if situation.verdict == "rejected":
         return tuple(rejected(situation))
     return tuple(sorted(_ways_out(situation), key=lambda step: not step.loud))
+
+
+def _rows_to_show(result: Result) -> Iterator[NextStep]:
+    """About how many rows would show a difference: lengths fall like 1 / sqrt(rows)."""
+    if result.status is not Status.INTERVAL or not result.estimated or not result.low <= 0 <= result.high:
+        return
+    gain, end = (result.estimate, result.low) if result.estimate > 0 else (-result.estimate, -result.high)
+    if gain > 0:
+        rows = (result.rows[1] - result.rows[0]) * ((gain - end) / gain) ** 2
+        word = "better" if result.estimate > 0 else "worse"
+        text = f"If the estimate is right, about {three(rows)} rows like these would show that the policy is {word}"
+        yield NextStep("rows", text, "extrapolated", numbers={"rows": rows})
 
 
 def with_next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = False) -> Result:

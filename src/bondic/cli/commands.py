@@ -108,15 +108,19 @@ _SEVERAL_METHODS = opt.several(
     shell_complete=_methods,
     callback=_known_methods,
 )
+_AGAINST = opt.option(
+    "--against",
+    "Compare with another policy, or with 'today', the one that made the log: the answer is how far the new policy exceeds it.",
+    metavar="today|SPEC",
+)
 _FILES = [
     opt.option(
-        "--require-above",
-        "End with exit code 5 unless the interval shows that the value is at least this. Answer and files are "
-        "written either way. With groups the largest allowance up to which it is shown is printed.",
-        type=float,
-        metavar="X",
+        "--require-above --require-better-than require",
+        "A gate: a number that the value (with --against: the gain) has to reach, or a policy ('today') that has to be exceeded. "
+        "Exit code 0 if that is shown, 5 if the opposite is, 6 if neither; each may be wrong with probability alpha. Answer and "
+        "files are written either way. With groups the largest allowance up to which it is shown is printed.",
+        metavar="X|today|SPEC",
     ),
-    opt.option("--require-below", "The same for a value of at most this, such as a cost.", type=float, metavar="X"),
     opt.default("--out", Path("bondic-out"), "Folder for the results.", type=opt.PATH),
     opt.several(
         "--also",
@@ -137,6 +141,7 @@ _CHECKS = [
         "Also check that this policy gives the stored answers. Needed if the certificate stores none.",
         metavar="SPEC",
     ),
+    opt.option("--against", "The same for the other policy of a difference.", metavar="SPEC"),
     opt.option("--initial", "File with the initial states, if the certificate does not hold them.", metavar="FILE"),
     opt.several(
         "--import modules",
@@ -194,15 +199,41 @@ COMMANDS = (
         """Evaluate every policy with every method on LOG. Each interval is shown with its guarantee.
 
         Without --joint each interval holds at 1 - alpha by itself. If you pick one of several policies or methods after seeing
-        the intervals, you need --joint.
+        the intervals, you need --joint. With --against the intervals are those of differences, and hold together.
         """,
         ("Question", opt.QUESTION),
         _READ,
-        ("Policies", _POLICIES),
+        ("Policies", [*_POLICIES, _AGAINST]),
         ("Methods", [_SEVERAL_METHODS, opt.ALLOWANCE, opt.WITH]),
         ("Output", [*_TABLES, *opt.OUTPUT]),
         arguments=[_LOG],
         short="Compare several policies or methods.",
+    ),
+    _command(
+        "choose",
+        """Take the policy that LOG shows to be better than the incumbent, or keep the incumbent.
+
+        A policy that is worse than the incumbent is taken with probability at most alpha. Exit codes: 0 a policy is taken, 2 bad
+        input, 6 the incumbent is kept.
+        """,
+        ("Question", opt.QUESTION),
+        _READ,
+        (
+            "Policies",
+            [
+                *_POLICIES,
+                opt.default(
+                    "--incumbent",
+                    "today",
+                    "The policy that is kept unless another one is shown to be better; 'today' made the log.",
+                    metavar="today|SPEC",
+                ),
+            ],
+        ),
+        ("Method", [_METHOD, opt.ALLOWANCE, opt.WITH]),
+        ("Output", [opt.JSON, opt.flag("--quiet", "Print the answer in one line, nothing else.")]),
+        arguments=[_LOG],
+        short="Which policy is shown to be better than today's?",
     ),
     _command(
         "demo",
@@ -221,12 +252,12 @@ COMMANDS = (
         "evaluate",
         """Evaluate a policy on LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
 
-        Exit codes: 0 an interval, 2 bad input, 3 the log contradicts the assumptions, 4 the log adds nothing, 5 a requirement
-        is not met.
+        Exit codes: 0 an interval (a gate: approved), 2 bad input, 3 the log contradicts the assumptions, 4 the log adds nothing,
+        5 a gate refuses, 6 it cannot tell.
         """,
         ("Question", opt.QUESTION),
         _READ,
-        _POLICY,
+        ("Policy", [*_POLICY[1], _AGAINST]),
         ("Method", [_METHOD, opt.ALLOWANCE, opt.WITH]),
         ("Output", [*_FILES, *opt.OUTPUT]),
         arguments=[_LOG],

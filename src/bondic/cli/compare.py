@@ -11,10 +11,12 @@ import click
 from rich.console import Console
 
 from bondic.cli.executors import sums_of
-from bondic.cli.inputs import make_method, make_question, read_inputs
+from bondic.cli.inputs import Inputs, make_method, make_question, other_question, read_inputs
 from bondic.cli.outputs import say_doubts
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
+from bondic.decisions.difference import TODAY
+from bondic.decisions.ranking import rank_policies
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import OWN, estimate_interval
 from bondic.extensions import added_methods
@@ -34,6 +36,8 @@ def command(log: str, **options: Any) -> int:
     every = [*(name for name in OWN if name != "auto"), *added_methods()]
     methods = list(dict.fromkeys(every if "all" in options["methods"] else options["methods"]))
     inputs = read_inputs(log, options)
+    if options["against"] is not None:
+        return _differences(inputs, policies, methods, options)
     pairs = [(policy, name) for policy in policies for name in methods]
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
@@ -56,6 +60,30 @@ def command(log: str, **options: Any) -> int:
                 lines.append(tried(policy, name, run, strict=len(methods) == 1))
     say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
     found = Comparison(tuple(_named(lines)), joint_title(alpha, joint=options["joint"]))
+    _show(found, lines, options)
+    return 0
+
+
+def _differences(inputs: Inputs, policies: list[str], methods: list[str], options: dict[str, Any]) -> int:
+    """How far every policy exceeds one, all differences together."""
+    if len(methods) > 1:
+        raise InvalidInput("--against compares policies by one method: name one --method, or none.")
+    with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress, sums_of(options) as sums:
+        first = make_question(inputs, policies[0], options)
+        problems = {policies[0]: first}
+        problems |= {name: other_question(first, inputs, name, options) for name in policies[1:]}
+        named = options["against"]
+        against = named if named in TODAY else other_question(first, inputs, named, options).policy
+        method = make_method(methods[0], options, inputs, sums)
+        ranking = rank_policies(problems, against, alpha=options["alpha"], method=method, progress=progress)
+    say_doubts(list(dict.fromkeys([*(Doubt(text) for text in first.doubts), *first.notes])))
+    lines = [Line(name, one.method, one) for name, one in ranking.differences.items()]
+    found = Comparison(tuple(lines), ranking.headline())
+    _show(found, lines, options)
+    return 0
+
+
+def _show(found: Comparison, lines: list[Line], options: dict[str, Any]) -> None:
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
@@ -64,7 +92,6 @@ def command(log: str, **options: Any) -> int:
         save_plot(found.plot(), options["plot"])
     if options["report"] is not None:
         found.report(options["report"])
-    return 0
 
 
 def _named(lines: list[Line]) -> list[Line]:

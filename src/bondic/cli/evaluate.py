@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,12 @@ from rich.console import Console
 
 from bondic.advice.levers import with_next_steps
 from bondic.cli.executors import not_elsewhere, sums_of
-from bondic.cli.inputs import make_method, make_question, read_inputs
-from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, this_command, verify_command
+from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
+from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, say_doubts, this_command, verify_command
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput
+from bondic.decisions.difference import difference_interval, with_values
+from bondic.decisions.gate import Gate, verdict_of
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
@@ -37,13 +42,21 @@ def command(**options: Any) -> int:
     talk = Console(stderr=True, quiet=options["quiet"])
     with sums_of(options) as sums, progress_bar(talk) as progress:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
-        question = make_question(inputs, options["policy"], options)
+        question, gate = make_question(inputs, options["policy"], options), _requirement(options)
+        against = options["against"] if gate is None or gate.better_than is None else gate.better_than
         method = make_method(options["method"], options, inputs, sums)
         if options["method"] == "auto" and (words := effort_words(question, method.choices, method.radius)):
             talk.print(words, highlight=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer
-            result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
+            # both ends of a gate hold at alpha each
+            level = {"alpha": options["alpha"] * (1 if gate is None else 2), "method": method, "progress": progress}
+            if against is None:
+                result = estimate_interval(question, **level)
+            else:
+                other = other_question(question, inputs, against, options)
+                result = difference_interval(question, other, **level).with_question(question)
+                result = with_values(result, question, other, method)
         not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)
@@ -51,21 +64,47 @@ def command(**options: Any) -> int:
         if options["no_rows"]:
             result = result.without_rows(question)
         files = _write(question, result, options)
-    _print(result, question.notes, options)
+    verdict = None if gate is None else gate.of(result, options["alpha"])
+    _print(result, question.notes, options, "" if verdict is None else str(verdict))
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
-    return _code(result, options)
-
-
-def _code(result: Result, options: dict[str, Any]) -> int:
-    """The status, and then what was required: said on standard error, whatever else is asked for."""
-    required = {"above": options["require_above"], "below": options["require_below"]}
-    asked = any(bound is not None for bound in required.values())
-    if asked and (reasons := result.unmet(**required)):
-        click.echo(f"requirement not met: {'; '.join(reasons)}", err=True)
-        return EXIT_CODES[result.status] or NOT_MET
-    for words in result.breaks(**required) if asked else ():
+    if verdict is None or gate is None:
+        return EXIT_CODES[result.status]
+    for words in result.breaks(**{"above" if gate.upward else "below": gate.bound}):
         click.echo(words, err=True)
-    return EXIT_CODES[result.status]
+    return EXIT_CODES[result.status] if result.status is Status.REJECTED else GATE_CODES[verdict.verdict]
+
+
+@dataclass(frozen=True)
+class _Requirement:
+    """What a gate asks for."""
+
+    bound: float
+    upward: bool
+    better_than: str | None = None
+
+    def of(self, result: Result, alpha: float) -> Gate:
+        return Gate(verdict_of(result, self.bound, self.upward), self.bound, self.upward, alpha, result)
+
+
+def _requirement(options: dict[str, Any]) -> _Requirement | None:
+    """The gate of --require-above and its kin; refused where they contradict each other."""
+    above, below = options["require"], options["require_below"]
+    if above is None and below is None:
+        return None
+    if above is not None and below is not None:
+        raise InvalidInput(
+            "A gate has one requirement: --require-above (--require-better-than) or --with require_below."
+        )
+    if options["alpha"] >= 0.5:
+        raise InvalidInput(f"alpha is {options['alpha']:g}: a gate that may be wrong more often than not is none.")
+    if above is None:
+        return _Requirement(float(below), upward=False)
+    try:
+        return _Requirement(float(above), upward=True)
+    except ValueError:
+        if options["against"] not in (None, above):
+            raise InvalidInput(f"--against {options['against']} and a gate on {above}: name one policy.") from None
+        return _Requirement(0.0, upward=True, better_than=above)
 
 
 def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]:
@@ -85,8 +124,10 @@ def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]
         return sorted(item.name for item in folder.iterdir())
 
 
-def _print(result: Result, notes: Sequence[str], options: dict[str, Any]) -> None:
+def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdict: str) -> None:
     say_doubts((*(Doubt(text) for text in result.warnings), *notes))
+    if verdict:
+        click.echo(verdict, err=options["as_json"])
     if options["as_json"] or options["quiet"]:
         written = options["out"] / "result.json"
         click.echo(written.read_text(encoding="utf-8") if options["as_json"] else result.summary())

@@ -16,6 +16,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
+from bondic.decisions.difference import TODAY, other_rows
 from bondic.engines.sums import STANDARD
 from bondic.errors import Doubt, ValidityWarning, kind_of, shown
 from bondic.estimate import named_method
@@ -23,7 +24,7 @@ from bondic.methods.propensities import Propensities
 from bondic.modules import import_object
 from bondic.rows import Rows
 from bondic.rows.checks import undiscounted
-from bondic.rows.inputs import action_names, refuse_unstated_order
+from bondic.rows.inputs import GivenLog, action_names, refuse_unstated_order
 from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
 
@@ -98,6 +99,17 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
     discounts = undiscounted(options["gamma"]) if one_step(options, inputs.loaded) else ()
     reading = question.reading if inputs.loaded is None else inputs.loaded.reading
     return replace(question, names=names, notes=(*inputs.notes, *question.notes, *discounts), reading=reading)
+
+
+def other_question(question: Rows, inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Rows:
+    """The same question about another policy."""
+    if policy in TODAY:
+        return other_rows(question, policy)
+    starts = len(inputs.initial) if inputs.initial.from_rows else None
+    chosen = choose_policy(policy, inputs.loaded, starts, options)
+    if not options["actions"]:
+        refuse_unstated_order(inputs.loaded, chosen)
+    return other_rows(question, chosen, GivenLog(inputs.log, inputs.loaded, order_stated=bool(options["actions"])))
 
 
 _ASKED = ("reward_range", "horizon", "value_range", "accept")

@@ -128,6 +128,7 @@ SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
     "side": (click.Choice(["both", "lower", "upper"]), "both"),
     "never_terminates": (click.BOOL, False),
     "radius": (_Radius(), None),
+    "require_below": (click.FLOAT, None),
     "groups": (click.STRING, None),
     "model": (click.STRING, None),
     "planned_rows": (click.INT, None),
@@ -270,6 +271,7 @@ POLICY_WORDS = (
 
 WITH = settings(
     words="A setting for experts. Statements: side=lower|upper (one bound), radius=R|paper (of the class Q), "
+    "require_below=X (a gate: the value may not exceed X), "
     "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed), groups=COLUMN|SPEC and "
     "model=SPEC (your own, module:function). Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
     "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: policy_output=logits, "

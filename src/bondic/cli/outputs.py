@@ -18,8 +18,8 @@ from bondic.errors import Doubt
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
-NOT_MET = 5
-"""An interval that does not show what was required of it."""
+GATE_CODES = {"approve": 0, "refuse": 5, "cannot tell": 6}
+"""What a gate ends with, unless the log contradicts the assumptions."""
 _READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
@@ -43,6 +43,8 @@ def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     asked, told = certificate.asked, list(_READING)
     if asked.policies[0].answers.next is None:
         told = ["policy", "policy_output", *told]
+    if any(policy.answers.next is None and not policy.known_by_log for policy in asked.policies[1:]):
+        told = ["against", *told]
     if asked.start.observations is None:
         told = ["initial", *told]
     words = [word for name in told for word in _said(name, options.get(name))]

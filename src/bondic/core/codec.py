@@ -88,6 +88,15 @@ def _at(place: str, name: str | int) -> str:
     return f"{place}.{name}" if place else str(name)
 
 
+def with_arrays(data: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
+    """Encoded data with its arrays in place of their names: to be encoded again elsewhere."""
+    if isinstance(data, dict):
+        if set(data) == {"array"} and data["array"] in arrays:
+            return arrays[data["array"]]
+        return {name: with_arrays(item, arrays) for name, item in data.items()}
+    return [with_arrays(item, arrays) for item in data] if isinstance(data, list) else data
+
+
 # --- reading --------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, ErrorBudget, Side, check_alpha
+from bondic.core.codec import with_arrays
 from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
 from bondic.core.propensities.bound import Units
@@ -150,7 +152,14 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
         },
         effective=min(first.effective_sample_size, second.effective_sample_size),
         seconds={name: first.seconds.get(name, 0.0) + second.seconds.get(name, 0.0) for name in first.seconds},
+        planner=_planners(first.certificate, second.certificate),
     )
+
+
+def _planners(*certificates: Certificate | None) -> dict[str, Any] | None:
+    """How both plans were made; None where one cannot be made again."""
+    made = [None if one is None else with_arrays(one.planner, one.arrays) for one in certificates]
+    return None if None in made else {"parts": made}
 
 
 def sided(method: Method, side: Side) -> Method:

@@ -7,8 +7,9 @@ out, unless they are those that the planner would have made anyway. What stays b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from bondic.core.codec import Decoder
 from bondic.core.columns import RowRange
 from bondic.core.errors import refuse
 from bondic.core.proof import Proof
+from bondic.core.separate import SeparateProof
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed, UserFunctions
 from bondic.data.initial import InitialStates
@@ -43,29 +45,62 @@ def replay(
     certificate: Certificate, proof: Proof, *, rows: Sequence[Rows], functions: UserFunctions | None, sums: Sums
 ) -> Replayed:
     """The proof with its plan made again; VerificationError where that cannot be done, with the reason."""
+    again = partial(_replay, arrays=certificate.arrays, functions=functions, sums=sums)
+    if not isinstance(proof, SeparateProof):
+        return again(certificate.planner, "planner", proof, rows)
+    data = certificate.planner
+    known = data is None or (type(data) is dict and set(data) == {"parts"} and type(data["parts"]) is list)
+    refuse(not known or (data is not None and len(data["parts"]) != len(proof.parts)), _DAMAGED)
+    parts = [
+        again(
+            None if data is None else data["parts"][k],
+            f"planner.parts.{k}",
+            part,
+            (own.restricted(RowRange(*part.asked.rows)),),
+        )
+        for k, (part, own) in enumerate(zip(proof.parts, rows, strict=True))
+    ]
+    shown = (dict.fromkeys(item for part in parts for item in getattr(part, name)) for name in ("made", "options"))
+    return Replayed(replace(proof, parts=tuple(part.proof for part in parts)), *map(tuple, shown))
+
+
+def _replay(
+    data: Any,
+    place: str,
+    proof: Proof,
+    rows: Sequence[Rows],
+    *,
+    arrays: Mapping[str, Any],
+    functions: UserFunctions | None,
+    sums: Sums,
+) -> Replayed:
     if not proof.needs_replay:
         return Replayed(proof, (), ())
-    method, first = _read(certificate, rows[0], functions)
+    method, first = _read(data, place, arrays, rows[0], functions)
     refuse(method.side != proof.side, f"The plan was made for side={method.side!r}, the proof is for {proof.side!r}.")
     prefixes, *others = (Prefixes(_question(proof, one, first)) for one in rows)
     made, shown = method.replan(prefixes, proof, sums, **({"against": others[0]} if others else {}))
     return Replayed(made, shown, (*((f"first row {first}",) if first else ()), *_unusual(method)))
 
 
-def _read(certificate: Certificate, rows: Rows, functions: UserFunctions | None) -> tuple[Any, int]:
+_DAMAGED = "The certificate's words on how its plan was made are damaged."
+
+
+def _read(
+    data: Any, place: str, arrays: Mapping[str, Any], rows: Rows, functions: UserFunctions | None
+) -> tuple[Any, int]:
     """The method with its options, and the first row that it was shown."""
-    data = certificate.planner
     refuse(
         data is None,
         "The plan cannot be made again: the certificate does not say how it was made. Plans of a monitor, and those with a "
         "regressor of the user's own, cannot be replayed; verify without it.",
     )
     known = type(data) is dict and set(data) == {"method", "first", "options"} and type(data["options"]) is dict
-    refuse(not known or data["method"] not in METHODS, "The certificate's words on how its plan was made are damaged.")
+    refuse(not known or data["method"] not in METHODS, _DAMAGED)
     cls, first = METHODS[data["method"]], data["first"]
     refuse(type(first) is not int or not 0 <= first <= rows.rows.start, f"The plan was begun at row {first!r}.")
-    decoder = Decoder(certificate.arrays, {"layout": rows.layout, "functions": functions or {}})
-    options = read_options(cls, data["options"], decoder, "planner.options")
+    decoder = Decoder(arrays, {"layout": rows.layout, "functions": functions or {}})
+    options = read_options(cls, data["options"], decoder, f"{place}.options")
     advanced = options.get("advanced", Advanced())
     most = max(advanced.rank or 0, advanced.pairs)
     refuse(most > _MOST, f"The plan would need {most} landmarks or features, more than {_MOST}.")

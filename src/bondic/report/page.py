@@ -45,7 +45,7 @@ def report_page(
     view = summarize(replace(result, steps=result.steps or next_steps(result, asked, no_rows=no_rows)))
     health = examine(asked.select(*result.rows), asked.log, no_rows=no_rows)
     body = [
-        _answer(view, result, doubts, logged_value(asked, result.alpha)),
+        _answer(view, result, doubts, None if result.is_difference else logged_value(asked, result.alpha)),
         allowance_section(result),
         _next_steps(view.steps),
         _contributions(result, view.parts),
@@ -79,6 +79,7 @@ def _warnings(texts: Sequence[str]) -> str:
 def _answer(view: Summary, result: Result, doubts: Sequence[str], logged: LoggedValue | None) -> str:
     """The interval in one sentence and one picture, what it is worth, and what the logging policy earned."""
     rejected = result.status is Status.REJECTED
+    difference = "; the interval is that of the difference of two values" if result.is_difference else ""
     count = "There is a warning" if len(doubts) == 1 else f"There are {len(doubts)} warnings"
     where = f"<b>{count} about the log, under “Is it the right log?”.</b>"
     pointer = f'<p class="note">{where} If it applies, the interval is not valid.</p>' if doubts else ""
@@ -87,7 +88,7 @@ def _answer(view: Summary, result: Result, doubts: Sequence[str], logged: Logged
         "No answer: the log contradicts the assumptions" if rejected else "The answer",
         f'{_warnings(view.warnings)}<p class="answer">{esc(view.answer)}</p><p>{_badges(result)}</p>'
         f"{pointer}{interval_picture(result, logged)}{_compared(logged, result)}"
-        f"<p>The value is the expected discounted sum of rewards (not normalized). {esc(view.guarantee)}</p>"
+        f"<p>The value is the expected discounted sum of rewards (not normalized){difference}. {esc(view.guarantee)}</p>"
         + "".join(f"<p class=soft>{esc(line)}</p>" for line in view.lines),
         ' class="rejected"' if rejected else "",
     )

@@ -186,20 +186,23 @@ def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:
 
 def check_policies(proof: Proof, question: Question, log: Log, policies: Sequence[Any]) -> Review:
     """The policies against the answers that the proof rests on."""
-    stored = zip(proof.asked.policies, rows_of(question), proof.logged_answers, policies, strict=False)
+    names = ("the policy", "the other policy")
+    stored = zip(names, proof.asked.policies, rows_of(question), proof.logged_answers, policies, strict=False)
     return Review.all_of([_check_policy(proof.asked, *one, log) for one in stored])
 
 
-def _check_policy(asked: Asked, mine: AskedPolicy, rows: Rows, target: Target | None, policy: Any, log: Log) -> Review:
+def _check_policy(
+    asked: Asked, name: str, mine: AskedPolicy, rows: Rows, target: Target | None, policy: Any, log: Log
+) -> Review:
     """One of them; None: it is not there."""
     if mine.known_by_log:
         known = _KNOWN[mine.known_by]
         if not (policy is None or policy == stand_in(mine.known_by)):
             raise VerificationError(f"The certificate is about {known}: leave the policy out.")
-        return Review((f"the policy is {known}",))
+        return Review((f"{name} is {known}",))
     if policy is None:
-        text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
-        return Review(unchecked=(text,), headline=("the policy",))
+        text = f"{name}: whose answers these are is not known, pass the policy to compare it with them"
+        return Review(unchecked=(text,), headline=(name,))
     found = Review((_compare_policy(asked, mine, rows, log, policy),))
     if target is None:
         return found

@@ -85,6 +85,11 @@ class PropensityProof(Proof):
         return self.targets
 
     @property
+    def _weighs(self) -> bool:
+        """Whether propensities are used: for the value of the behavior alone they are not."""
+        return any(policy.known_by != "behavior" for policy in self.asked.policies)
+
+    @property
     def of_today(self) -> bool:
         """Whether a policy of the question is the behavior that made the log."""
         return any(policy.known_by == "behavior" for policy in self.asked.policies)
@@ -135,7 +140,7 @@ class PropensityProof(Proof):
         joint: State = "rejected" if rejected else "stated"
         return (
             Assumption("data", _DATA, joint),
-            Assumption("propensities", self._propensities(), joint),
+            *([Assumption("propensities", self._propensities(), joint)] if self._weighs else []),
             *self._ratios(joint),
             words.reward_assumption(rows, joint),
             *words.range_assumption(rows.terms, joint),
@@ -250,8 +255,9 @@ class PropensityProof(Proof):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
         bets = "no bet can lose everything" + ("" if self.rates else "; its rate comes from earlier rows")
         fixed = "was" if self.control is None else "and the rows where blocks of predictions begin were"
+        drawn = "the propensities: whether actions were drawn with the probabilities that the log states"
         believed = (
-            "the propensities: whether actions were drawn with the probabilities that the log states",
+            *([drawn] if self._weighs else []),
             f"whether the planned number, {self.planned}, {fixed} fixed before looking at the log",
         )
         return (Review((bets,), believed),)

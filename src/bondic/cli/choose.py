@@ -1,0 +1,45 @@
+"""`bondic choose LOG`: the policy that is shown to be better than the incumbent, or the incumbent."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bondic.cli.executors import sums_of
+from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
+from bondic.cli.outputs import GATE_CODES, print_notes, say_doubts
+from bondic.decisions.choose import choose_policy
+from bondic.decisions.difference import TODAY
+from bondic.errors import Doubt, ValidityWarning
+from bondic.report.progress import progress_bar
+
+
+def command(log: str, **options: Any) -> int:
+    """One sentence, and the differences behind it."""
+    with sums_of(options) as sums, progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
+        inputs = read_inputs(log, options)
+        names = list(dict.fromkeys(options["policies"]))
+        first = make_question(inputs, names[0], options)
+        problems = {name: first if name == names[0] else other_question(first, inputs, name, options) for name in names}
+        method = make_method(options["method"], options, inputs, sums)
+        named = options["incumbent"]
+        incumbent = named if named in TODAY else other_question(first, inputs, named, options).policy
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ValidityWarning)
+            found = choose_policy(problems, incumbent, alpha=options["alpha"], method=method, progress=progress)
+    say_doubts((*(Doubt(text) for text in first.doubts), *first.notes))
+    if options["as_json"]:
+        lines = {
+            name: {"low": one.low, "estimate": one.estimate, "alpha": one.alpha} for name, one in found.results.items()
+        }
+        data = {"chosen": found.chosen, "favourite": found.favourite, "alpha": found.alpha, "differences": lines}
+        click.echo(json.dumps({**data, "answer": str(found)}, indent=1))
+    else:
+        if not options["quiet"]:
+            print_notes(Console(), first.notes)
+        click.echo(str(found))
+    return GATE_CODES["approve" if found.chosen is not None else "cannot tell"]
