@@ -1,18 +1,21 @@
 """Choosing, ranking and gates: what is concluded from differences, and how often it is wrong."""
 
+import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bondic
 from bondic.core.errors import InvalidInput
-from bondic.decisions.choose import choose_policy, expected_favourite
+from bondic.decisions.choose import choose_policy, expected_favorite
 from bondic.decisions.difference import difference_interval
 from bondic.decisions.gate import gate
 from bondic.decisions.ranking import rank_policies
 from bondic.methods.propensities import Propensities
 from propensity_cases import BEHAVIOR, REWARD, STATES, decisions, question
+from test_tool import run
 
 BEST = np.eye(2)[REWARD.argmax(axis=1)]
 
@@ -50,14 +53,14 @@ def test_a_ranking_says_what_is_shown():
     assert "no policy is shown to be better" in str(nothing)
 
 
-def test_a_choice_is_the_favourite_or_the_best_of_all_or_nothing():
+def test_a_choice_is_the_favorite_or_the_best_of_all_or_nothing():
     log = decisions(3000)
     found = choose_policy(questions(log, (0.2, 0.5, 0.9)))
     assert found.chosen == "mix +0.9"
     assert "Take mix +0.9" in str(found)
     assert (
         min(result.rows[0] for result in found.results.values()) >= 300
-    )  # rows that named a favourite are not certified
+    )  # rows that named a favorite are not certified
     kept = choose_policy(questions(log, (-0.2, -0.5)))
     assert kept.chosen is None
     assert "Keep today's policy" in str(kept)
@@ -69,12 +72,12 @@ def test_a_choice_is_the_favourite_or_the_best_of_all_or_nothing():
     assert "the incumbent" in str(alone)
 
 
-def test_one_favourite_is_tested_alone_where_the_pilot_is_clear():
+def test_one_favorite_is_tested_alone_where_the_pilot_is_clear():
     rng = np.random.default_rng(0)
     clear = rng.normal([[0.0], [1.0], [0.1]], 0.3, (3, 200))
-    assert expected_favourite(clear, 2000, 0.1) == 1
+    assert expected_favorite(clear, 2000, 0.1) == 1
     many = rng.normal(0.05, 1.0, (40, 30))
-    assert expected_favourite(many, 20_000, 0.1) is None
+    assert expected_favorite(many, 20_000, 0.1) is None
 
 
 @pytest.mark.parametrize(
@@ -154,3 +157,70 @@ def test_the_best_of_many_null_policies_is_rarely_chosen():
         passed += any(one.low > 0 for one in each)
     assert chosen <= trials * alpha + 3 * math.sqrt(trials * alpha * (1 - alpha))
     assert passed > trials * alpha + 3 * math.sqrt(trials * alpha * (1 - alpha))
+
+
+# --- the same on the command line -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A log of offers with propensities, and three policies."""
+    place, rng, n = tmp_path_factory.mktemp("offers"), np.random.default_rng(0), 3000
+    segment, offer = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    chance = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.2, 0.2], [0.1, 0.4, 0.1]])
+    bought = (rng.random(n) < chance[segment, offer]).astype(float)
+    columns = {"observations": segment, "actions": offer, "rewards": bought, "behavior_action_probs": 1 / 3}
+    pd.DataFrame(columns).to_csv(place / "log.csv", index=False)
+    for name, choice in (("good", [2, 0, 1, 1]), ("fair", [2, 0, 1, 0]), ("bad", [0, 2, 0, 2])):
+        np.savez(place / f"{name}.npz", probs=np.eye(3)[choice])
+    return place
+
+
+def tool(capsys, folder, monkeypatch, command, *words):
+    monkeypatch.chdir(folder)
+    return run(capsys, command, "log.csv", "--one-step", "--reward-range", "0", "1", *words)
+
+
+def test_against_today_and_another_policy(folder, capsys, monkeypatch):
+    words = ["--policy", "good.npz", "--out", "out", "--force", "--quiet"]
+    code, out, _ = tool(capsys, folder, monkeypatch, "evaluate", *words, "--against", "today")
+    assert code == 0
+    assert "better than today's by" in out
+    code, out, _ = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--replay")
+    assert code == 0
+    assert "the other policy is the one that made the log" in out
+    code, out, _ = tool(capsys, folder, monkeypatch, "evaluate", *words, "--against", "fair.npz", "--no-rows")
+    assert code == 0
+    assert "better than the other one by" in out
+    assert "--against fair.npz" in json.loads((folder / "out" / "result.json").read_text())["command"]
+    code, out, _ = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--against", "fair.npz")
+    assert code == 0
+    wrong = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--against", "bad.npz")
+    assert wrong[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "gate_of", "expected"),
+    [("good", "today", 0), ("bad", "today", 5), ("fair", "good.npz", 5), ("good", "good.npz", 6)],
+)
+def test_gates_end_with_their_codes(folder, capsys, monkeypatch, policy, gate_of, expected):
+    words = ["--policy", f"{policy}.npz", "--require-better-than", gate_of, "--out", "gate", "--force", "--quiet"]
+    code, out, _ = tool(capsys, folder, monkeypatch, "evaluate", *words)
+    assert code == expected, out
+    assert out.splitlines()[0].startswith({0: "Approve", 5: "Refuse", 6: "Cannot tell"}[expected])
+
+
+def test_choose_and_compare(folder, capsys, monkeypatch):
+    policies = [word for name in ("bad", "fair", "good") for word in ("--policy", f"{name}.npz")]
+    code, out, _ = tool(capsys, folder, monkeypatch, "choose", *policies, "--quiet")
+    assert (code, out.startswith("Take good.npz")) == (0, True)
+    code, out, _ = tool(
+        capsys, folder, monkeypatch, "choose", "--policy", "bad.npz", "--incumbent", "fair.npz", "--json"
+    )
+    assert code == 6
+    assert json.loads(out)["chosen"] is None
+    code, out, _ = tool(capsys, folder, monkeypatch, "compare", *policies, "--against", "today", "--report", "all.html")
+    assert code == 0
+    assert "good.npz is shown to be better than today's policy" in " ".join(out.split())
+    assert "good.npz is shown to be better" in (folder / "all.html").read_text()
+    assert tool(capsys, folder, monkeypatch, "compare", *policies, "--against", "today", "--method", "all")[0] == 2

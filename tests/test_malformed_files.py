@@ -124,17 +124,11 @@ COLUMNS = [  # one column changed: wrong values, each in a format that can hold 
     ("npz", {"next_observations": None, "timesteps": 2 * STEPS}, "timestep 2"),
     ("hdf5", {"rewards": np.array([b"\xff\xfe"] * N)}, "not UTF-8"),
     ("hdf5", {"rewards": np.zeros(N, dtype=[("a", "f8")])}, "dtype"),
-    ("hdf5", {"terminations": None, "terminals": np.zeros(N), "truncations": None, "episode_terminals": np.zeros(3)},
-     "different lengths"),
     ("jsonl", at("observations", 4, [1.0]), "list of 1 numbers at row 4"),
     ("jsonl", at("rewards", 4, [1.0]), "mixes"),
 ]  # fmt: skip
 EPISODES = [  # files that keep episodes
-    (D3RLPY | {"rewards_0": None}, "rewards_0"),
-    (D3RLPY | {"num_episodes": 0}, "no episodes"),
-    (D3RLPY | {"rewards_0": np.zeros((4, 2))}, "2 rewards per step"),
-    (D3RLPY | {"observations_0": np.zeros((7, 2))}, "4 rewards need 4 or 5"),
-    (D3RLPY | {"observations_0_0": np.zeros(4)}, "several kinds"),
+    (D3RLPY, "Load it with d3rlpy"),
     (MINARI | {"episode_0/actions": np.zeros(3, dtype=int)}, "3 entries for 4 rewards"),
     (MINARI | {"episode_0/rewards": None}, "rewards missing"),
 ]
@@ -253,10 +247,10 @@ def damaged(content, rng):
     return bytes(out)
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "npz", "hdf5", "jsonl", "d3rlpy.hdf5", "minari.hdf5"])
+@pytest.mark.parametrize("form", ["csv", "parquet", "npz", "hdf5", "jsonl", "minari.hdf5"])
 def test_files_cut_or_damaged_at_random_are_read_or_refused(form, tmp_path, rng):
     """Formats without checksums cannot tell that a number was changed; nothing else but a refusal may happen."""
-    path = write(tmp_path / f"log.{form}", {"d3rlpy.hdf5": D3RLPY, "minari.hdf5": MINARI}.get(form, GOOD))
+    path = write(tmp_path / f"log.{form}", {"minari.hdf5": MINARI}.get(form, GOOD))
     sound, refusals = path.read_bytes(), []
     cuts = [sound[: int(len(sound) * share)] for share in (0.1, 0.5, 0.99)]
     for content in (*cuts, *(damaged(sound, rng) for _ in range(20))):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bondic.core.errors import InvalidInput
 from bondic.plan import boosting, learners
 from bondic.plan.fitted import candidates, choose_model, fit_model
 from bondic.plan.groups import propose_groups
@@ -184,9 +183,6 @@ def test_words_decide_like_the_tree() -> None:
             else:
                 inside &= column < float(rest[1]) if rest[0] == "<" else column >= float(rest[1])
         np.testing.assert_array_equal(inside, codes == code)
-    assert tree.prune(1).describe(["angle", "speed"]) == ("all rows",)
-    with pytest.raises(InvalidInput, match="2 columns; got 1 names"):
-        tree.describe(["angle"])
 
 
 def _rows(n: int = 3000, seed: int = 0) -> TrainingRows:
@@ -210,4 +206,3 @@ def test_groups_find_the_threshold_from_values_or_from_residuals(known: bool) ->
     assert (groups.count, groups.n_cells) == (2, 4)
     cells = groups.cells(rows.states, rows.actions)
     np.testing.assert_array_equal(cells, 2 * (rows.states[:, 0] >= threshold) + rows.actions)
-    assert groups.prune(1).n_cells == 2

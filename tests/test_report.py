@@ -51,7 +51,7 @@ def ask(kind="synthetic", rows=600, gamma=0.5, starts=None, terms=None, **option
     elif starts == "sample":
         initial = bondic.InitialStates.sample(log.observations[:40])
     problem = bondic.make_problem(log, policy, initial, gamma=gamma, reward_range=limits, **(terms or {}))
-    options.setdefault("choices", FEW)
+    options.setdefault("advanced", FEW)
     if kind != "tabular" and "ball" not in options:
         options.setdefault("radius", "paper")
     return log, policy, problem, bondic.estimate_interval(problem, method=bondic.Dual(**options))

@@ -25,7 +25,7 @@ from bondic.policies.protocol import CallableSampler
 from bondic.rows.asked import asked_of
 from bondic.search.sequential.blocks import CUTS, block_ends
 from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced, Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import part, tabular, wobbling_sampler
 
@@ -246,7 +246,7 @@ def test_a_class_that_saw_later_rows_is_refused():
 # --- W is chosen on earlier rows, Q is stated, and the result says so.
 
 MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
-QUICK = Choices(pairs=8)
+QUICK = Advanced(pairs=8)
 """Few features: the tests look at who saw what, not at tightness."""
 
 
@@ -298,7 +298,7 @@ def chosen(result):
 def test_certified_rows_tune_nothing(statements):
     """Any change of the certified rows leaves W, its scales and its features as they were."""
     columns = rollout(0)
-    method = b.Dual(radius="paper", choices=QUICK, pilot=100)
+    method = b.Dual(radius="paper", advanced=QUICK, pilot=100)
     one = b.estimate_interval(problem_of(columns, **statements), method=method)
     other = b.estimate_interval(problem_of(with_other_rows(columns, 100, 300), **statements), method=method)
     assert one.hashes["log"] != other.hashes["log"]
@@ -326,7 +326,7 @@ def test_without_a_pilot_w_does_not_know_whether_states_are_whole_numbers():
         log = b.Transitions(changed, actions, rewards, states, np.zeros(200, dtype=bool))
         problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1))
         for categorical in (None, (0,)):
-            method = b.Dual(radius="paper", pilot=0, choices=replace(QUICK, categorical=categorical))
+            method = b.Dual(radius="paper", pilot=0, choices=Choices(categorical=categorical), advanced=QUICK)
             found[first, categorical] = chosen(b.estimate_interval(problem, method=method))
     assert found[1.0, None]["W"] == found[0.5, None]["W"]
     assert found[1.0, None]["Q"]["kernel"] != found[0.5, None]["Q"]["kernel"]
@@ -367,7 +367,7 @@ def test_instruments_tuned_on_certified_rows_are_refused(rows):
 )
 def test_pilot_as_share_or_number(pilot, certified):
     """A float is a share, an int a number of rows; fewer than 20 rows are no pilot, and every row is certified."""
-    result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, choices=QUICK, radius=5.0))
+    result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, advanced=QUICK, radius=5.0))
     assert result.rows == (certified, 300)
     assert f"rows {certified}..299 are certified" in result.choices["pilot"]
     assert (result.proof.instruments.provenance.rows is None) == (certified == 0)
@@ -375,14 +375,14 @@ def test_pilot_as_share_or_number(pilot, certified):
 
 def test_a_pilot_of_a_log_that_may_stop_any_time():
     """Its end is fixed beforehand: a share of the planned rows, or a number; never a share of what came."""
-    method = b.Dual(choices=QUICK, radius=5.0, planned_rows=200, pilot=0.5)
+    method = b.Dual(advanced=QUICK, radius=5.0, planned_rows=200, pilot=0.5)
     for rows in (300, 150):
         assert b.estimate_interval(problem_of(rollout(6, rows)), method=method).rows == (100, rows)
     with pytest.raises(InvalidInput, match="within its pilot of 100 rows"):
         b.estimate_interval(problem_of(rollout(6, 90)), method=method)
     with pytest.raises(InvalidInput, match="pilot= as a whole number"):
-        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1)))
-    own = b.Dual(radius=5.0, choices=QUICK, gauge=FixedLambda(0.1), pilot=50)
+        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(radius=5.0, advanced=QUICK, gauge=FixedLambda(0.1)))
+    own = b.Dual(radius=5.0, advanced=QUICK, gauge=FixedLambda(0.1), pilot=50)
     assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
 
 

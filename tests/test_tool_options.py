@@ -137,41 +137,54 @@ def test_help_lists_every_option_once_in_the_groups_of_the_question(capsys):
     groups = ["Question:", "Log:", "Policy:", "Method:", "Output:"]
     assert [line for line in out.splitlines() if line in groups] == groups
     (described,) = (command for command in COMMANDS if command.name == "evaluate")
-    names = [parameter.opts[0] for parameter in described.params if parameter.opts[0].startswith("--")]
-    for name in names:
-        assert sum(line.startswith(f"  {name} ") or line.strip() == name for line in out.splitlines()) == 1, name
+    names = [parameter.opts for parameter in described.params if parameter.opts[0].startswith("--")]
+    for first, *others in names:
+        begins = tuple(f"  {first}{end}" for end in (" ", ","))
+        assert sum(line.startswith(begins) or line.strip() == first for line in out.splitlines()) == 1, first
+        assert all(other in out for other in others)
     assert len(names) <= 25  # what is rarer is a setting of --with
 
 
 # --- requirements -------------------------------------------------------------------------------------------------------
 
 
-def test_a_requirement_decides_the_exit_code_and_nothing_else(place, capsys):
-    code, plain, _ = evaluate(capsys, "--json", "--out", "plain")
+def test_a_gate_decides_the_exit_code_and_nothing_else(place, capsys):
+    code, plain, _ = evaluate(capsys, "--json", "--out", "plain", "--alpha", "0.2")
     low, high = json.loads(plain)["low"], json.loads(plain)["high"]
     assert code == 0
-    for name, bound, wanted in (
-        ("above", low, 0),
-        ("above", high, 5),
-        ("below", high, 0),
-        ("below", low, 5),
+    for name, bound, wanted, verdict in (
+        (["--require-above"], low, 0, "Approve"),
+        (["--require-above"], high + 0.01, 5, "Refuse"),
+        (["--require-better-than"], (low + high) / 2, 6, "Cannot tell"),
+        (["--with", "require_below"], high, 0, "Approve"),
+        (["--with", "require_below"], low - 0.01, 5, "Refuse"),
     ):
-        code, out, err = evaluate(capsys, f"--require-{name}", repr(bound), "--json", "--force", "--out", "asked")
+        words = [*name, repr(bound)] if len(name) == 1 else [name[0], f"{name[1]}={bound!r}"]
+        code, out, err = evaluate(capsys, *words, "--json", "--force", "--out", "asked")
         assert code == wanted, err
-        assert json.loads(out)["low"] == low
-        assert ("requirement not met" in err) == (wanted == 5)
+        assert json.loads(out)["low"] == low  # each end at the full alpha: 0.1, as of an interval at 0.2
+        assert verdict in err
         assert (place / "asked" / "certificate.json").is_file()
-    assert f"--require-below {low!r}" in json.loads((place / "asked" / "result.json").read_text())["command"]
+    assert f"require_below={low - 0.01!r}" in json.loads((place / "asked" / "result.json").read_text())["command"]
 
 
-def test_what_shows_nothing_meets_no_requirement(capsys):
-    code, _, err = evaluate(capsys, "--method", "lstd", "--require-above", "-99", "--quiet", "--out", "limit")
-    assert code == 5
-    assert "a finite-sample one is needed" in err
+def test_contradictory_gates_are_refused(capsys):
+    for wrong in (
+        ["--require-above", "0.1", "--with", "require_below=0.2"],
+        ["--require-better-than", "today", "--against", "policy.npz"],
+        ["--require-above", "0.1", "--alpha", "0.6"],
+    ):
+        assert evaluate(capsys, *wrong, "--out", "no")[0] == 2
+
+
+def test_what_shows_nothing_passes_no_gate(capsys):
+    code, out, _ = evaluate(capsys, "--method", "lstd", "--require-above", "-99", "--quiet", "--out", "limit")
+    assert code == 6
+    assert "a finite-sample one is needed" in out
     few = ["--method", "dual", "--with", "gauge=paper", "--alpha", "0.0001", "--with", "radius=1e6"]
-    code, _, err = evaluate(capsys, *few, "--require-above", "-99", "--quiet", "--out", "trivial")
-    assert code == 4
-    assert "requirement not met: trivial" in err
+    code, out, _ = evaluate(capsys, *few, "--require-above", "-99", "--quiet", "--out", "trivial")
+    assert code == 6
+    assert "Cannot tell" in out
 
 
 # --- names with slips ---------------------------------------------------------------------------------------------------
@@ -203,9 +216,9 @@ def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, c
     assert evaluate(capsys, *named, "--out", "res", "--quiet", log="other.csv")[0] == 0
     file = place / "res" / "result.json"
     stated = json.loads(file.read_text())
-    assert stated["reading"] == {"columns": ["rewards=income"]}
+    assert stated["reading"] == {"columns": {"rewards": "income"}}
     code, out, err = run(capsys, "verify", "res", "other.csv")
-    assert (code, err) == (0, "note: the log is read as res/result.json says (--columns).\n")
+    assert (code, err) == (0, "note: the log is read as res/result.json says (columns).\n")
     assert out.startswith("verified, except the policy")
     code, _, err = run(capsys, "verify", "res/certificate.json", "other.csv")
     assert code == 1

@@ -199,4 +199,4 @@ def test_a_log_that_was_read_in_its_own_way_is_verified_from_its_folder(tmp_path
     }  # fmt: skip
     code, _, err = run(capsys, "verify", str(folder), str(tmp_path / "log.csv"))
     assert code == 0, err
-    assert all(word in err for word in ("--columns", "--missing", "--text", "--actions"))
+    assert all(word in err for word in ("columns", "missing", "categorical", "actions"))

@@ -10,7 +10,7 @@ import pytest
 import bondic
 import bondic_lab
 from bondic.methods.dual import Dual
-from bondic.tuning.defaults import Choices
+from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import world_problem
 from test_report import ask
@@ -88,7 +88,7 @@ def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
 @pytest.fixture(scope="module")
 def question():
     mdp, problem = world_problem(rows=600, gamma=0.5)
-    method = Dual(radius="paper", gauge=PlugIn(0.02), choices=Choices(pairs=24))
+    method = Dual(radius="paper", gauge=PlugIn(0.02), advanced=Advanced(pairs=24))
     return mdp, problem, method, bondic_lab.radius_sensitivity(problem, method=method)
 
 

@@ -36,7 +36,7 @@ def command(log: str, **options: Any) -> int:
         lines = {
             name: {"low": one.low, "estimate": one.estimate, "alpha": one.alpha} for name, one in found.results.items()
         }
-        data = {"chosen": found.chosen, "favourite": found.favourite, "alpha": found.alpha, "differences": lines}
+        data = {"chosen": found.chosen, "favorite": found.favorite, "alpha": found.alpha, "differences": lines}
         click.echo(json.dumps({**data, "answer": str(found)}, indent=1))
     else:
         if not options["quiet"]:

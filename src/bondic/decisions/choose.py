@@ -1,6 +1,6 @@
 """Safe choice: the policy that is shown to be better than today's, or today's (section 15).
 
-Lower ends L_k of J(π_k) - J(π_0) that hold together, at alpha/K each: the largest one, if it is above 0. Or one favourite, named
+Lower ends L_k of J(π_k) - J(π_0) that hold together, at alpha/K each: the largest one, if it is above 0. Or one favorite, named
 by rows that are not certified, at the full alpha. Either way a policy that is worse than the incumbent is chosen with probability
 at most alpha. Which of the two is used is decided by those rows as well: by the gain that each is expected to show.
 """
@@ -35,7 +35,7 @@ from bondic.rows.episodes import split_episodes
 FloatArray = npt.NDArray[np.float64]
 
 PILOT = 0.1
-"""Share of the rows that may name a favourite; they are not certified."""
+"""Share of the rows that may name a favorite; they are not certified."""
 _DRAWS = 1000
 
 
@@ -49,7 +49,7 @@ class SafeChoice:
         The name of a policy that is shown to be better than the incumbent; None: keep the incumbent.
     results : dict of str to Result
         The differences that were certified, by policy.
-    favourite : str or None
+    favorite : str or None
         The policy that rows before the certified ones have named, if one was tested alone.
     alpha : float
         Probability that the chosen policy is worse than the incumbent.
@@ -59,7 +59,7 @@ class SafeChoice:
 
     chosen: str | None
     results: dict[str, Result]
-    favourite: str | None
+    favorite: str | None
     alpha: float
     incumbent: str
 
@@ -116,10 +116,10 @@ def choose_policy(
         raise InvalidInput("There is no policy to choose from.")
     rows = dict(problems)
     refuse_other_questions(rows)
-    favourite = None
+    favorite = None
     if len(rows) > 1:
-        favourite, rows = _favourite(rows, incumbent, alpha, as_method(method))
-    tested = rows if favourite is None else {favourite: rows[favourite]}
+        favorite, rows = _favorite(rows, incumbent, alpha, as_method(method))
+    tested = rows if favorite is None else {favorite: rows[favorite]}
     share, lower = ErrorBudget.split(alpha, dict.fromkeys(tested, 1.0)), sided(as_method(method), "lower")
     results = {
         name: difference_interval(one, incumbent, alpha=share[name], method=lower, progress=progress)
@@ -129,10 +129,10 @@ def choose_policy(
         name: result.low for name, result in results.items() if result.status is Status.INTERVAL and result.low > 0
     }
     chosen = max(shown, key=lambda name: shown[name]) if shown else None
-    return SafeChoice(chosen, results, favourite, alpha, incumbent_words(incumbent))
+    return SafeChoice(chosen, results, favorite, alpha, incumbent_words(incumbent))
 
 
-def _favourite(
+def _favorite(
     rows: dict[str, Rows], incumbent: Any, alpha: float, method: Method
 ) -> tuple[str | None, dict[str, Rows]]:
     """The policy to test alone, if that is expected to show more, and the rows after those that were looked at."""
@@ -147,11 +147,11 @@ def _favourite(
         units = paired_units(pilot, other_rows(pilot, incumbent))
         values.append(moderate(units.free_estimators(paired.gamma_sensitivity)[0].values))
     looked, rest = next(iter(parts.values()))
-    place = expected_favourite(np.array(values), len(values[0]) * len(rest.rows) / len(looked.rows), alpha)
+    place = expected_favorite(np.array(values), len(values[0]) * len(rest.rows) / len(looked.rows), alpha)
     return (None if place is None else list(rows)[place]), {name: later for name, (_, later) in parts.items()}
 
 
-def expected_favourite(values: FloatArray, later: float, alpha: float) -> int | None:
+def expected_favorite(values: FloatArray, later: float, alpha: float) -> int | None:
     """The policy whose proved gain is expected to exceed the best of all at alpha / K each; None where it is not.
 
     `values` (K, units) were observed, about `later` units follow. Means that the observed ones leave possible are drawn, then

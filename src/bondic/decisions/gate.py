@@ -56,6 +56,9 @@ class Gate:
         level = f"at {100 * (1 - self.alpha):g}% confidence"
         if self.result.status is Status.REJECTED:
             return f"Cannot tell: {self.result.sentence()}"
+        if self.result.guarantee != "finite-sample":
+            kind = f"the guarantee of {self.result.method} is {self.result.guarantee!r}"
+            return f"Cannot tell: {kind}; a finite-sample one is needed."
         what = (
             "the value of the policy" if not self.result.is_difference else f"the gain over {other_policy(self.result)}"
         )
