@@ -165,7 +165,7 @@ def test_the_best_of_many_null_policies_is_rarely_chosen():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A log of offers with propensities, and three policies."""
-    place, rng, n = tmp_path_factory.mktemp("offers"), np.random.default_rng(0), 3000
+    place, rng, n = tmp_path_factory.mktemp("offers"), np.random.default_rng(0), 8000
     segment, offer = rng.integers(0, 4, n), rng.integers(0, 3, n)
     chance = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.2, 0.2], [0.1, 0.4, 0.1]])
     bought = (rng.random(n) < chance[segment, offer]).astype(float)
@@ -186,15 +186,15 @@ def test_against_today_and_another_policy(folder, capsys, monkeypatch):
     code, out, _ = tool(capsys, folder, monkeypatch, "evaluate", *words, "--against", "today")
     assert code == 0
     assert "better than today's by" in out
-    code, out, _ = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--replay")
-    assert code == 0
+    code, out, err = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--replay")
+    assert code == 0, err
     assert "the other policy is the one that made the log" in out
     code, out, _ = tool(capsys, folder, monkeypatch, "evaluate", *words, "--against", "fair.npz", "--no-rows")
     assert code == 0
     assert "better than the other one by" in out
     assert "--against fair.npz" in json.loads((folder / "out" / "result.json").read_text())["command"]
-    code, out, _ = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--against", "fair.npz")
-    assert code == 0
+    code, out, err = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--against", "fair.npz")
+    assert code == 0, err
     wrong = run(capsys, "verify", "out", "log.csv", "--policy", "good.npz", "--against", "bad.npz")
     assert wrong[0] == 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from bondic.plan import boosting
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # last: only `experiments` is wanted from there
 
 from experiments.feature_plan import Plan, interval, make_bound
 from experiments.features import columns_of, hour_held, true_allowance

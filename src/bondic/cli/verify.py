@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -38,10 +38,10 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     _refuse_unstated_order(found, loaded, reading)
     _refuse_another_log(certificate, found, rows)
     initial = _initial(found, rows, loaded, options)
-    chosen = None if options["policy"] is None else _policy(found, rows, loaded, options)
+    chosen, against = (_policy(found, rows, loaded, options, name) for name in ("policy", "against"))
     with sums_of(options) as sums:
         replay = _replay if options["replay"] else None
-        checked = verify_certificate(found, rows, chosen, initial=initial, replay=replay, sums=sums)
+        checked = verify_certificate(found, rows, chosen, against=against, initial=initial, replay=replay, sums=sums)
     _print(checked)
 
 
@@ -142,11 +142,19 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, reading
         )
 
 
-def _policy(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> Any:
-    """The policy of --policy, for as many actions as the certificate's; the order of their names is that of the log's hash."""
+def _policy(
+    found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any], name: Literal["policy", "against"]
+) -> Any:
+    """The policy of an option, for as many actions as the certificate's; the order of their names is that of the log's hash."""
+    policies = found.asked.policies
+    if options[name] is None:
+        return None
+    if name == "against" and len(policies) == 1:
+        raise InvalidInput("--against: the certificate is about one policy.")
     starts = _start_count(found)
-    chosen = choose_policy(options["policy"], loaded, starts, options)
-    return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, found.asked.policies[0].actions)[0]
+    chosen = choose_policy(options[name], loaded, starts, options)
+    stored = policies[0 if name == "policy" else 1]
+    return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, stored.actions)[0]
 
 
 def _start_count(found: Certificate) -> int | None:

@@ -70,7 +70,7 @@ class Ranking:
         text = f"{level}: {best} is shown to be better than {self.against} (by at least "
         text += f"{bound_text(self.differences[best].low, -1)})"
         if others:
-            text += f", and so {_listed(others)}"
+            text += f"; so {'is' if len(others) == 1 else 'are'} {' and '.join(others)}"
         rivals = [name for name in self._known if name != best and self.gain(best, name)[0] <= 0]
         if rivals:
             text += f"; nothing is shown between {best} and {', '.join(rivals)}"
