@@ -210,6 +210,33 @@ def test_gates_end_with_their_codes(folder, capsys, monkeypatch, policy, gate_of
     assert out.splitlines()[0].startswith({0: "Approve", 5: "Refuse", 6: "Cannot tell"}[expected])
 
 
+def test_a_gate_on_a_policy_and_a_number_is_about_the_gain(folder, capsys, monkeypatch):
+    words = ["--policy", "good.npz", "--require-better-than", "today", "--out", "gate", "--force", "--quiet"]
+    code, out, _ = tool(capsys, folder, monkeypatch, "evaluate", *words, "--require-above", "0.5")
+    assert (code, out.startswith("Refuse")) == (5, True)
+    stored = json.loads((folder / "gate" / "result.json").read_text())
+    assert stored["choices"]["gate"] == out.strip()
+
+
+def test_today_is_a_policy_like_others(folder, capsys, monkeypatch):
+    code, out, _ = tool(
+        capsys, folder, monkeypatch, "evaluate", "--policy", "today", "--out", "own", "--force", "--quiet"
+    )
+    assert code == 0
+    assert run(capsys, "verify", "own", "log.csv", "--policy", "today")[0] == 0
+    code, _, err = tool(
+        capsys, folder, monkeypatch, "evaluate", "--policy", "good.npz", "--against", "absent.npz", "--out", "no"
+    )
+    assert code == 2
+    log = decisions(100)
+    told = bondic.Transitions(
+        log.observations, log.actions, log.rewards, log.next_observations, log.terminations,
+        behavior_action_probs=log.behavior_action_probs, target_action_probs=np.full(100, 0.5),
+    )  # fmt: skip
+    with pytest.raises(InvalidInput, match="Write 'today'"):
+        difference_interval(question(told), "logged")
+
+
 def test_choose_and_compare(folder, capsys, monkeypatch):
     policies = [word for name in ("bad", "fair", "good") for word in ("--policy", f"{name}.npz")]
     code, out, _ = tool(capsys, folder, monkeypatch, "choose", *policies, "--quiet")

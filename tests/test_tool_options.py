@@ -155,7 +155,7 @@ def test_a_gate_decides_the_exit_code_and_nothing_else(place, capsys):
     for name, bound, wanted, verdict in (
         (["--require-above"], low, 0, "Approve"),
         (["--require-above"], high + 0.01, 5, "Refuse"),
-        (["--require-better-than"], (low + high) / 2, 6, "Cannot tell"),
+        (["--require-above"], (low + high) / 2, 6, "Cannot tell"),
         (["--with", "require_below"], high, 0, "Approve"),
         (["--with", "require_below"], low - 0.01, 5, "Refuse"),
     ):
@@ -172,6 +172,8 @@ def test_contradictory_gates_are_refused(capsys):
     for wrong in (
         ["--require-above", "0.1", "--with", "require_below=0.2"],
         ["--require-better-than", "today", "--against", "policy.npz"],
+        ["--require-above", "0.1", "--require-above", "0.2"],
+        ["--require-better-than", "today", "--require-better-than", "policy.npz"],
         ["--require-above", "0.1", "--alpha", "0.6"],
     ):
         assert evaluate(capsys, *wrong, "--out", "no")[0] == 2

@@ -13,7 +13,6 @@ from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
 from bondic.cli.outputs import GATE_CODES, print_notes, say_doubts
 from bondic.decisions.choose import choose_policy
-from bondic.decisions.difference import TODAY
 from bondic.errors import Doubt, ValidityWarning
 from bondic.report.progress import progress_bar
 
@@ -27,7 +26,7 @@ def command(log: str, **options: Any) -> int:
         problems = {name: first if name == names[0] else other_question(first, inputs, name, options) for name in names}
         method = make_method(options["method"], options, inputs, sums)
         named = options["incumbent"]
-        incumbent = named if named in TODAY else other_question(first, inputs, named, options).policy
+        incumbent = other_question(first, inputs, named, options).policy
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)
             found = choose_policy(problems, incumbent, alpha=options["alpha"], method=method, progress=progress)

@@ -114,12 +114,13 @@ _AGAINST = opt.option(
     metavar="today|SPEC",
 )
 _FILES = [
-    opt.option(
+    opt.several(
         "--require-above --require-better-than require",
-        "A gate: a number that the value (with --against: the gain) has to reach, or a policy ('today') that has to be exceeded. "
-        "Exit code 0 if that is shown, 5 if the opposite is, 6 if neither; each may be wrong with probability alpha. Answer and "
-        "files are written either way. With groups the largest allowance up to which it is shown is printed.",
-        metavar="X|today|SPEC",
+        "X|today|SPEC",
+        "A gate: a number that the value (with --against: the gain) has to reach, or a policy ('today') that has to be exceeded; "
+        "with one of each, by how much. Exit code 0 if that is shown, 5 if the opposite is, 6 if neither; each may be wrong with "
+        "probability alpha. Answer and files are written either way. With groups the largest allowance up to which it is shown "
+        "is printed.",
     ),
     opt.default("--out", Path("bondic-out"), "Folder for the results.", type=opt.PATH),
     opt.several(

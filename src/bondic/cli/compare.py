@@ -15,7 +15,6 @@ from bondic.cli.inputs import Inputs, make_method, make_question, other_question
 from bondic.cli.outputs import say_doubts
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
-from bondic.decisions.difference import TODAY
 from bondic.decisions.ranking import rank_policies
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import OWN, estimate_interval
@@ -73,7 +72,7 @@ def _differences(inputs: Inputs, policies: list[str], methods: list[str], option
         problems = {policies[0]: first}
         problems |= {name: other_question(first, inputs, name, options) for name in policies[1:]}
         named = options["against"]
-        against = named if named in TODAY else other_question(first, inputs, named, options).policy
+        against = other_question(first, inputs, named, options).policy
         method = make_method(methods[0], options, inputs, sums)
         ranking = rank_policies(problems, against, alpha=options["alpha"], method=method, progress=progress)
     say_doubts(list(dict.fromkeys([*(Doubt(text) for text in first.doubts), *first.notes])))

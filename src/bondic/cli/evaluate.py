@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 import time
@@ -61,10 +62,12 @@ def command(**options: Any) -> int:
         if progress:
             progress("report", 0.0)
         result = with_next_steps(result, question, no_rows=options["no_rows"])
+        verdict = None if gate is None else gate.of(result, options["alpha"])
+        if verdict is not None:
+            result = result.with_choice("gate", str(verdict))
         if options["no_rows"]:
             result = result.without_rows(question)
         files = _write(question, result, options)
-    verdict = None if gate is None else gate.of(result, options["alpha"])
     _print(result, question.notes, options, "" if verdict is None else str(verdict))
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     if verdict is None or gate is None:
@@ -88,29 +91,37 @@ class _Requirement:
 
 def _requirement(options: dict[str, Any]) -> _Requirement | None:
     """The gate of --require-above and its kin; refused where they contradict each other."""
-    above, below = options["require"], options["require_below"]
-    if above is None and below is None:
+    given, below = options["require"], options["require_below"]
+    if not given and below is None:
         return None
-    if above is not None and below is not None:
+    numbers, policies = ([one for one in given if _is_number(one) is kind] for kind in (True, False))
+    if len(numbers) + (below is not None) > 1 or len(policies) > 1:
         raise InvalidInput(
-            "A gate has one requirement: --require-above (--require-better-than) or --with require_below."
+            "A gate has one requirement: one number (--require-above, --with require_below), and at most one policy that the "
+            "gain is counted from (--require-better-than)."
         )
     if options["alpha"] >= 0.5:
         raise InvalidInput(f"alpha is {options['alpha']:g}: a gate that may be wrong more often than not is none.")
-    if above is None:
-        return _Requirement(float(below), upward=False)
+    policy = policies[0] if policies else None
+    if policy is not None and options["against"] not in (None, policy):
+        raise InvalidInput(f"--against {options['against']} and a gate on {policy}: name one policy.")
+    if below is not None:
+        return _Requirement(float(below), upward=False, better_than=policy)
+    return _Requirement(float(numbers[0]) if numbers else 0.0, upward=True, better_than=policy)
+
+
+def _is_number(text: str) -> bool:
     try:
-        return _Requirement(float(above), upward=True)
+        return math.isfinite(float(text))
     except ValueError:
-        if options["against"] not in (None, above):
-            raise InvalidInput(f"--against {options['against']} and a gate on {above}: name one policy.") from None
-        return _Requirement(0.0, upward=True, better_than=above)
+        return False
 
 
 def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]:
     """Everything that belongs to the result, in one folder."""
     command = "" if result.certificate is None else verify_command(options, result.certificate)
-    title = f"{options['policy']} on {Path(options['log']).name}"
+    against = options["against"] or next((one for one in options["require"] if not _is_number(one)), None)
+    title = f"{options['policy']}{f' against {against}' if against else ''} on {Path(options['log']).name}"
     shown = {"title": title, "no_rows": options["no_rows"], "command": command, "run": this_command()}
     with result_folder(options["out"], overwrite=options["force"]) as folder:
         write_result(folder, result, question, **shown)
@@ -128,6 +139,8 @@ def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdic
     say_doubts((*(Doubt(text) for text in result.warnings), *notes))
     if verdict:
         click.echo(verdict, err=options["as_json"])
+        if options["quiet"] and not options["as_json"]:
+            return
     if options["as_json"] or options["quiet"]:
         written = options["out"] / "result.json"
         click.echo(written.read_text(encoding="utf-8") if options["as_json"] else result.summary())

@@ -19,7 +19,7 @@ from bondic.engines.standard import named_engines
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Serial, Threads
 from bondic.errors import ExecutorError, MissingExtra
-from bondic.rows.inputs import COLUMNS, LOGGED, chosen_policy
+from bondic.rows.inputs import COLUMNS, LOGGED, TODAY, chosen_policy
 
 FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"
 _PATIENCE = 20.0
@@ -78,7 +78,7 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
 
     One in columns has its probabilities at the first `starts` episode starts; None: the initial states are others.
     """
-    asked = spec not in (COLUMNS, LOGGED)
+    asked = spec not in (COLUMNS, LOGGED, TODAY)
     how = {"trust_pickle": options["trust_pickle"], "output": options["policy_output"]} if asked else {}
     return chosen_policy(spec, loaded, starts, **how)
 

@@ -16,7 +16,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
-from bondic.decisions.difference import TODAY, other_rows
+from bondic.decisions.difference import is_today, other_rows
 from bondic.engines.sums import STANDARD
 from bondic.errors import Doubt, ValidityWarning, kind_of, shown
 from bondic.estimate import named_method
@@ -103,7 +103,7 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
 
 def other_question(question: Rows, inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Rows:
     """The same question about another policy."""
-    if policy in TODAY:
+    if is_today(policy):
         return other_rows(question, policy)
     starts = len(inputs.initial) if inputs.initial.from_rows else None
     chosen = choose_policy(policy, inputs.loaded, starts, options)

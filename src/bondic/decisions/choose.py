@@ -74,6 +74,8 @@ class SafeChoice:
             return f"Take {self.chosen}: {level} it is better than {self.incumbent} by at least {gain}."
         text = f"Keep {self.incumbent}: {level} no policy is shown to be better."
         name, rows = self.rows_needed()
+        if not any(result.estimated for result in self.results.values()):
+            return f"{text} The log says too little to tell which one looks better."
         if name is None:
             return f"{text} None of them looks better, either."
         return f"{text} About {three(rows)} rows like these would show it for {name} (an estimate, not guaranteed)."

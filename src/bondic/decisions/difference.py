@@ -28,11 +28,11 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import rebuild, rows_of
 from bondic.rows.decisions import single_rows
-from bondic.rows.inputs import GivenLog, take_policy
+from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
 from bondic.rows.make import make_rows
 
-TODAY = ("today", "logged")
-"""Names of the policy that made the log."""
+RETURNS = "the log's own returns"
+"""What today's value is read off."""
 _OTHER: dict[Side, Side] = {"both": "both", "lower": "upper", "upper": "lower"}
 
 
@@ -43,8 +43,13 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
         if not same:
             raise InvalidInput("Both policies are compared on the same rows of one log, with the same statements.")
         return policy
-    if isinstance(policy, LoggedTarget) or (isinstance(policy, str) and policy in TODAY):
+    if isinstance(policy, LoggedTarget) or is_today(policy):
         asked: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
+        if policy == LOGGED and (problem.log.has("target_action_probs") or problem.log.has("target_log_probs")):
+            raise InvalidInput(
+                "'logged' may be the policy that made the log, or the one whose probabilities stand in its columns "
+                "(--policy logged). Write 'today' for the first one; pass LoggedTarget() for the second."
+            )
     else:
         starts = len(problem.initial_states) if problem.initial_states.from_rows else None
         asked, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
@@ -100,8 +105,12 @@ def difference_interval(
 
 def incumbent_words(policy: Any) -> str:
     """The policy that is kept unless another one is shown to be better."""
-    today = isinstance(policy, LoggedBehavior) or (isinstance(policy, str) and policy in TODAY)
-    return "today's policy" if today else "the incumbent"
+    return "today's policy" if is_today(policy) else "the incumbent"
+
+
+def is_today(policy: Any) -> bool:
+    """Whether the policy is the one that made the log."""
+    return isinstance(policy, LoggedBehavior) or (isinstance(policy, str) and policy in (TODAY, LOGGED))
 
 
 def paired_units(problem: Rows, other: Rows) -> Units:
@@ -138,7 +147,11 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     ends = tuple(Conclusion(one.low, one.high, one.status) for one in (first, second))
     tests = tuple(one.rejection for one in (first, second) if one.rejection is not None)
     rows, against = rows_of(rebuild(proof.asked, problem.log, problem.policy, None, other.policy))
-    words = " and ".join(dict.fromkeys((first.method, second.method)))
+    names = (
+        RETURNS if isinstance(one.policy, LoggedBehavior) else found.method
+        for one, found in ((problem, first), (other, second))
+    )
+    words = " and ".join(dict.fromkeys(names))
     return Result.of(
         proof,
         rows,

@@ -69,6 +69,8 @@ class Gate:
             "refuse": f"at most {high}" if self.upward else f"at least {low}",
             "cannot tell": f"between {low} and {high}",
         }[self.verdict]
+        if self.verdict == "cannot tell":  # both ends together
+            level = f"at {100 * (1 - 2 * self.alpha):g}% confidence"
         return f"{self.verdict.capitalize()}: {level} {what} is {said}; {needed} is required.{self.conditions}"
 
     @property

@@ -31,6 +31,7 @@ from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
+from bondic.policies.logged_target import LoggedBehavior
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import own_starts, split_episodes
@@ -165,6 +166,8 @@ class Default:
         """
         method = replace(self.propensities or Propensities(), side=self.side)
         chosen = partial(Choice, method, others=_BOTH_TOO)
+        if isinstance(problem.policy, LoggedBehavior):
+            return chosen(problem, "the log's own returns, as the policy is the one that made the log")
         if not logged(problem):
             return None
         if problem.policy_in_log:

@@ -44,6 +44,7 @@ _ENOUGH = 200
 _SHORT = 0.5
 """Share of the value range below which a predicted length decides for this method."""
 _BOTH: tuple[End, ...] = ("lower", "upper")
+_OTHER_END: dict[End, End] = {"lower": "upper", "upper": "lower"}
 _MOST_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
 
@@ -344,11 +345,16 @@ class Propensities:
         before, cap = int(np.searchsorted(columns.rows, border)), self._cap()
         found: PerEnd = {}
         for end in ends_of(self.side):
-            pilot = columns.part(slice(0, before)).seen_from(end)
+            pilot, mirrored = (columns.part(slice(0, before)).seen_from(one) for one in ((end, _OTHER_END[end])))
             price = 2 * math.log(1 / budget[end]) / max(planned - pilot.units, 1)
             rates = []
-            for free in pilot.estimators(None, self.stated):
-                spread = max(float(moderate(free.values).var()), 1e-6 * pilot.limits.width**2)
+            ends = (one.estimators(None, self.stated) for one in (pilot, mirrored))
+            for free, other in zip(*ends, strict=True):
+                # ρ B of one policy, (ρ¹ - ρ²) B of two: what a value changes by if the reward is the largest, not the least
+                swing = moderate(free.values) + moderate(other.values) + (2 - len(pilot.policies)) * pilot.limits.width
+                # as if one more row had a reward of the largest variance: where all were 0, rare rewards are likely
+                possible = float(np.mean(swing**2)) / (4 * (pilot.units + 1))
+                spread = max(float(moderate(free.values).var()), possible, 1e-12 * pilot.limits.width**2)
                 rates.append(math.sqrt(price / spread))
             if control is not None and cap is not None:
                 # how far below its center a doubly robust value can be

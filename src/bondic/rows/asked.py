@@ -159,13 +159,13 @@ def _stored(asked: AskedPolicy) -> StoredAnswers:
     return StoredAnswers(following, initial, asked.answers.discrete, exact)
 
 
-def _compare_policy(asked: Asked, mine: AskedPolicy, rows: Rows, log: Log, policy: Any) -> str:
+def _compare_policy(asked: Asked, name: str, mine: AskedPolicy, rows: Rows, log: Log, policy: Any) -> str:
     """The policy against the stored answers, at every row of the log."""
     following, initial = mine.answers.next, mine.answers.initial
     if following is None:
         if initial is not None:
-            _compare("initial", rows.answers.initial, initial)
-        return "policy was asked again at every row"
+            _compare(name, "initial", rows.answers.initial, initial)
+        return f"{name.removeprefix('the ')} was asked again at every row"
     asking = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
     fresh = make_rows(log, policy, rows.initial_states, asked.terms, **asking)  # type: ignore[arg-type]
     wrong = fresh.answers.exact != mine.answers.exact
@@ -173,15 +173,15 @@ def _compare_policy(asked: Asked, mine: AskedPolicy, rows: Rows, log: Log, polic
     before = 0
     for batch in fresh.batches():
         said = batch.next_answers
-        _compare("next", said, following[before : before + said.shape[0]])
+        _compare(name, "next", said, following[before : before + said.shape[0]])
         before += said.shape[0]
-    _compare("initial", fresh.answers.initial, rows.answers.initial)
-    return "policy gives the stored answers"
+    _compare(name, "initial", fresh.answers.initial, rows.answers.initial)
+    return f"{name.removeprefix('the ')} gives the stored answers"
 
 
-def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:
+def _compare(policy: str, name: str, mine: FloatArray, stored: FloatArray) -> None:
     same = same_answers(mine, stored)
-    refuse(not same, f"The policy answers differently at the {name} states: it is not the certified policy.")
+    refuse(not same, f"{policy.capitalize()} answers differently at the {name} states: it is not the certified policy.")
 
 
 def check_policies(proof: Proof, question: Question, log: Log, policies: Sequence[Any]) -> Review:
@@ -203,13 +203,13 @@ def _check_policy(
     if policy is None:
         text = f"{name}: whose answers these are is not known, pass the policy to compare it with them"
         return Review(unchecked=(text,), headline=(name,))
-    found = Review((_compare_policy(asked, mine, rows, log, policy),))
+    found = Review((_compare_policy(asked, name, mine, rows, log, policy),))
     if target is None:
         return found
     stretch = rows.restricted(RowRange(*target.rows))
     again = ask_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2)
     near = again is not None and np.allclose(again.probs, target.probs, rtol=1e-9, atol=1e-12)
-    refuse(not near, "The policy answers differently at the logged states: it is not the certified policy.")
+    refuse(not near, f"{name.capitalize()} answers differently at the logged states: it is not the certified policy.")
     return found
 
 

@@ -21,12 +21,12 @@ from bondic.policies.adapters.fitted import ClassifierPolicy, words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import StoredAnswers
-from bondic.policies.logged_target import LoggedTarget
+from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.make import refuse_unrecorded
 
-COLUMNS, LOGGED = "columns", "logged"
-"""Policies that stand in the log: their probabilities of all actions, or of the logged ones alone."""
+COLUMNS, LOGGED, TODAY = "columns", "logged", "today"
+"""Policies that stand in the log: their probabilities of all actions, or of the logged ones alone; and the one that made it."""
 _READY = (RowProbabilities, StoredAnswers, LoggedTarget)
 
 
@@ -143,8 +143,8 @@ _DRAWN = (
 
 def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **reading: Any) -> Any:
     """A policy of the log's columns, or what `load_policy` makes of it; `starts` as in `take_policy`."""
-    if isinstance(given, str) and given == LOGGED:
-        return LoggedTarget()
+    if isinstance(given, str) and given in (LOGGED, TODAY):
+        return LoggedTarget() if given == LOGGED else LoggedBehavior()
     if isinstance(given, str) and given == COLUMNS:
         return _in_columns(loaded, starts)
     if isinstance(given, _READY):

@@ -78,9 +78,9 @@ class LowerEnd:
         for estimator, rate in zip(self.estimators, rates, strict=True):
             centers, losses = self._centers(estimator, running_means(estimator.values, estimator.prior[0]))
             for multiple, risk in self.strategy.bets:
-                total = (Enclosure(multiple) * rate * float(count)).upper
                 with np.errstate(divide="ignore"):
                     cut = np.minimum(multiple * rate, risk / losses)
+                total = (Enclosure(float(cut.max())) * float(count)).upper  # of any rates: V = n max_i v_i
                 processes.append((estimator, centers, losses, cut, total, risk))
         return self._means_claim(processes, len(self.estimators))
 
