@@ -205,7 +205,7 @@ def gates(rng: np.random.Generator) -> list[Check]:
     """A requirement at the truth, a hair above it and a hair below it: approval and refusal are errors."""
     log, truth, found = drawn(rng, ROWS), value(NEW), list[Check]()
     problem, hair = problem_of(log, NEW), 1e-9
-    for alpha in (0.1, 0.4):
+    for alpha in LEVELS:
         passed = gate(problem, above=truth + hair, alpha=alpha).verdict == "approve"
         refused = gate(problem, above=truth - hair, alpha=alpha).verdict == "refuse"
         found.append(Check(f"approved wrongly, alpha {alpha:g}", passed, level=alpha))

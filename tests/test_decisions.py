@@ -101,15 +101,26 @@ def test_gates(requirement, verdict):
     assert found.verdict == verdict
     assert str(found).lower().startswith(verdict)
     assert "95% confidence" in str(found)
+    assert (found.other is not None) == (verdict == "cannot tell")
 
 
-def test_gates_need_one_requirement_and_a_small_alpha():
+def test_gates_need_one_requirement():
     problem = question(decisions(200))
     for wrong in ({}, {"above": 0.1, "below": 0.2}):
         with pytest.raises(InvalidInput, match="one requirement"):
             gate(problem, **wrong)
-    with pytest.raises(InvalidInput, match="more often than not"):
-        gate(problem, above=0.1, alpha=0.5)
+
+
+def test_a_gate_spends_alpha_on_one_end_whatever_the_side_of_the_method_is():
+    """A method for one side would spend twice alpha on it, if a gate asked for both ends at once."""
+    value, wrong = float((mixed(0.6) * REWARD).sum(axis=1).mean()), 0
+    for seed in range(60):
+        problem = question(decisions(300, seed), policy(mixed(0.6)))
+        one = gate(problem, above=value + 1e-9, alpha=0.3, method=Propensities(side="upper"))
+        assert one.verdict == gate(problem, above=value + 1e-9, alpha=0.3).verdict
+        assert one.result.alpha == 0.3
+        wrong += one.verdict == "approve"
+    assert wrong <= 60 * 0.3 + 3 * math.sqrt(60 * 0.21)
 
 
 def test_what_is_stated_stands_beside_a_verdict():

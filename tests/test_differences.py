@@ -255,6 +255,46 @@ def test_separate_proofs_hold_together_and_are_checked():
         replace(proof, parts=(one, replace(two, side="lower", rates={"lower": two.rates["lower"]})))
     with pytest.raises(VerificationError, match="other policies"):
         replace(proof, parts=(one,))
+    first, second = proof.asked.policies
+    for coefficient in (-0.1, 1.0, -100.0):
+        with pytest.raises(VerificationError, match="difference of two policies"):
+            replace(proof, asked=replace(proof.asked, policies=(first, replace(second, coefficient=coefficient))))
+    shorter = replace(two, asked=replace(two.asked, rows=(two.asked.rows[0], two.asked.rows[1] - 100)))
+    with pytest.raises(VerificationError, match="leaves out rows"):
+        replace(proof, parts=(one, shorter))
+
+
+def test_policies_that_start_elsewhere_are_refused():
+    """Units are weighed once: a second policy with starts of its own would be answered for those of the first."""
+    log = decisions(300)
+    here, there = (
+        bondic.make_problem(
+            log, policy, bondic.InitialStates.exact(STATES[k : k + 1]), gamma=0.0, reward_range=(0, 1), accept=None
+        )
+        for policy, k in ((ThreeStates(), 0), (other, 1))
+    )
+    with pytest.raises(InvalidInput, match="and starts"):
+        difference_interval(here, there)
+    with pytest.raises(VerificationError, match="start elsewhere"):
+        Propensities().run(here, 0.1, None, against=there)
+
+
+def test_forged_questions_are_refused():
+    log = decisions(400)
+    problem = question(log)
+    single = bondic.estimate_interval(problem)
+    with pytest.raises(VerificationError, match="one policy"):
+        bondic.verify(single.certificate, log, ThreeStates(), against=other)
+    assert "bounded is the value of the policy" in bondic.verify(single.certificate, log).checks
+    apart = difference_interval(problem, other)
+    assert (
+        "bounded is the value of the policy minus that of the other policy"
+        in bondic.verify(apart.certificate, log).checks
+    )
+    policies = apart.proof.asked.policies
+    half = replace(apart.proof.asked, policies=(policies[0], replace(policies[1], coefficient=-0.5)))
+    with pytest.raises(VerificationError, match="difference of two"):
+        bondic.verify(apart.certificate.with_proof(replace(apart.proof, asked=half)), log)
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -149,9 +149,12 @@ def test_help_lists_every_option_once_in_the_groups_of_the_question(capsys):
 
 
 def test_a_gate_decides_the_exit_code_and_nothing_else(place, capsys):
-    code, plain, _ = evaluate(capsys, "--json", "--out", "plain", "--alpha", "0.2")
-    low, high = json.loads(plain)["low"], json.loads(plain)["high"]
-    assert code == 0
+    ends = {}
+    for side, name in (("lower", "low"), ("upper", "high")):
+        code, plain, _ = evaluate(capsys, "--json", "--out", side, "--with", f"side={side}")
+        assert code == 0
+        ends[name] = json.loads(plain)[name]
+    low, high = ends["low"], ends["high"]
     for name, bound, wanted, verdict in (
         (["--require-above"], low, 0, "Approve"),
         (["--require-above"], high + 0.01, 5, "Refuse"),
@@ -162,7 +165,7 @@ def test_a_gate_decides_the_exit_code_and_nothing_else(place, capsys):
         words = [*name, repr(bound)] if len(name) == 1 else [name[0], f"{name[1]}={bound!r}"]
         code, out, err = evaluate(capsys, *words, "--json", "--force", "--out", "asked")
         assert code == wanted, err
-        assert json.loads(out)["low"] == low  # each end at the full alpha: 0.1, as of an interval at 0.2
+        assert {json.loads(out)["low"], json.loads(out)["high"]} & {low, high}  # one-sided at the full alpha
         assert verdict in err
         assert (place / "asked" / "certificate.json").is_file()
     assert f"require_below={low - 0.01!r}" in json.loads((place / "asked" / "result.json").read_text())["command"]
@@ -174,7 +177,6 @@ def test_contradictory_gates_are_refused(capsys):
         ["--require-better-than", "today", "--against", "policy.npz"],
         ["--require-above", "0.1", "--require-above", "0.2"],
         ["--require-better-than", "today", "--require-better-than", "policy.npz"],
-        ["--require-above", "0.1", "--alpha", "0.6"],
     ):
         assert evaluate(capsys, *wrong, "--out", "no")[0] == 2
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from bondic.core.certificate import Certificate
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, refuse
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import (
     UserFunctions,
@@ -55,6 +55,7 @@ def verify(
             None if given is None else take_policy(given, source, starts, stored.actions)[0]
             for stored, given in zip(found.asked.policies, (policy, against), strict=False)
         ]
+        refuse(against is not None and len(asked) == 1, "The certificate is about one policy: leave `against` out.")
     # planners stand above this module, and are loaded where they are asked for
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again}

@@ -23,7 +23,7 @@ from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, say_doubts, 
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, with_values
-from bondic.decisions.gate import Gate, verdict_of
+from bondic.decisions.gate import Gate, gate
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
@@ -43,26 +43,29 @@ def command(**options: Any) -> int:
     talk = Console(stderr=True, quiet=options["quiet"])
     with sums_of(options) as sums, progress_bar(talk) as progress:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
-        question, gate = make_question(inputs, options["policy"], options), _requirement(options)
-        against = options["against"] if gate is None or gate.better_than is None else gate.better_than
+        question, required = make_question(inputs, options["policy"], options), _requirement(options)
+        against = options["against"] if required is None or required.better_than is None else required.better_than
+        verdict: Gate | None = None
         method = make_method(options["method"], options, inputs, sums)
         if options["method"] == "auto" and (words := effort_words(question, method.choices, method.radius)):
             talk.print(words, highlight=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer
-            # both ends of a gate hold at alpha each
-            level = {"alpha": options["alpha"] * (1 if gate is None else 2), "method": method, "progress": progress}
-            if against is None:
+            level = {"alpha": options["alpha"], "method": method, "progress": progress}
+            other = None if against is None else other_question(question, inputs, against, options)
+            if required is not None:
+                verdict = gate(question, better_than=other, **required.bounds, **level)
+                result = verdict.result
+            elif other is None:
                 result = estimate_interval(question, **level)
             else:
-                other = other_question(question, inputs, against, options)
                 result = difference_interval(question, other, **level).with_question(question)
+            if other is not None:
                 result = with_values(result, question, other, method)
         not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)
         result = with_next_steps(result, question, no_rows=options["no_rows"])
-        verdict = None if gate is None else gate.of(result, options["alpha"])
         if verdict is not None:
             result = result.with_choice("gate", str(verdict))
         if options["no_rows"]:
@@ -70,9 +73,9 @@ def command(**options: Any) -> int:
         files = _write(question, result, options)
     _print(result, question.notes, options, "" if verdict is None else str(verdict))
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
-    if verdict is None or gate is None:
+    if verdict is None or required is None:
         return EXIT_CODES[result.status]
-    for words in result.breaks(**{"above" if gate.upward else "below": gate.bound}):
+    for words in result.breaks(**required.bounds):
         click.echo(words, err=True)
     return EXIT_CODES[result.status] if result.status is Status.REJECTED else GATE_CODES[verdict.verdict]
 
@@ -85,8 +88,9 @@ class _Requirement:
     upward: bool
     better_than: str | None = None
 
-    def of(self, result: Result, alpha: float) -> Gate:
-        return Gate(verdict_of(result, self.bound, self.upward), self.bound, self.upward, alpha, result)
+    @property
+    def bounds(self) -> dict[str, Any]:
+        return {"above" if self.upward else "below": self.bound}
 
 
 def _requirement(options: dict[str, Any]) -> _Requirement | None:
@@ -100,8 +104,6 @@ def _requirement(options: dict[str, Any]) -> _Requirement | None:
             "A gate has one requirement: one number (--require-above, --with require_below), and at most one policy that the "
             "gain is counted from (--require-better-than)."
         )
-    if options["alpha"] >= 0.5:
-        raise InvalidInput(f"alpha is {options['alpha']:g}: a gate that may be wrong more often than not is none.")
     policy = policies[0] if policies else None
     if policy is not None and options["against"] not in (None, policy):
         raise InvalidInput(f"--against {options['against']} and a gate on {policy}: name one policy.")

@@ -77,6 +77,12 @@ class Starts:
         """Relative error of the weights: they stand for the list divided by its sum, which the floats miss by so much."""
         return abs(1.0 - math.fsum(self.weights.tolist())) * (1 + 1e-12) + 2 * U
 
+    def same(self, other: Starts) -> bool:
+        """Whether both are the same list, or sample."""
+        same = (self.kind, self.count_fixed) == (other.kind, other.count_fixed)
+        same = same and np.array_equal(self.observations, other.observations)
+        return same and np.array_equal(self.weights, other.weights)
+
     def later(self, skipped: int) -> Self:
         """A sample without its first states."""
         count = len(self) - skipped

@@ -55,6 +55,16 @@ class Question:
         return Question((PolicyValue(1.0, first), PolicyValue(-1.0, second)))
 
     @property
+    def words(self) -> str:
+        """What is bounded."""
+        known = {
+            (1.0,): "the value of the policy",
+            (1.0, -1.0): "the value of the policy minus that of the other policy",
+        }
+        coefficients = tuple(part.coefficient for part in self.parts)
+        return known.get(coefficients, f"the sum of values with coefficients {coefficients}")
+
+    @property
     def rows(self) -> RowRange:
         """The stretch of the log, the same for all parts."""
         return self.parts[0].columns.rows

@@ -49,10 +49,16 @@ class SeparateProof(Proof):
         refuse(
             len(self.parts) != len(self.asked.policies), "There are proofs of other policies than those asked about."
         )
+        coefficients = tuple(policy.coefficient for policy in self.asked.policies)
+        refuse(coefficients != (1.0, -1.0), "Separate proofs are about the difference of two policies.")
         first, last = self.asked.rows
         for number, (policy, part) in enumerate(zip(self.asked.policies, self.parts, strict=True), 1):
-            inside = first <= part.asked.rows[0] and part.asked.rows[1] <= last and part.asked.same_log(self.asked)
-            refuse(not inside, f"The proof of policy {number} is about another log, rows or statements.")
+            begun = max((seen.rows[1] for seen in part.provenances() if seen.rows is not None), default=first)
+            inside = first <= part.asked.rows[0] <= max(first, begun) and part.asked.rows[1] == last
+            refuse(
+                not (inside and part.asked.same_log(self.asked)),
+                f"The proof of policy {number} is about another log or statements, or leaves out rows for no reason.",
+            )
             same = len(part.asked.policies) == 1 and part.asked.policies[0].kind == (1.0, *policy.kind[1:])
             refuse(not same, f"The proof of policy {number} is not about its value.")
             refuse(

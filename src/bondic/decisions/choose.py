@@ -127,9 +127,10 @@ def choose_policy(
         name: difference_interval(one, incumbent, alpha=share[name], method=lower, progress=progress)
         for name, one in tested.items()
     }
-    shown = {
-        name: result.low for name, result in results.items() if result.status is Status.INTERVAL and result.low > 0
-    }
+    proved = (
+        one for one in results.items() if one[1].status is Status.INTERVAL and one[1].guarantee == "finite-sample"
+    )
+    shown = {name: result.low for name, result in proved if result.low > 0}
     chosen = max(shown, key=lambda name: shown[name]) if shown else None
     return SafeChoice(chosen, results, favorite, alpha, incumbent_words(incumbent))
 

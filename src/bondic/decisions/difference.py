@@ -40,8 +40,10 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
     """The same question about another policy; "today" is the one that made the log."""
     if isinstance(policy, Rows):
         same = (policy.log_hash, policy.terms, policy.rows) == (problem.log_hash, problem.terms, problem.rows)
-        if not same:
-            raise InvalidInput("Both policies are compared on the same rows of one log, with the same statements.")
+        if not (same and policy.initial_states.same(problem.initial_states)):
+            raise InvalidInput(
+                "Both policies are compared on the same rows of one log, with the same statements and starts."
+            )
         return policy
     if isinstance(policy, LoggedTarget) or is_today(policy):
         asked: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bondic.core.claims import Status, check_alpha
+from bondic.core.claims import Side, Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
 from bondic.core.terms import in_full
-from bondic.decisions.difference import difference_interval
+from bondic.decisions.difference import difference_interval, sided
 from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
@@ -39,7 +39,9 @@ class Gate:
     alpha : float
         Probability of a wrong approval, and of a wrong refusal.
     result : Result
-        The interval behind it: each of its ends may be wrong with probability alpha, both together with twice that.
+        The end that decides, one-sided at alpha: the lower one of what has to be large. Where neither decides, that one.
+    other : Result or None
+        The other end, one-sided at alpha, where it was needed.
     """
 
     verdict: Verdict
@@ -47,6 +49,7 @@ class Gate:
     upward: bool
     alpha: float
     result: Result
+    other: Result | None = None
 
     def __str__(self) -> str:
         return self.sentence()
@@ -62,16 +65,11 @@ class Gate:
         what = (
             "the value of the policy" if not self.result.is_difference else f"the gain over {other_policy(self.result)}"
         )
-        low, high = bound_text(self.result.low, -1), bound_text(self.result.high, 1)
         needed = f"{'at least' if self.upward else 'at most'} {in_full(self.bound)}"
-        said = {
-            "approve": f"at least {low}" if self.upward else f"at most {high}",
-            "refuse": f"at most {high}" if self.upward else f"at least {low}",
-            "cannot tell": f"between {low} and {high}",
-        }[self.verdict]
-        if self.verdict == "cannot tell":  # both ends together
-            level = f"at {100 * (1 - 2 * self.alpha):g}% confidence"
-        return f"{self.verdict.capitalize()}: {level} {what} is {said}; {needed} is required.{self.conditions}"
+        said = " and ".join(_end(one) for one in (self.result, self.other) if one is not None)
+        if self.verdict == "cannot tell":
+            return f"Cannot tell: {what} is {said}, {level} each; {needed} is required.{self.conditions}"
+        return f"{self.verdict.capitalize()}: {level} {what} is {_end(self.result)}; {needed} is required.{self.conditions}"
 
     @property
     def conditions(self) -> str:
@@ -104,25 +102,37 @@ def gate(
         Probability of a wrong approval, and of a wrong refusal; below one half.
     """
     check_alpha(alpha)
-    if alpha >= 0.5:
-        raise InvalidInput(f"alpha is {alpha:g}: a gate that may be wrong more often than not is none.")
     if above is None and below is None and better_than is not None:
         above = 0.0
     if (above is None) == (below is None):
         raise InvalidInput("A gate needs one requirement: better_than=, above= or below=.")
     bound, upward = (float(above), True) if above is not None else (float(below or 0.0), False)
-    if better_than is None:
-        result = as_method(method).run(problem, 2 * alpha, progress)
-    else:
-        result = difference_interval(problem, better_than, alpha=2 * alpha, method=method, progress=progress)
-    result = result.with_question(problem)
-    return Gate(verdict_of(result, bound, upward), bound, upward, alpha, result)
+
+    def end(side: Side) -> Result:
+        one = sided(as_method(method), side)
+        if better_than is None:
+            found = one.run(problem, alpha, progress)
+        else:
+            found = difference_interval(problem, better_than, alpha=alpha, method=one, progress=progress)
+        return found.with_question(problem)
+
+    sides: tuple[Side, Side] = ("lower", "upper") if upward else ("upper", "lower")
+    first = end(sides[0])
+    if _proved(first) and (first.low >= bound if upward else first.high <= bound):
+        return Gate("approve", bound, upward, alpha, first)
+    second = end(sides[1])
+    if _proved(second) and (second.high < bound if upward else second.low > bound):
+        return Gate("refuse", bound, upward, alpha, second)
+    return Gate("cannot tell", bound, upward, alpha, first, second)
 
 
-def verdict_of(result: Result, bound: float, upward: bool) -> Verdict:
-    """From an interval whose ends hold at alpha each."""
-    if result.status is not Status.INTERVAL or result.guarantee != "finite-sample":
-        return "cannot tell"
-    reached = result.low >= bound if upward else result.high <= bound
-    missed = result.high < bound if upward else result.low > bound
-    return "approve" if reached else "refuse" if missed else "cannot tell"
+def _proved(result: Result) -> bool:
+    """Whether it is an interval with a finite-sample guarantee; a method without sides proves both ends at once."""
+    return result.status is Status.INTERVAL and result.guarantee == "finite-sample"
+
+
+def _end(result: Result) -> str:
+    """The end that was computed, in words."""
+    both = f"between {bound_text(result.low, -1)} and {bound_text(result.high, 1)}"
+    ends = {"lower": f"at least {bound_text(result.low, -1)}", "upper": f"at most {bound_text(result.high, 1)}"}
+    return ends.get(result.side, both)

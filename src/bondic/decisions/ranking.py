@@ -53,7 +53,12 @@ class Ranking:
 
     @property
     def _known(self) -> dict[str, Result]:
-        return {name: one for name, one in self.differences.items() if one.status is Status.INTERVAL}
+        """Those that say something, and prove it."""
+        return {
+            name: one
+            for name, one in self.differences.items()
+            if one.status is Status.INTERVAL and one.guarantee == "finite-sample"
+        }
 
     def gain(self, first: str, second: str) -> tuple[float, float]:
         """J(first) - J(second), from both differences: it holds together with them."""
@@ -117,5 +122,7 @@ def rank_policies(
 
 def refuse_other_questions(problems: Mapping[str, Rows]) -> None:
     """InvalidInput unless all policies are asked about on the same rows."""
-    if len({(one.log_hash, one.terms, one.rows) for one in problems.values()}) > 1:
+    first = next(iter(problems.values()))
+    same = len({(one.log_hash, one.terms, one.rows) for one in problems.values()}) == 1
+    if not (same and all(one.initial_states.same(first.initial_states) for one in problems.values())):
         raise InvalidInput("All policies are compared on the same rows of one log, with the same statements.")

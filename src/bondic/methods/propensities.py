@@ -150,7 +150,9 @@ class Propensities:
             raise InvalidInput(
                 "The value over the certified contexts is for single decisions; these rows are episodes."
             )
-        every = self._every_action(problem, single, paired=against is not None and not against.policy_in_log)
+        paired = against is not None and not against.policy_in_log
+        known = against is None or paired or isinstance(against.policy, LoggedBehavior)
+        every = known and self._every_action(problem, single, paired=paired)
         parts: tuple[Rows, ...] = (problem,) if against is None else (problem, against)
         # the certificate of a log that is read in batches asks the policy again: there is nothing to store
         targets = tuple(
@@ -214,6 +216,11 @@ class Propensities:
             if not borders:
                 raise InvalidInput(
                     f"A pilot of {self.pilot} rows cannot be set aside from a log of {len(columns.rows)} rows."
+                )
+            if not columns.consecutive:
+                raise InvalidInput(
+                    "Episodes that run at the same time cannot be compared with today's policy: the pilot would cut them. Sort the "
+                    "log by episode."
                 )
             rates = self._rates(known, control, borders[0], planned, budget)
             provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]

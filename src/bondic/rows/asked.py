@@ -245,6 +245,12 @@ def _is_from_log(states: InitialStates, log: Log) -> bool:
     return np.array_equal(wanted, states.observations)
 
 
+def _different_starts(rows: Sequence[Rows]) -> list[InitialStates]:
+    """Those of the first policy, and of others where they are not the same."""
+    first, *others = (one.initial_states for one in rows)
+    return [first, *(one for one in others if not one.same(first))]
+
+
 Replay = Callable[..., Replayed]
 """Makes a plan again with what the certificate says about its planner; VerificationError where that cannot be done."""
 
@@ -265,6 +271,10 @@ def verify_certificate(
         asked = opened(certificate)
         register_named(certificate)
         refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
+        refuse(
+            against is not None and len(asked.policies) == 1,
+            "The certificate is about one policy: leave `against` out.",
+        )
         question, policies = rebuild(asked, log, policy, initial, against), (policy, against)
         rows = rows_of(question)
         stored = read_proof(certificate, rows[0].layout, functions)
@@ -277,7 +287,7 @@ def verify_certificate(
             question,
             len(log),
             policy=check_policies(stored, question, log, policies),
-            start=check_start(rows[0].initial_states, log, initial),
+            start=Review.all_of([check_start(states, log, initial) for states in _different_starts(rows)]),
             functions=functions,
             replay=again,
             sums=sums,

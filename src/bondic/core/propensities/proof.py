@@ -109,6 +109,8 @@ class PropensityProof(Proof):
         if coefficients == (1.0,):
             return found[0]
         refuse(coefficients != (1.0, -1.0), "Propensities answer about one policy, or about the difference of two.")
+        starts = [part.columns.initial_states for part in question.parts]
+        refuse(not starts[0].same(starts[1]), "The two policies start elsewhere: their units are not the same.")
         return Contrast.of(found[0], found[1])
 
     def strata(self, question: Question, columns: Units) -> Strata | None:
@@ -196,10 +198,10 @@ class PropensityProof(Proof):
                 else "starts of the certified episodes"
             )
             what = "difference of the values" if len(self.asked.policies) > 1 else "value"
-            text = (
-                f"The {what} is the mean over the {where}: nothing is assumed about where they come from. Rates were fixed "
-                "without them"
-            )
+            text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
+            if self.of_today:
+                text += "If starts are draws of the initial distribution, it is the mean over that distribution, too. "
+            text += ("" if self._single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
             return words.fixed_before("start", text, self.provenance, rows)
         units, more = self._units(rows), "" if self._single(rows) else _EPISODES
         text = f"Given all earlier {units}, the start of one is a draw from the initial distribution, whatever was done before."
