@@ -230,15 +230,11 @@ def test_a_gate_on_a_policy_and_a_number_is_about_the_gain(folder, capsys, monke
 
 
 def test_today_is_a_policy_like_others(folder, capsys, monkeypatch):
-    code, out, _ = tool(
-        capsys, folder, monkeypatch, "evaluate", "--policy", "today", "--out", "own", "--force", "--quiet"
-    )
-    assert code == 0
+    words = ["--policy", "today", "--out", "own", "--force", "--quiet"]
+    assert tool(capsys, folder, monkeypatch, "evaluate", *words)[0] == 0
     assert run(capsys, "verify", "own", "log.csv", "--policy", "today")[0] == 0
-    code, _, err = tool(
-        capsys, folder, monkeypatch, "evaluate", "--policy", "good.npz", "--against", "absent.npz", "--out", "no"
-    )
-    assert code == 2
+    words = ["--policy", "good.npz", "--against", "absent.npz", "--out", "no"]
+    assert tool(capsys, folder, monkeypatch, "evaluate", *words)[0] == 2
     log = decisions(100)
     told = bondic.Transitions(
         log.observations, log.actions, log.rewards, log.next_observations, log.terminations,

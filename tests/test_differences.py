@@ -285,7 +285,6 @@ def test_forged_questions_are_refused():
     single = bondic.estimate_interval(problem)
     with pytest.raises(VerificationError, match="one policy"):
         bondic.verify(single.certificate, log, ThreeStates(), against=other)
-    assert "bounded is the value of the policy" in bondic.verify(single.certificate, log).checks
     apart = difference_interval(problem, other)
     assert (
         "bounded is the value of the policy minus that of the other policy"

@@ -176,7 +176,7 @@ def test_the_workflow_is_one_and_its_command_is_understood():
     words = shlex.split(line)
     command = group.get_command(None, words[1])
     parsed = command.make_context("evaluate", words[2:]).params
-    assert parsed["require"] == "4"
+    assert parsed["require"] == ("4",)
     assert parsed["also"] == ("markdown",)
     assert all(set(step) & {"uses", "run"} for step in steps)
 

@@ -55,14 +55,12 @@ class Question:
         return Question((PolicyValue(1.0, first), PolicyValue(-1.0, second)))
 
     @property
-    def words(self) -> str:
-        """What is bounded."""
-        known = {
-            (1.0,): "the value of the policy",
-            (1.0, -1.0): "the value of the policy minus that of the other policy",
-        }
+    def words(self) -> tuple[str, ...]:
+        """What is bounded, where it is not the value of one policy."""
         coefficients = tuple(part.coefficient for part in self.parts)
-        return known.get(coefficients, f"the sum of values with coefficients {coefficients}")
+        if coefficients == (1.0, -1.0):
+            return ("bounded is the value of the policy minus that of the other policy",)
+        return () if coefficients == (1.0,) else (f"bounded is the sum of values with coefficients {coefficients}",)
 
     @property
     def rows(self) -> RowRange:

@@ -142,7 +142,7 @@ def verify_columns(
     )
     found = Review.all_of(
         [
-            Review((f"bounded is {question.words}", "digest matches the content", "log is the certified one")),
+            Review((*question.words, "digest matches the content", "log is the certified one")),
             policy,
             Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
             *reviews,

@@ -219,8 +219,8 @@ class Propensities:
                 )
             if not columns.consecutive:
                 raise InvalidInput(
-                    "Episodes that run at the same time cannot be compared with today's policy: the pilot would cut them. Sort the "
-                    "log by episode."
+                    "Episodes that run at the same time cannot be compared with today's policy: the pilot would cut them. Sort "
+                    "the log by episode."
                 )
             rates = self._rates(known, control, borders[0], planned, budget)
             provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]
