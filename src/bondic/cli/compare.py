@@ -78,11 +78,11 @@ def _differences(inputs: Inputs, policies: list[str], methods: list[str], option
     say_doubts(list(dict.fromkeys([*(Doubt(text) for text in first.doubts), *first.notes])))
     lines = [Line(name, one.method, one) for name, one in ranking.differences.items()]
     found = Comparison(tuple(lines), ranking.headline())
-    _show(found, lines, options)
+    _show(found, lines, options, f"Gain over {ranking.against}")
     return 0
 
 
-def _show(found: Comparison, lines: list[Line], options: dict[str, Any]) -> None:
+def _show(found: Comparison, lines: list[Line], options: dict[str, Any], title: str = "Comparison") -> None:
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
@@ -90,7 +90,7 @@ def _show(found: Comparison, lines: list[Line], options: dict[str, Any]) -> None
     if options["plot"] is not None:
         save_plot(found.plot(), options["plot"])
     if options["report"] is not None:
-        found.report(options["report"])
+        found.report(options["report"], title=title)
 
 
 def _named(lines: list[Line]) -> list[Line]:

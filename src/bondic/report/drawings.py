@@ -75,15 +75,22 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
     return (
         f'<svg height="{_INSET + 24 if zoomed else 82}" role="img" aria-label="{words}">'
         f'{ends if given else ""}{_logged_line(axis, logged)}<line class="track" x1="2%" x2="98%" y1="40" y2="40"/>'
-        f"{bar if given else ''}{dot}"
+        f"{_zero(axis) if result.is_difference else ''}{bar if given else ''}{dot}"
         + "".join(axis.text(end, 74, bound_text(end, 0, last - first)) for end in (first, last))
         + (_inset(limits, first, last) if zoomed else "")
         + '</svg><div class="legend">'
         + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
         + (f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>" if result.estimated else "")
         + _logged_legend(logged)
+        + ("<span>dashed line: 0, no difference</span>" if result.is_difference else "")
         + f"<span>{'thin line, with the part that is enlarged' if zoomed else 'gray line'}: what {stated} {allow}</span></div>"
     )
+
+
+def _zero(axis: Axis) -> str:
+    """Where both policies are worth the same."""
+    x = f"{axis.at(0.0):.2f}%"
+    return f'<line class="zero" x1="{x}" x2="{x}" y1="26" y2="56"/>{axis.text(0.0, 74, "0")}'
 
 
 def _window(result: Result, logged: LoggedValue | None) -> tuple[float, float]:
@@ -91,6 +98,8 @@ def _window(result: Result, logged: LoggedValue | None) -> tuple[float, float]:
     limits, places = result.value_range, [result.low, result.high]
     if logged is not None:
         places += [logged.low, logged.high]
+    if result.is_difference:
+        places.append(0.0)
     low, high = min(places), max(places)
     margin = 0.15 * (high - low)
     low, high = max(low - margin, limits.low), min(high + margin, limits.high)
