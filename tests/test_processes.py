@@ -180,7 +180,10 @@ def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
     running = subprocess.Popen(
         command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
-    time.sleep(4.0)  # somewhere in the work
+    deadline = time.monotonic() + 60
+    while members(running.pid) < 3 and time.monotonic() < deadline:  # itself and two workers
+        time.sleep(0.05)
+    time.sleep(0.5)  # somewhere in the work
     os.killpg(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=30)
     assert running.returncode in (130, 0, 4), err
@@ -189,6 +192,17 @@ def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
     while alive(running.pid) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert not alive(running.pid)
+
+
+def members(group):
+    """How many processes of this group there are."""
+    found = 0
+    for name in os.listdir("/proc"):
+        try:
+            found += name.isdigit() and os.getpgid(int(name)) == group
+        except ProcessLookupError:  # it ended meanwhile
+            continue
+    return found
 
 
 def alive(group):
