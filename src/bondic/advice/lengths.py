@@ -33,7 +33,6 @@ from bondic.methods.propensity_pilot import expected_spread
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.rows import Rows
-from bondic.rows.episodes import own_starts
 
 _MOST_ROWS = 3000
 """Rows that a guess is made from."""
@@ -82,7 +81,7 @@ def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float |
 def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
     """The interval from propensities; None where starts were stated that are not the log's, or it has too little to tell."""
     method, rows, width = Propensities(), len(problem.rows), range_of(problem.terms).width
-    known = method.applies(problem) is None and own_starts(problem)
+    known = method.applies(problem) is None and problem.own_starts
     if not known or math.isinf(method.predicted_length(problem, alpha)):
         return None
     return LengthGuess(rows, lambda wanted: method.predicted_length(problem, alpha, wanted) / width)

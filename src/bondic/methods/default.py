@@ -34,7 +34,7 @@ from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.episodes import own_starts, split_episodes
+from bondic.rows.episodes import split_episodes
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.tuning.defaults import Advanced, Choices, Radius, kind_of_states
@@ -174,7 +174,7 @@ class Default:
             return chosen(
                 problem, "propensities, as the policy is known by its probabilities of the logged actions alone"
             )
-        if not (own_starts(problem) and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
+        if not (problem.own_starts and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
             return None
         if problem.gamma == 0.0:
             alone = "propensities, as the log holds propensities and every decision stands alone: nothing is assumed about q*"

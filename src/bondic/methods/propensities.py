@@ -32,7 +32,6 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of, question_of
 from bondic.rows.decisions import ask_target, single_rows
-from bondic.rows.episodes import own_starts
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -117,7 +116,7 @@ class Propensities:
         """None, or why not; it reads where episodes end."""
         if not logged(problem):
             return "the log holds no propensities"
-        if problem.initial_states.kind != "exact" and not own_starts(problem):
+        if problem.initial_states.kind != "exact" and not problem.own_starts:
             return "the initial states are not the log's own"
         units = problem.log.has_episode_ids or single_rows(problem)
         return None if units else "nothing says which rows are one episode"
@@ -240,7 +239,7 @@ class Propensities:
     def _question(self, problem: Rows, *, today: bool) -> Value:
         """Which value the initial states ask for; refused where starts were stated and another value was named."""
         listed = problem.initial_states.kind == "exact"
-        if not (listed or own_starts(problem)):
+        if not (listed or problem.own_starts):
             refuse_other_starts(problem)
         if today:  # the behavior may have changed: its value is a mean over the rows
             if listed and np.unique(problem.initial_states.observations, axis=0).shape[0] > 1:

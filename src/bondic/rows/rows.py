@@ -113,7 +113,7 @@ class Rows:
     def states_recorded(self) -> bool:
         return "observations" not in self.log.unrecorded
 
-    @property
+    @cached_property
     def own_starts(self) -> bool:
         return own_starts(self)
 
