@@ -27,7 +27,7 @@ from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
 from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.episodes import own_starts
-from bondic.rows.travel import SentRows
+from bondic.rows.serialization import SentRows
 
 LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
