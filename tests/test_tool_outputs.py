@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.core.printed import bound_text, ends_text, interval_text, padded
+from bondic.core.printed import ends_text, interval_text, placed_text
 from test_tool import MDP, QUESTION, also, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
@@ -119,7 +119,7 @@ def test_compare_shows_every_end_on_a_narrow_terminal(capsys, monkeypatch):
     words = out.split()
     for line in lines:
         ends = ends_text(line["low"], line["high"])
-        assert {*ends, padded(bound_text(line["estimate"], 0, line["high"] - line["low"]), ends)} <= set(words)
+        assert {*ends, placed_text(line["estimate"], 0, line["low"], line["high"])} <= set(words)
         assert line["guarantee"] in words
     names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))
     assert len({name.rstrip(",") for name in names}) == 2

@@ -143,7 +143,11 @@ class Result:
     )  # intervals by allowance, where there are groups
     parts: tuple[Result, ...] = field(
         repr=False, compare=False, default=()
-    )  # of a difference: the values of both policies
+    )  # of a difference: the values of both policies, each by itself at the same alpha
+    names: tuple[str, str] = ("new", "today")  # of both policies of a difference
+    today: Result | None = field(
+        repr=False, compare=False, default=None
+    )  # how far the policy exceeds the one that made the log, where the log says it cheaply
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod
@@ -227,13 +231,21 @@ class Result:
 
     @property
     def is_assumption_free(self) -> bool:
-        """Whether Q is every function in the value range: nothing is assumed about the value function."""
-        return any(item.name == "values" and item.state == "checked" for item in self.assumptions)
+        """Whether Q is every function in the value range: nothing is assumed about the value function, of any policy."""
+        states = {item.state for item in self.assumptions if item.name.partition(" (")[0] == "values"}
+        return states == {"checked"}
 
     @property
     def is_difference(self) -> bool:
         """Whether it is about how far one policy exceeds another."""
         return self.proof is not None and len(self.proof.asked.policies) > 1
+
+    @property
+    def comparison(self) -> Result | None:
+        """The difference of two policies, with both values: this one, or the one with today's; None where there is none."""
+        found = self if self.is_difference else self.today
+        shown = found is not None and len(found.parts) == 2
+        return found if shown and all(one.status is not Status.REJECTED for one in (found, *found.parts)) else None
 
     @property
     def estimate_outside(self) -> bool:
@@ -256,7 +268,7 @@ class Result:
         )
 
     def __str__(self) -> str:
-        return self.summary()
+        return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.headline()])
 
     def _repr_html_(self) -> str:
         return str(_view("report.pens.fragment")(self))
@@ -264,6 +276,10 @@ class Result:
     def summary(self) -> str:
         """The warnings, if there are any, a line each; then the answer in one sentence."""
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
+
+    def headline(self) -> str:
+        """Both values and how far they are apart, where today's is known; else the answer, as `sentence` has it."""
+        return str(_view("summary.headline")(self))
 
     def sentence(self) -> str:
         """The answer in one sentence, ends rounded outward; fields and files keep every digit."""

@@ -14,11 +14,13 @@ from bondic.core.assumptions import VALUE_RANGE
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Claim, Guarantee, Status
 from bondic.core.errors import InvalidInput
+from bondic.core.propensities.proof import PropensityProof
+from bondic.core.separate import SeparateProof
 from bondic.core.printed import bound_text, ends_text, interval_text, number
 from bondic.core.terms import ValueRange, in_full
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import CurveView, alike, break_words, curve_view
-from bondic.rendering import STATE_WORDS, Grid, sentence, three
+from bondic.rendering import STATE_WORDS, Grid, counted, sentence, three
 from bondic.result import NextStep, Result
 
 Tone = Literal["good", "nothing", "bad"]
@@ -28,7 +30,7 @@ _LEVELS: dict[Guarantee, str] = {"asymptotic": " in the limit of large logs", "n
 _ROUNDING = 1e-12
 """Share of an interval that is rounding: an end point so close to 0 is shown as 0."""
 _WORTH_A_ROW = 1e-6
-"""Share of an interval below which its rounding is not shown."""
+"""Share of an interval below which a part of it is not shown."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Summary:
     tone: Tone
     warnings: tuple[str, ...]
     answer: str  # one sentence
+    brief: tuple[str, ...]  # what it is worth and how it was made, in a line or two
     guarantee: str
     lines: tuple[
         str, ...
@@ -57,7 +60,8 @@ def summarize(result: Result) -> Summary:
     return Summary(
         tone=_TONES[result.status],
         warnings=result.warnings,
-        answer=answer(result),
+        answer=headline(result),
+        brief=tuple(f"{sentence(line)}." for line in _brief(result)),
         guarantee=_guarantee(result),
         lines=tuple(f"{sentence(line)}." for line in _lines(result, split=parts is not None)),
         parts=parts,
@@ -68,54 +72,62 @@ def summarize(result: Result) -> Summary:
     )
 
 
+def headline(result: Result) -> str:
+    """What a decision maker quotes: both values and how far they are apart, where both are known; else the answer."""
+    compared = result.comparison
+    return answer(result) if compared is None or compared is result else answer(compared)
+
+
 def answer(result: Result) -> str:
     """One sentence, ends rounded outward; in parentheses why it says little, or what was stated for it."""
-    level = f"At {100 * (1 - result.alpha):g}% confidence{_LEVELS.get(result.guarantee, '')}"
+    at = f"{100 * (1 - result.alpha):g}% confidence{_LEVELS.get(result.guarantee, '')}"
     said = _verdict(result) if result.status is not Status.INTERVAL or result.on_groups else ""
     why = f" ({said})" if said else ""
     if result.status is Status.REJECTED:
-        return f"{level} no interval is given{why}."
-    if result.is_difference:
-        values = _values(result)
-        return f"{values}{level.lower() if values else level} {_difference(result)}{why}."
-    what = {
+        return f"At {at} no interval is given{why}."
+    if not result.is_difference:
+        return f"At {at} the value of the policy {_lies(result)}{why}."
+    (new, other), (word, size) = result.names, difference_words(result)
+    if result.comparison is None:
+        return f"At {at} {new} is {word} than {other}{size}{why}."
+    values = ", ".join(f"{name} {_ends(part)}" for name, part in zip(result.names, result.parts, strict=True))
+    named = (values, f"{new} is ") if new != "new" else (sentence(values), "")
+    return f"{named[0]}; {named[1]}{word}{size} (each at {at})."
+
+
+def difference_words(result: Result) -> tuple[str, str]:
+    """Better, worse, or not shown, and by how much: a difference in words."""
+    for word, shown, least, most, side in (
+        ("better", result.low > 0, result.low, result.high, "lower"),
+        ("worse", result.high < 0, -result.high, -result.low, "upper"),
+    ):
+        if shown and result.side in ("both", side):
+            low, high = ends_text(least, most)
+            low = bound_text(least, -1) if low == "0" else low
+            return word, f" by {low} to {high}" if result.side == "both" else f" by at least {bound_text(least, -1)}"
+    return "not shown to be better", f": the difference {_lies(result)}"
+
+
+def _lies(result: Result) -> str:
+    return {
         "both": f"lies in {interval_text(result.low, result.high)}",
         "lower": f"is at least {bound_text(result.low, -1)}",
         "upper": f"is at most {bound_text(result.high, 1)}",
-    }
-    return f"{level} the value of the policy {what[result.side]}{why}."
+    }[result.side]
 
 
-def _difference(result: Result) -> str:
-    """Better, worse, or not shown: a difference in words."""
-    other, ends = other_policy(result), (result.low, result.high)
-    for word, shown, (least, most), side in (
-        ("better", result.low > 0, ends, "lower"),
-        ("worse", result.high < 0, (-result.high, -result.low), "upper"),
-    ):
-        if shown and result.side in ("both", side):
-            by = " to ".join(ends_text(least, most)) if result.side == "both" else f"at least {bound_text(least, -1)}"
-            return f"the policy is {word} than {other} by {by}"
-    lies = {
-        "both": f"lies in {interval_text(*ends)}",
-        "lower": f"is at least {bound_text(result.low, -1)}",
-        "upper": f"is at most {bound_text(result.high, 1)}",
-    }
-    return f"the policy is not shown to be better than {other}: the difference {lies[result.side]}"
+def _ends(result: Result) -> str:
+    """The ends that were computed, in words."""
+    return {
+        "both": " to ".join(ends_text(result.low, result.high)),
+        "lower": f"at least {bound_text(result.low, -1)}",
+        "upper": f"at most {bound_text(result.high, 1)}",
+    }[result.side]
 
 
 def other_policy(result: Result) -> str:
     """The second policy of a difference, in words."""
-    asked = None if result.proof is None else result.proof.asked.policies[-1]
-    return "today's" if asked is not None and asked.known_by == "behavior" else "the other one"
-
-
-def _values(result: Result) -> str:
-    """The values of both policies, where they are known; each interval holds by itself."""
-    if len(result.parts) != 2 or any(part.status is Status.REJECTED for part in result.parts):
-        return ""
-    (one, two), other = result.parts, other_policy(result).removesuffix("'s")
-    return f"Policy {' to '.join(ends_text(one.low, one.high))}, {other} {' to '.join(ends_text(two.low, two.high))}; "
+    return "today's" if result.names[1] == "today" else result.names[1]
 
 
 def ranges(result: Result) -> tuple[str, str]:
@@ -169,16 +181,42 @@ def search_words(result: Result) -> str:
     return f"better weights in the searched space could shorten the interval by at most {gains}"
 
 
+def _brief(result: Result) -> Iterator[str]:
+    """Whether it is proved, and by what; after a rejection there is nothing to say."""
+    if result.status is Status.REJECTED:
+        return
+    if result.status is Status.TRIVIAL and result.comparison is not None:
+        yield f"{'the difference' if result.is_difference else 'the value of the new policy by itself'} is {_verdict(result)}"
+    proved = {"finite-sample": "proved for this finite log", "asymptotic": "holds for large logs only"}
+    free = ", nothing is assumed about the value function" if result.is_assumption_free else ""
+    yield f"{proved.get(result.guarantee, 'no guarantee')}{free}"
+    yield f"method: {result.method}; {_rows_used(result)}"
+
+
+def _rows_used(result: Result) -> str:
+    """How many rows, and what they are worth."""
+    (first, stop), size = result.rows, result.effective_sample_size
+    inside = result.question.select(first, stop) if result.question is not None and result.question.dropped else None
+    within = "" if inside is None else f", {len(inside)} of them inside the horizon"
+    worth = f", worth about {counted(size, _unit(result))} of the new policy" if size > 0 else ""
+    return f"{stop - first} rows used ({first} to {stop - 1}{within}){worth}"
+
+
+def _unit(result: Result) -> str:
+    """What weights are given to: rows, or episodes."""
+    proof = result.proof.parts[0] if isinstance(result.proof, SeparateProof) else result.proof
+    if not isinstance(proof, PropensityProof) or result.question is None:
+        return "row"
+    return "row" if proof.single(result.question) else "episode"
+
+
 def _lines(result: Result, *, split: bool) -> Iterator[str]:
     yield estimate_words(result)
     (stated, imply), limits = ranges(result), result.value_range
     if not result.unstated:  # there it is the interval
         yield f"{stated} alone {imply} {interval_text(limits.low, limits.high)}"
-    (first, stop), choices = result.rows, result.choices
-    inside = result.question.select(first, stop) if result.question is not None and result.question.dropped else None
-    within = "" if inside is None else f", {len(inside)} of them inside the horizon"
-    worth = f"; worth about {three(result.effective_sample_size)} rows of the new policy"
-    yield f"{stop - first} rows used ({first} to {stop - 1}{within}){worth if result.effective_sample_size > 0 else ''}"
+    yield _rows_used(result)
+    choices = result.choices
     why = choices.get("method", result.method)
     yield why.removeprefix(f"{GROUPS}, as ") if result.unstated else f"method: {why}"
     if "states" in choices:
@@ -242,9 +280,8 @@ def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     values, spreads = ([part.name for claim in ends for part in claim.of(role)] for role in ("value", "spread"))
     tables = [claim.table() for claim in ends]
     rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
-    shown = [name for name in dict.fromkeys(spreads) if any(table.get(name) for table in tables)]
-    if any(table["rounding"] > _WORTH_A_ROW * length for table in tables):
-        shown.append("rounding")
+    least = _WORTH_A_ROW * length if math.isfinite(length) else 0.0
+    shown = [name for name in (*dict.fromkeys(spreads), "rounding") if any(table.get(name, 0.0) > least for table in tables)]
     rows += [(name, *_cells(tables, name, three)) for name in shown]
     rows.append(("end point", *end_texts(ends)))
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))

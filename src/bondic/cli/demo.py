@@ -10,6 +10,7 @@ from rich.console import Console
 
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
+from bondic.decisions.difference import with_today
 from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder
@@ -34,7 +35,7 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
     with progress_bar(Console(stderr=True, quiet=quiet)) as progress:
         problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
         problem = replace(problem, names=("wear level",))
-        result = estimate_interval(problem, alpha=alpha, progress=progress)
+        result = with_today(estimate_interval(problem, alpha=alpha, progress=progress), problem, progress=progress)
     checked = _write(result, problem, demo, out, force=force)
     if as_json:
         click.echo(result.to_json(), nl=False)

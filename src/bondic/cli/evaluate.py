@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bondic.cli.inputs import make_method, make_question, other_question, read_i
 from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, say_doubts, this_command, verify_command
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
-from bondic.decisions.difference import difference_interval, with_values
+from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values
 from bondic.decisions.gate import Gate, gate
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
@@ -57,11 +57,12 @@ def command(**options: Any) -> int:
                 verdict = gate(question, better_than=other, **required.bounds, **level)
                 result = verdict.result
             elif other is None:
-                result = estimate_interval(question, **level)
+                result = with_today(estimate_interval(question, **level), question, method, progress)
             else:
                 result = difference_interval(question, other, **level).with_question(question)
             if other is not None:
-                result = with_values(result, question, other, method)
+                named = result.names if is_today(other.policy) else policy_names(options["policy"], against)
+                result = replace(with_values(result, question, other, method), names=named)
         not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 _DIGITS, _MOST_DIGITS = 3, 15
@@ -24,17 +23,20 @@ def interval_text(low: float, high: float) -> str:
 
 
 def ends_text(low: float, high: float) -> tuple[str, str]:
-    """Both ends of it, with as many decimals each; whole numbers stay round."""
-    texts = bound_text(low, -1, high - low), bound_text(high, 1, high - low)
-    return padded(texts[0], texts), padded(texts[1], texts)
+    """Both ends of it, down to the same decimal: every digit that is printed is one of the end, rounded outward."""
+    return placed_text(low, -1, low, high), placed_text(high, 1, low, high)
 
 
-def padded(text: str, beside: Sequence[str]) -> str:
-    """A number with zeros at its end, up to the decimals of those beside it; whole numbers and powers of ten stay as they are."""
-    if "." not in text or any("e" in other for other in (text, *beside)):
-        return text
-    decimals = max(len(other.partition(".")[2]) for other in beside)
-    return f"{text:0<{text.index('.') + 1 + decimals}}"
+def placed_text(value: float, direction: int, low: float, high: float) -> str:
+    """A number with the decimals of [low, high]; whole numbers stay round. Direction as in `bound_text`."""
+    place = _common_place(low, high)
+    if place is None or value == 0 or not math.isfinite(value):
+        return number(value)
+    hair = _HAIR * max(abs(value), high - low if math.isfinite(high - low) else 0.0)
+    if abs(value - round(value)) <= hair:
+        return number(float(round(value)))
+    text = _rounded(value, direction, place)
+    return text if text == "0" or "e" in text else f"{float(text):.{max(-place, 0)}f}"
 
 
 def bound_text(value: float, direction: int, length: float = math.inf) -> str:
@@ -44,8 +46,12 @@ def bound_text(value: float, direction: int, length: float = math.inf) -> str:
     """
     if value == 0 or not math.isfinite(value):
         return number(value)
+    return _rounded(value, direction, _last_place(value, length))
+
+
+def _rounded(value: float, direction: int, place: int) -> str:
     exact = Decimal(value) - direction * Decimal(_HAIR) * abs(Decimal(value))
-    rounded = exact.quantize(Decimal(1).scaleb(_last_place(value, length)), _ROUNDING[direction])
+    rounded = exact.quantize(Decimal(1).scaleb(place), _ROUNDING[direction])
     return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
 
 
@@ -58,6 +64,12 @@ def _last_place(value: float, length: float) -> int:
     return place
 
 
+def _common_place(low: float, high: float) -> int | None:
+    """That of both ends: three digits of the larger one, more where the interval is short."""
+    return max((_last_place(end, high - low) for end in (low, high) if end and math.isfinite(end)), default=None)
+
+
 def last_digit(low: float, high: float) -> float:
-    """One unit of the last digit that `interval_text` prints, of the end with the larger unit."""
-    return max((10.0 ** _last_place(end, high - low) for end in (low, high) if end and math.isfinite(end)), default=0.0)
+    """One unit of the last digit that `interval_text` prints."""
+    place = _common_place(low, high)
+    return 0.0 if place is None else 10.0**place

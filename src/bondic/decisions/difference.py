@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from bondic.core.certificate import Certificate
-from bondic.core.claims import Conclusion, ErrorBudget, Side, check_alpha
+from bondic.core.claims import Conclusion, ErrorBudget, Side, Status, check_alpha
 from bondic.core.codec import with_arrays
 from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
@@ -18,11 +18,13 @@ from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
 from bondic.errors import kind_of
-from bondic.estimate import as_method, estimate_interval
+from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
+from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
+from bondic.methods.table import NAME as TABLE
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
@@ -97,12 +99,22 @@ def difference_interval(
     if isinstance(chosen, Default):
         choice = chosen.choice(problem, alpha)
         rows, paired, why = choice.rows, choice.method, choice.why
+    names = ("new", TODAY) if is_today(other.policy) else policy_names(problem.policy, other.policy)
     if not isinstance(paired, Propensities):
-        return _separate(problem, other, float(alpha), chosen, progress)
+        return replace(_separate(problem, other, float(alpha), chosen, progress), names=names)
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other_rows(rows, other.policy)
-    found = paired.run(rows, float(alpha), progress, against=other)
+    found = replace(paired.run(rows, float(alpha), progress, against=other), names=names)
     return found.with_choice("method", why) if why else found
+
+
+def policy_names(*policies: Any) -> tuple[str, str]:
+    """What two policies are called: by their functions, or as the user wrote them (rules.py:late is late), where these differ."""
+    given = [one if isinstance(one, str) else getattr(getattr(one, "function", one), "__name__", "") for one in policies]
+    for names in ([name.rpartition(":")[2] for name in given], given):
+        if len(set(names)) == len(names) and not {"", "<lambda>"} & set(names):
+            return names[0], names[1]
+    return "new", "the other policy"
 
 
 def incumbent_words(policy: Any) -> str:
@@ -125,16 +137,41 @@ def paired_units(problem: Rows, other: Rows) -> Units:
 
 def with_values(found: Result, problem: Rows, against: Any, method: Method | str | None = None) -> Result:
     """The difference with the values of both policies beside it, each an interval by itself at the same alpha."""
-    rows = (problem, other_rows(problem, against))
-    parts = tuple(estimate_interval(one, alpha=found.alpha, method=_own(one, as_method(method))) for one in rows)
-    return replace(found, parts=parts)
+    chosen = as_method(method)
+    new = chosen.run(problem, found.alpha, None)
+    return replace(found, parts=(new, _other_value(found, other_rows(problem, against), chosen)))
+
+
+def _other_value(found: Result, other: Rows, method: Method) -> Result:
+    """The value of the second policy of a difference: where one end was computed, the end that it is subtracted with."""
+    return _own(other, sided(method, _OTHER[found.side])).run(other, found.alpha, None)
+
+
+def with_today(
+    found: Result, problem: Rows, method: Method | str | None = None, progress: Progress | None = None
+) -> Result:
+    """The same result with the comparison with today's policy beside it (`result.today`), where the log says it cheaply.
+
+    That is a log with propensities, or a table: it takes about as long as the result did. The result itself, its alpha and its
+    certificate stay as they are; the difference, and today's value, are intervals of their own at the same alpha.
+    """
+    informative = found.status is Status.INTERVAL or (found.status is Status.TRIVIAL and found.method == PROPENSITIES)
+    if not informative or found.is_difference or found.method not in (PROPENSITIES, TABLE):
+        return found
+    try:
+        other, chosen = other_rows(problem, TODAY), as_method(method)
+        value = _other_value(found, other, chosen)
+        if value.status is not Status.INTERVAL:
+            return found
+        gain = difference_interval(problem, other, alpha=found.alpha, method=chosen, progress=progress)
+    except InvalidInput:  # no episodes that end, several stated starts, ...: `against="today"` says why
+        return found
+    return replace(found, today=replace(gain, parts=(found, value)))
 
 
 def _own(rows: Rows, method: Method) -> Method:
     """Today's value is the mean of the log's own returns, whatever answers about other policies."""
-    if not isinstance(rows.policy, LoggedBehavior):
-        return method
-    return Propensities(side=getattr(method, "side", "both"))
+    return method if not isinstance(rows.policy, LoggedBehavior) else Propensities(side=getattr(method, "side", "both"))
 
 
 def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress: Progress | None) -> Result:
@@ -165,7 +202,7 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
             "method": f"{words}, each policy by itself at half of alpha",
             "estimate": "difference of two estimates",
         },
-        effective=min(first.effective_sample_size, second.effective_sample_size),
+        effective=first.effective_sample_size,
         seconds={name: first.seconds.get(name, 0.0) + second.seconds.get(name, 0.0) for name in first.seconds},
         planner=_planners(first.certificate, second.certificate),
     )

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from bondic.core.claims import ErrorBudget, Status, check_alpha
 from bondic.core.errors import BondicError, InvalidInput, printable
-from bondic.core.printed import bound_text, ends_text, padded
+from bondic.core.printed import ends_text, placed_text
 from bondic.errors import kind_of
 from bondic.estimate import estimate_interval, named_method
 from bondic.methods.candidates import Method
@@ -82,7 +82,7 @@ def line_ends(result: Result) -> tuple[str, str, str]:
     low, high = ends_text(result.low, result.high)
     if not result.estimated:
         return low, "-", high
-    return low, padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high)), high
+    return low, placed_text(result.estimate, 0, result.low, result.high), high
 
 
 _HEADER = ("low", "estimate", "high", "status", "guarantee", "length", "seconds")

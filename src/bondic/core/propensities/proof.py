@@ -194,27 +194,28 @@ class PropensityProof(Proof):
         if self.value == "contexts":
             where = (
                 f"states of the {len(rows)} certified rows"
-                if self._single(rows)
+                if self.single(rows)
                 else "starts of the certified episodes"
             )
             what = "difference of the values" if len(self.asked.policies) > 1 else "value"
             text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
             if self.of_today:
                 text += "If starts are draws of the initial distribution, it is the mean over that distribution, too. "
-            text += ("" if self._single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
+            text += ("" if self.single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
             return words.fixed_before("start", text, self.provenance, rows)
-        units, more = self._units(rows), "" if self._single(rows) else _EPISODES
+        units, more = self._units(rows), "" if self.single(rows) else _EPISODES
         text = f"Given all earlier {units}, the start of one is a draw from the initial distribution, whatever was done before."
         if self.value == "stated starts":
             counted = f"All {units} that start at its states count: nothing is assumed about how often they came."
             text = f"{words.start_assumption(rows).text} {counted}"
         return Assumption("start", text + more, "stated")
 
-    def _single(self, rows: Columns) -> bool:
+    def single(self, rows: Columns) -> bool:
+        """Whether units are rows, not episodes."""
         return rows.single_rows(drawn=self.value == "population")
 
     def _units(self, rows: Columns) -> str:
-        return "decisions" if self._single(rows) else "episodes"
+        return "decisions" if self.single(rows) else "episodes"
 
     def _length(self, rows: Columns) -> str:
         """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
@@ -226,7 +227,7 @@ class PropensityProof(Proof):
                 f"The number of {units}, {self.planned}, was fixed beforehand: it is the log's own length, and the log did not "
                 "end because of what it showed (planned= states another number)."
             )
-            if not self._single(rows):
+            if not self.single(rows):
                 text += " A fixed number of rows is not enough: how many episodes fit into them depends on what happens in them."
         if self.control is None:
             return text
