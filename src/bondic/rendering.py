@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from dataclasses import dataclass
 
@@ -18,6 +19,10 @@ STATE_WORDS = {
 STATE_COLORS = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
+_LONG = 6
+"""Letters of a percentage that nobody has stated: 96.6667."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """A table; `states` says where the statement of each row comes from, if rows are statements."""
@@ -31,6 +36,12 @@ class Grid:
 def three(value: float) -> str:
     """Three significant digits, large numbers written out: 1260, not 1.26e+03."""
     return f"{float(f'{value:.3g}'):g}"
+
+
+def confidence(alpha: float) -> str:
+    """ "90% confidence": never more than was proved."""
+    percent = 100 * (1 - alpha)
+    return f"{percent if len(f'{percent:g}') < _LONG else math.floor(100 * percent) / 100:g}% confidence"
 
 
 def grouped(count: int) -> str:

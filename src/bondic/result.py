@@ -32,7 +32,9 @@ from bondic.robustness import Robustness
 from bondic.rows import Rows
 from bondic.withhold import withhold_rows
 
-StepKind = Literal["overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range", "method"]
+StepKind = Literal[
+    "decision", "overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range", "method"
+]
 KnownBy = Literal["counted", "extrapolated", "yours"]
 _LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
 
@@ -74,7 +76,7 @@ class NextStep:
     Parameters
     ----------
     kind : str
-        What it is about: "overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range" or
+        What it is about: "decision", "overlap", "rejected", "term", "allowance", "rows", "discount", "start", "range" or
         "method".
     text : str
         What was found and what to do, in a sentence or two.
@@ -244,8 +246,9 @@ class Result:
     def comparison(self) -> Result | None:
         """The difference of two policies, with both values: this one, or the one with today's; None where there is none."""
         found = self if self.is_difference else self.today
-        shown = found is not None and len(found.parts) == 2
-        return found if shown and all(one.status is not Status.REJECTED for one in (found, *found.parts)) else None
+        if found is None or len(found.parts) != 2:
+            return None
+        return None if any(one.status is Status.REJECTED for one in (found, *found.parts)) else found
 
     @property
     def estimate_outside(self) -> bool:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bondic.core.assumptions import VALUE_RANGE
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Claim, Guarantee, Status
 from bondic.core.errors import InvalidInput
+from bondic.core.printed import bound_text, ends_text, interval_text, number
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.separate import SeparateProof
-from bondic.core.printed import bound_text, ends_text, interval_text, number
 from bondic.core.terms import ValueRange, in_full
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import CurveView, alike, break_words, curve_view
-from bondic.rendering import STATE_WORDS, Grid, counted, sentence, three
+from bondic.rendering import STATE_WORDS, Grid, confidence, counted, sentence, three
 from bondic.result import NextStep, Result
 
 Tone = Literal["good", "nothing", "bad"]
@@ -55,7 +55,12 @@ class Summary:
 def summarize(result: Result) -> Summary:
     """What every view shows, as plain data and in order."""
     parts = parts_grid(result.claims)
-    stated = [(item.name, STATE_WORDS[item.state], item.text) for item in result.assumptions]
+    if parts is not None and apart(result):
+        parts = replace(parts, title=f"{parts.title} (the two ends start from averages of their own)")
+    stated = [
+        (" ".join(filter(None, named_assumption(item.name, result))), STATE_WORDS[item.state], item.text)
+        for item in result.assumptions
+    ]
     states = tuple(item.state for item in result.assumptions)
     return Summary(
         tone=_TONES[result.status],
@@ -72,6 +77,13 @@ def summarize(result: Result) -> Summary:
     )
 
 
+def named_assumption(name: str, result: Result) -> tuple[str, str]:
+    """ "data (policy 1)", as certificates have it where each policy has a proof of its own: ("data", "(new)")."""
+    plain, _, about = name.partition(" (")
+    names = dict(zip(("policy 1)", "policy 2)"), result.names, strict=True))
+    return plain, f"({names[about]})" if about in names else f"({about}" if about else ""
+
+
 def headline(result: Result) -> str:
     """What a decision maker quotes: both values and how far they are apart, where both are known; else the answer."""
     compared = result.comparison
@@ -80,7 +92,7 @@ def headline(result: Result) -> str:
 
 def answer(result: Result) -> str:
     """One sentence, ends rounded outward; in parentheses why it says little, or what was stated for it."""
-    at = f"{100 * (1 - result.alpha):g}% confidence{_LEVELS.get(result.guarantee, '')}"
+    at = f"{confidence(result.alpha)}{_LEVELS.get(result.guarantee, '')}"
     said = _verdict(result) if result.status is not Status.INTERVAL or result.on_groups else ""
     why = f" ({said})" if said else ""
     if result.status is Status.REJECTED:
@@ -187,19 +199,16 @@ def _brief(result: Result) -> Iterator[str]:
         return
     if result.status is Status.TRIVIAL and result.comparison is not None:
         yield f"{'the difference' if result.is_difference else 'the value of the new policy by itself'} is {_verdict(result)}"
-    proved = {"finite-sample": "proved for this finite log", "asymptotic": "holds for large logs only"}
-    free = ", nothing is assumed about the value function" if result.is_assumption_free else ""
-    yield f"{proved.get(result.guarantee, 'no guarantee')}{free}"
-    yield f"method: {result.method}; {_rows_used(result)}"
-
-
-def _rows_used(result: Result) -> str:
-    """How many rows, and what they are worth."""
-    (first, stop), size = result.rows, result.effective_sample_size
-    inside = result.question.select(first, stop) if result.question is not None and result.question.dropped else None
-    within = "" if inside is None else f", {len(inside)} of them inside the horizon"
+    if result.status is Status.INTERVAL:
+        proved = {
+            "finite-sample": "proved for this finite log, if what you state is true",
+            "asymptotic": "holds for large logs only",
+        }
+        free = "; nothing is assumed about the value function" if result.is_assumption_free else ""
+        yield f"{proved.get(result.guarantee, 'no guarantee')}{free}"
+    size = result.effective_sample_size
     worth = f", worth about {counted(size, _unit(result))} of the new policy" if size > 0 else ""
-    return f"{stop - first} rows used ({first} to {stop - 1}{within}){worth}"
+    yield f"method: {result.method}; {result.rows[1] - result.rows[0]} rows used{worth}"
 
 
 def _unit(result: Result) -> str:
@@ -215,8 +224,11 @@ def _lines(result: Result, *, split: bool) -> Iterator[str]:
     (stated, imply), limits = ranges(result), result.value_range
     if not result.unstated:  # there it is the interval
         yield f"{stated} alone {imply} {interval_text(limits.low, limits.high)}"
-    yield _rows_used(result)
-    choices = result.choices
+    (first, stop), choices, size = result.rows, result.choices, result.effective_sample_size
+    inside = result.question.select(first, stop) if result.question is not None and result.question.dropped else None
+    within = "" if inside is None else f", {len(inside)} of them inside the horizon"
+    worth = f"; worth about {counted(size, _unit(result))} of the new policy" if size > 0 else ""
+    yield f"{stop - first} rows used ({first} to {stop - 1}{within}){worth}"
     why = choices.get("method", result.method)
     yield why.removeprefix(f"{GROUPS}, as ") if result.unstated else f"method: {why}"
     if "states" in choices:
@@ -281,10 +293,17 @@ def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     tables = [claim.table() for claim in ends]
     rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
     least = _WORTH_A_ROW * length if math.isfinite(length) else 0.0
-    shown = [name for name in (*dict.fromkeys(spreads), "rounding") if any(table.get(name, 0.0) > least for table in tables)]
+    shown = [
+        name for name in (*dict.fromkeys(spreads), "rounding") if any(table.get(name, 0.0) > least for table in tables)
+    ]
     rows += [(name, *_cells(tables, name, three)) for name in shown]
     rows.append(("end point", *end_texts(ends)))
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
+
+
+def apart(result: Result) -> bool:
+    """Whether an end starts from a value that lies beyond the other end."""
+    return any(not result.low <= claim.value.mid <= result.high for claim in result.claims if claim.of("spread"))
 
 
 def _cells(tables: Sequence[dict[str, float]], name: str, text: Callable[[float], str]) -> list[str]:

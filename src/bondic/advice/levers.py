@@ -40,10 +40,10 @@ from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
 from bondic.core.errors import InvalidInput
 from bondic.core.sequential.ends import RARE
 from bondic.methods.propensities import NAME as PROPENSITIES
-from bondic.rendering import counted, three
+from bondic.rendering import counted, sentence, three
 from bondic.result import NextStep, Result
 from bondic.rows import Rows
-from bondic.summary import curve_of
+from bondic.summary import curve_of, difference_words
 
 DUAL = "dual"
 
@@ -105,25 +105,42 @@ def next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = F
     if problem.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
     if result.is_difference:
-        return tuple(_rows_to_show(result))
+        return tuple(_decision(result))
     situation = Situation(result, problem, no_rows)
-    if situation.verdict == "sharp":
-        return tuple(_hints(situation))
-    if situation.verdict == "rejected":
-        return tuple(rejected(situation))
-    return tuple(sorted(_ways_out(situation), key=lambda step: not step.loud))
+    steps = {"sharp": _hints, "rejected": rejected}.get(situation.verdict, _ways_out)(situation)
+    compared = () if result.comparison is None else tuple(_decision(result.comparison))
+    return (*compared, *sorted(steps, key=lambda step: not step.loud))
 
 
-def _rows_to_show(result: Result) -> Iterator[NextStep]:
-    """About how many rows would show a difference: lengths fall like 1 / sqrt(rows)."""
-    if result.status is not Status.INTERVAL or not result.estimated or not result.low <= 0 <= result.high:
+def _decision(result: Result) -> Iterator[NextStep]:
+    """What a difference is worth to someone who decides; lengths fall like 1 / sqrt(rows)."""
+    if result.status is Status.REJECTED or result.guarantee != "finite-sample":
         return
-    gain, end = (result.estimate, result.low) if result.estimate > 0 else (-result.estimate, -result.high)
-    if gain > 0:
+    (new, other), (word, _) = result.names, difference_words(result)
+    kept = f"keep {_policy(other)}"
+    if word in ("better", "worse"):
+        act, who = (f"take {_policy(new)}", "it") if word == "better" else (kept, _policy(new))
+        yield NextStep("decision", f"{sentence(act)}: the log shows that {who} is {word}, if what you state is true")
+        return
+    text, rows = f"{sentence(kept)} for now: the log does not show which is better", math.inf
+    if result.estimated and result.estimate != 0 and result.status is Status.INTERVAL and result.side == "both":
+        gain, end = (result.estimate, result.low) if result.estimate > 0 else (-result.estimate, -result.high)
         rows = (result.rows[1] - result.rows[0]) * ((gain - end) / gain) ** 2
         word = "better" if result.estimate > 0 else "worse"
-        text = f"If the estimate is right, about {three(rows)} rows like these would show that the policy is {word}"
-        yield NextStep("rows", text, "extrapolated", numbers={"rows": rows})
+        text += (
+            f". If the estimate is right, about {three(rows)} rows like these would show that {_policy(new)} is {word}"
+        )
+    yield NextStep(
+        "decision",
+        text,
+        "counted" if rows == math.inf else "extrapolated",
+        numbers={} if rows == math.inf else {"rows": rows},
+    )
+
+
+def _policy(name: str) -> str:
+    """A policy in a sentence."""
+    return {"new": "the new policy", "today": "today's policy"}.get(name, name)
 
 
 def with_next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = False) -> Result:

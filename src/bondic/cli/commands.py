@@ -244,7 +244,7 @@ COMMANDS = (
             [
                 opt.default("--out", Path("bondic-demo"), "Folder for the results.", type=opt.FOLDER),
                 opt.ALPHA,
-                *opt.OUTPUT,
+                *opt.EVALUATED,
             ],
         ),
         arguments=[],
@@ -260,7 +260,7 @@ COMMANDS = (
         _READ,
         ("Policy", [*_POLICY[1], _AGAINST]),
         ("Method", [_METHOD, opt.ALLOWANCE, opt.WITH]),
-        ("Output", [*_FILES, *opt.OUTPUT]),
+        ("Output", [*_FILES, *opt.EVALUATED]),
         arguments=[_LOG],
         short="What would a policy have earned? An interval from a log.",
     ),

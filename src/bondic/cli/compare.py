@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,15 +17,17 @@ from bondic.cli.inputs import Inputs, make_method, make_question, other_question
 from bondic.cli.outputs import say_doubts
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
+from bondic.decisions.difference import RETURNS, today_value
 from bondic.decisions.ranking import rank_policies
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import OWN, estimate_interval
 from bondic.extensions import added_methods
-from bondic.report.compare import Comparison, Line, joint_title, line_alpha, print_comparison, tried
+from bondic.report.compare import Comparison, Line, by_low, joint_title, line_alpha, print_comparison, tried
 from bondic.report.exports import result_dict
 from bondic.report.plots import save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
+from bondic.rows.inputs import TODAY
 
 
 def command(log: str, **options: Any) -> int:
@@ -36,7 +40,7 @@ def command(log: str, **options: Any) -> int:
     methods = list(dict.fromkeys(every if "all" in options["methods"] else options["methods"]))
     inputs = read_inputs(log, options)
     if options["against"] is not None:
-        return _differences(inputs, policies, methods, options)
+        return _differences(inputs, policies, methods, options, log)
     pairs = [(policy, name) for policy in policies for name in methods]
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
@@ -58,12 +62,16 @@ def command(log: str, **options: Any) -> int:
 
                 lines.append(tried(policy, name, run, strict=len(methods) == 1))
     say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
-    found = Comparison(tuple(_named(lines)), joint_title(alpha, joint=options["joint"]))
-    _show(found, lines, options)
+    table, title = _short(lines), joint_title(alpha, joint=options["joint"])
+    if len(policies) > 1 and len(methods) == 1:
+        today = None if options["joint"] else today_value(question, alpha)
+        table = by_low([*table, *([] if today is None else [Line(TODAY, RETURNS, today)])])
+        title += "" if today is None else ". Which are better than today? --against today compares all of them at once"
+    _show(Comparison(tuple(_named(table)), title), lines, options, log, table)
     return 0
 
 
-def _differences(inputs: Inputs, policies: list[str], methods: list[str], options: dict[str, Any]) -> int:
+def _differences(inputs: Inputs, policies: list[str], methods: list[str], options: dict[str, Any], log: str) -> int:
     """How far every policy exceeds one, all differences together."""
     if len(methods) > 1:
         raise InvalidInput("--against compares policies by one method: name one --method, or none.")
@@ -74,28 +82,46 @@ def _differences(inputs: Inputs, policies: list[str], methods: list[str], option
         named = options["against"]
         against = other_question(first, inputs, named, options).policy
         method = make_method(methods[0], options, inputs, sums)
-        ranking = rank_policies(problems, against, alpha=options["alpha"], method=method, progress=progress)
+        short = short_names([*policies, named])
+        problems = {short[name]: problem for name, problem in problems.items()}
+        level = {"alpha": options["alpha"], "method": method, "progress": progress}
+        ranking = rank_policies(problems, against, named=short[named], **level)
     say_doubts(list(dict.fromkeys([*(Doubt(text) for text in first.doubts), *first.notes])))
     lines = [Line(name, one.method, one) for name, one in ranking.differences.items()]
-    found = Comparison(tuple(lines), ranking.headline())
-    _show(found, lines, options, f"Gain over {ranking.against}")
+    written = {short[policy]: policy for policy in policies}
+    full = [replace(line, policy=written[line.policy]) for line in lines]
+    _show(Comparison(tuple(lines), ranking.headline()), full, options, log, lines)
     return 0
 
 
-def _show(found: Comparison, lines: list[Line], options: dict[str, Any], title: str = "Comparison") -> None:
+def short_names(specs: Sequence[str]) -> dict[str, str]:
+    """What policies are called in tables: rules.py:late is late, unless another one is called so as well."""
+    short = {spec: spec.rpartition(":")[2] for spec in specs}
+    return {spec: name if list(short.values()).count(name) == 1 else spec for spec, name in short.items()}
+
+
+def _show(found: Comparison, lines: list[Line], options: dict[str, Any], log: str, table: Sequence[Line]) -> None:
+    """The table, or JSON with the policies as they were written; --quiet: the answer, where there is one."""
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
+    elif options["quiet"] and options["against"] is not None:
+        click.echo(found.title)
     else:
-        print_comparison(Console(), lines, found.title)
+        print_comparison(Console(), table, found.title)
     if options["plot"] is not None:
         save_plot(found.plot(), options["plot"])
     if options["report"] is not None:
-        found.report(options["report"], title=title)
+        found.report(options["report"], title=f"Comparison on {Path(log).name}")
+
+
+def _short(lines: list[Line]) -> list[Line]:
+    short = short_names(list(dict.fromkeys(line.policy for line in lines)))
+    return [replace(line, policy=short[line.policy]) for line in lines]
 
 
 def _named(lines: list[Line]) -> list[Line]:
     """Lines that say policy and method where both differ, and otherwise what differs."""
-    policies, methods = {line.policy for line in lines}, {line.method for line in lines}
+    policies, methods = {line.policy for line in lines}, {line.method for line in lines if line.policy != TODAY}
     if len(policies) == 1:
         return [replace(line, policy="") for line in lines]
     return [replace(line, policy=f"{line.policy}, {line.method}") for line in lines] if len(methods) > 1 else lines

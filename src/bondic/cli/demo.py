@@ -23,16 +23,16 @@ from bondic.rows.problem import make_problem
 from bondic.verification import verify
 
 
-def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:
+def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool | None = None) -> None:
     """Evaluate, print, write, verify."""
     refuse_existing(out, overwrite=force)
-    console = Console(quiet=quiet or as_json)
+    console = Console(quiet=bool(quiet) or as_json)
     demo = load_demo()
     console.print(
         f"A machine wears out (levels 0 to 5). {len(demo.log)} logged decisions of operators who ran or maintained it. "
         "What would a new machine have earned, discounted, if it had been maintained from wear level 3 on?\n"
     )
-    with progress_bar(Console(stderr=True, quiet=quiet)) as progress:
+    with progress_bar(Console(stderr=True, quiet=bool(quiet))) as progress:
         problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
         problem = replace(problem, names=("wear level",))
         result = with_today(estimate_interval(problem, alpha=alpha, progress=progress), problem, progress=progress)
@@ -41,7 +41,7 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
         click.echo(result.to_json(), nl=False)
     elif quiet:
         click.echo(result.summary())
-    console.print(result_table(result))
+    console.print(result_table(result, verbose=quiet is False, width=console.width))
     console.print(f"\nverified again from the certificate: {interval_text(checked.low, checked.high)}", highlight=False)
     written = f"report       {out / 'report.html'}\ncertificate  {out / 'certificate.json'}"
     console.print(written, highlight=False, soft_wrap=True)

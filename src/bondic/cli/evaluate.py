@@ -40,7 +40,7 @@ def command(**options: Any) -> int:
     """Estimate, write, print; the exit code tells the status."""
     begun = time.perf_counter()
     refuse_existing(options["out"], overwrite=options["force"])
-    talk = Console(stderr=True, quiet=options["quiet"])
+    talk = Console(stderr=True, quiet=bool(options["quiet"]))
     with sums_of(options) as sums, progress_bar(talk) as progress:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question, required = make_question(inputs, options["policy"], options), _requirement(options)
@@ -148,9 +148,14 @@ def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdic
         written = options["out"] / "result.json"
         click.echo(written.read_text(encoding="utf-8") if options["as_json"] else result.summary())
         return
-    console = Console()
-    print_notes(console, notes)
-    console.print(result_table(result))
+    console, verbose = Console(), options["quiet"] is False
+    console.print(result_table(result, verbose=verbose, width=console.width))
+    if verbose:
+        print_notes(console, notes)
+    else:
+        console.print(
+            f"More: {options['out'] / 'report.html'}, or --verbose.", style="dim", highlight=False, soft_wrap=True
+        )
 
 
 def _footer(files: list[str], out: Path, seconds: float) -> str:

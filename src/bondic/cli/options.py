@@ -289,9 +289,15 @@ ALLOWANCE = option(
 
 # --- output -------------------------------------------------------------------------------------------
 
+QUIET = option(
+    "--quiet/--verbose",
+    "Print the answer in one line, nothing else; or every assumption, every term and how the log was read.",
+    default=None,
+)
 JSON = flag("--json as_json", "Print JSON and nothing else.")
 OUTPUT = [
     JSON,
     flag("--force", "Replace files that exist."),
     flag("--quiet", "Print the answer in one line, nothing else."),
 ]
+EVALUATED = [*OUTPUT[:2], QUIET]

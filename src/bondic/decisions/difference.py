@@ -61,7 +61,9 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
     drawn = None if answers.discrete else int(answers.initial.shape[1])
     asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": drawn, "seed": problem.seed}
     made = make_rows(problem.log, asked, problem.initial_states, problem.terms, **asking)
-    return replace(made.restricted(problem.rows), names=problem.names, reading=problem.reading)
+    made = replace(made.restricted(problem.rows), names=problem.names, reading=problem.reading)
+    vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log
+    return made
 
 
 def difference_interval(
@@ -108,18 +110,23 @@ def difference_interval(
     return found.with_choice("method", why) if why else found
 
 
-def policy_names(*policies: Any) -> tuple[str, str]:
-    """What two policies are called: by their functions, or as the user wrote them (rules.py:late is late), where these differ."""
-    given = [one if isinstance(one, str) else getattr(getattr(one, "function", one), "__name__", "") for one in policies]
-    for names in ([name.rpartition(":")[2] for name in given], given):
-        if len(set(names)) == len(names) and not {"", "<lambda>"} & set(names):
-            return names[0], names[1]
-    return "new", "the other policy"
+def policy_names(new: Any, other: Any) -> tuple[str, str]:
+    """What two policies are called: by their functions, or as the user wrote them (rules.py:late is late)."""
+    full = [one if isinstance(one, str) else policy_name(one) for one in (new, other)]
+    short = [name.rpartition(":")[2] for name in full]
+    names = short if short[0] != short[1] else full
+    return (names[0], names[1]) if all(names) and names[0] != names[1] else ("new", names[1] or "the other policy")
+
+
+def policy_name(policy: Any) -> str:
+    """The name of its function; empty where it has none."""
+    name = getattr(getattr(policy, "function", policy), "__name__", "")
+    return name if name.isidentifier() else ""
 
 
 def incumbent_words(policy: Any) -> str:
     """The policy that is kept unless another one is shown to be better."""
-    return "today's policy" if is_today(policy) else "the incumbent"
+    return "today's policy" if is_today(policy) else policy_name(policy) or "the incumbent"
 
 
 def is_today(policy: Any) -> bool:
@@ -136,15 +143,13 @@ def paired_units(problem: Rows, other: Rows) -> Units:
 
 
 def with_values(found: Result, problem: Rows, against: Any, method: Method | str | None = None) -> Result:
-    """The difference with the values of both policies beside it, each an interval by itself at the same alpha."""
-    chosen = as_method(method)
-    new = chosen.run(problem, found.alpha, None)
-    return replace(found, parts=(new, _other_value(found, other_rows(problem, against), chosen)))
+    """The difference with the values of both policies beside it, each an interval by itself at the same alpha.
 
-
-def _other_value(found: Result, other: Rows, method: Method) -> Result:
-    """The value of the second policy of a difference: where one end was computed, the end that it is subtracted with."""
-    return _own(other, sided(method, _OTHER[found.side])).run(other, found.alpha, None)
+    Where one end was computed, that of the second policy is the one that it is subtracted with.
+    """
+    chosen, other = as_method(method), other_rows(problem, against)
+    new = sided(chosen, found.side).run(problem, found.alpha, None)
+    return replace(found, parts=(new, _own(other, sided(chosen, _OTHER[found.side])).run(other, found.alpha, None)))
 
 
 def with_today(
@@ -152,21 +157,30 @@ def with_today(
 ) -> Result:
     """The same result with the comparison with today's policy beside it (`result.today`), where the log says it cheaply.
 
-    That is a log with propensities, or a table: it takes about as long as the result did. The result itself, its alpha and its
-    certificate stay as they are; the difference, and today's value, are intervals of their own at the same alpha.
+    That is a log with propensities, or a table in memory: it takes about as long as the result did. The result itself, its
+    alpha and its certificate stay as they are; the difference, and today's value, are intervals of their own at the same alpha.
     """
     informative = found.status is Status.INTERVAL or (found.status is Status.TRIVIAL and found.method == PROPENSITIES)
-    if not informative or found.is_difference or found.method not in (PROPENSITIES, TABLE):
+    cheap = found.method == PROPENSITIES or (found.method == TABLE and problem.log.held)
+    if not (informative and cheap) or found.is_difference:
+        return found
+    value = today_value(problem, found.alpha, _OTHER[found.side])
+    if value is None:
         return found
     try:
-        other, chosen = other_rows(problem, TODAY), as_method(method)
-        value = _other_value(found, other, chosen)
-        if value.status is not Status.INTERVAL:
-            return found
-        gain = difference_interval(problem, other, alpha=found.alpha, method=chosen, progress=progress)
-    except InvalidInput:  # no episodes that end, several stated starts, ...: `against="today"` says why
+        gain = difference_interval(problem, alpha=found.alpha, method=method, progress=progress)
+    except InvalidInput:  # against="today" says why
         return found
     return replace(found, today=replace(gain, parts=(found, value)))
+
+
+def today_value(problem: Rows, alpha: float, side: Side = "both") -> Result | None:
+    """What the policy that made the log is worth; None where the log does not tell: few rows, no episodes, other starts."""
+    try:
+        found = Propensities(side=side).run(other_rows(problem, TODAY), alpha, None)
+    except InvalidInput:
+        return None
+    return found if found.status is Status.INTERVAL else None
 
 
 def _own(rows: Rows, method: Method) -> Method:

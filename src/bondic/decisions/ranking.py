@@ -8,15 +8,16 @@ between two of the policies follows from their differences to the third.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bondic.core.claims import ErrorBudget, Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
-from bondic.decisions.difference import difference_interval, incumbent_words
+from bondic.decisions.difference import difference_interval
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
+from bondic.rendering import confidence
 from bondic.result import Result
 from bondic.rows import Rows
 
@@ -67,7 +68,7 @@ class Ranking:
 
     def headline(self) -> str:
         """What is shown, in a sentence or two."""
-        level = f"At {100 * (1 - self.alpha):g}% confidence, all together"
+        level = f"At {confidence(self.alpha)}, all together"
         if not self.better:
             worse = f"; {_listed(self.worse)} shown to be worse" if self.worse else ""
             return f"{level}: no policy is shown to be better than {self.against}{worse}."
@@ -78,7 +79,7 @@ class Ranking:
             text += f"; so {'is' if len(others) == 1 else 'are'} {' and '.join(others)}"
         rivals = [name for name in self._known if name != best and self.gain(best, name)[0] <= 0]
         if rivals:
-            text += f"; these differences show nothing between {best} and {', '.join(rivals)} (compare them with each other)"
+            text += f"; nothing is shown between {best} and {' and '.join(rivals)}"
         return f"{text}."
 
 
@@ -92,6 +93,7 @@ def rank_policies(
     *,
     alpha: float = 0.1,
     method: Method | str | None = None,
+    named: str | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
     """Differences of several policies to one, all of which hold together.
@@ -106,6 +108,8 @@ def rank_policies(
         Probability that any of the differences misses.
     method : Method or str, default None
         As in `estimate_interval`, the same for all policies.
+    named : str, default None
+        What the other policy is called; by default "today", or its function.
     """
     check_alpha(alpha)
     if not problems:
@@ -117,7 +121,8 @@ def rank_policies(
         for name, rows in problems.items()
     }
     order = sorted(found, key=lambda name: -found[name].low)
-    return Ranking({name: found[name] for name in order}, alpha, incumbent_words(against))
+    named = named or next(iter(found.values())).names[1]
+    return Ranking({name: replace(found[name], names=(name, named)) for name in order}, alpha, named)
 
 
 def refuse_other_questions(problems: Mapping[str, Rows]) -> None:

@@ -21,7 +21,7 @@ from bondic.errors import kind_of
 from bondic.estimate import estimate_interval, named_method
 from bondic.methods.candidates import Method
 from bondic.rendering import escape, three
-from bondic.report.drawings import Axis
+from bondic.report.drawings import forest
 from bondic.report.exports import frame
 from bondic.report.html import document, html_table
 from bondic.report.plots import comparison_figure
@@ -33,14 +33,6 @@ _NARROW = 76
 """Columns of a terminal below which an interval is a block of lines instead of a row."""
 _COLORS = {"interval": "green", "trivial": "yellow", "rejected": "red", "finite-sample": "green", "asymptotic": "yellow",
            "none": "red"}  # fmt: skip
-_PROMISES = {
-    "finite-sample": ("good", "holds for this finite log"),
-    "asymptotic": ("limit", "holds in the limit of large logs only"),
-    "none": ("nothing", "no guarantee"),
-}
-_HEIGHT = 40
-_SHORT = 4.0
-"""Percent of the width below which a dot would hide its interval."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +75,11 @@ def line_ends(result: Result) -> tuple[str, str, str]:
     if not result.estimated:
         return low, "-", high
     return low, placed_text(result.estimate, 0, result.low, result.high), high
+
+
+def by_low(lines: Sequence[Line]) -> list[Line]:
+    """The largest lower end first; lines without an interval last."""
+    return sorted(lines, key=lambda line: math.inf if line.result is None else -line.result.low)
 
 
 _HEADER = ("low", "estimate", "high", "status", "guarantee", "length", "seconds")
@@ -138,13 +135,17 @@ def _blocks(lines: Sequence[Line], title: str) -> Iterator[Text]:
 
 
 def comparison_page(lines: Sequence[Line], promise: str, *, title: str) -> str:
-    """The whole page; `promise` says what the intervals promise together."""
-    body = f'<p class="answer">{escape(promise)}</p>{_bars(lines)}{comparison_table(lines)}'
+    """The whole page; `promise` says what the intervals show, or promise together."""
+    found = [(line.name, line.result) for line in lines if line.result is not None]
+    body = f'<p class="answer">{escape(promise)}.</p>'.replace("..</p>", ".</p>")
+    body += forest(found, "intervals side by side") if found else ""
+    if any(result.is_difference for _, result in found):
+        body += '<p class="soft">Bars show how far each policy exceeds the other one: right of 0 it is better.</p>'
     missing = "".join(
         f"<li><b>{escape(line.name)}</b><p>{escape(line.reason)}</p></li>" for line in lines if line.result is None
     )
     reasons = f'<section><h2>Without an interval</h2><ul class="items">{missing}</ul></section>' if missing else ""
-    return document(title, f'<section id="comparison">{body}</section>{reasons}')
+    return document(title, f'<section id="comparison">{body}{comparison_table(lines)}</section>{reasons}')
 
 
 def comparison_table(lines: Sequence[Line]) -> str:
@@ -152,52 +153,6 @@ def comparison_table(lines: Sequence[Line]) -> str:
     first = 0 if any(line.name != line.method for line in lines) else 1
     rows = [(line.name, line.method, *line.cells()) for line in lines]
     return html_table(("", "method", *_HEADER)[first:], [row[first:] for row in rows])
-
-
-def _bars(lines: Sequence[Line]) -> str:
-    """Bars on the hull of the value ranges, magnified where all of them fill less than a quarter of it."""
-    found = [(line, line.result) for line in lines if line.result is not None]
-    if not found:
-        return ""
-    axis = _axis([result for _, result in found])
-    rows = [_page_bar(axis, line.name, result, _HEIGHT * k) for k, (line, result) in enumerate(found)]
-    top = _HEIGHT * len(found)
-    shown = dict.fromkeys(result.guarantee for _, result in found if result.status is not Status.REJECTED)
-    legend = "".join(f'<span><i class="{_PROMISES[held][0]}"></i>{_PROMISES[held][1]}</span>' for held in shown)
-    first, last = axis.low, axis.low + axis.span
-    return (
-        f'<svg height="{top + 24}" role="img" aria-label="intervals side by side">{"".join(rows)}'
-        f'<line class="rule" x1="2%" x2="98%" y1="{top + 4}" y2="{top + 4}"/>'
-        f"{axis.text(first, top + 20, three(first))}{axis.text(last, top + 20, three(last))}</svg>"
-        f'<div class="legend">{legend}<span>● estimate (○ outside its interval)</span></div>'
-    )
-
-
-def _axis(results: Sequence[Result]) -> Axis:
-    low, high = min(r.value_range.low for r in results), max(r.value_range.high for r in results)
-    given = [r for r in results if r.status is not Status.REJECTED]
-    places = [place for r in given for place in (r.low, r.high)]
-    places += [min(max(r.estimate, low), high) for r in given if r.estimated]
-    if places and 0 < max(places) - min(places) < (high - low) / 4:
-        margin = (max(places) - min(places)) / 10
-        low, high = min(places) - margin, max(places) + margin
-    return Axis(low, high)
-
-
-def _page_bar(axis: Axis, name: str, result: Result, top: int) -> str:
-    label = f'<text x="2%" y="{top + 14}" class="strong">{escape(name)}</text>'
-    if result.status is Status.REJECTED:
-        return f'{label}<text x="98%" y="{top + 14}" text-anchor="end" class="bad">rejected: no interval</text>'
-    low, _, high = line_ends(result)
-    a, b = axis.at(result.low), axis.at(result.high)
-    small = b - a < _SHORT
-    css = f"estimate{' outside' if result.estimate_outside else ''}{' small' if small else ''}"
-    dot = f'<circle class="{css}" cx="{axis.at(result.estimate):.2f}%" cy="{top + 26}" r="{2 if small else 3.5}"/>'
-    return (
-        f'{label}<text x="98%" y="{top + 14}" text-anchor="end">{escape(f"{low} to {high}")}</text>'
-        f'<rect class="{_PROMISES[result.guarantee][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
-        f'height="14" rx="2"/>{dot if result.estimated else ""}'
-    )
 
 
 _WIDTH = 120

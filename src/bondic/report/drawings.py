@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bondic.core.claims import Status
-from bondic.core.printed import bound_text, ends_text, interval_text, number
+from bondic.core.claims import Guarantee, Status
+from bondic.core.printed import ends_text, number, placed_text
 from bondic.core.terms import ValueRange
 from bondic.rendering import escape, three
-from bondic.report.health import ActionUse, Health, LoggedValue
+from bondic.report.health import ActionUse, Health
 from bondic.result import Result
-from bondic.summary import end_texts, ranges, stacks_between
+from bondic.summary import end_texts, stacks_between
 
 _MOST_ACTIONS, _ONE_COLUMN = 40, 12
 """Actions that are drawn one by one, and those that stand in one column."""
 _HAIR = 1e-9
 """Share of the value range that is rounding."""
-_INSET = 96
-"""Height at which the whole value range is drawn, where the picture above shows a part of it."""
+_ROW = 44
+"""Height of an interval with its name."""
+_SHORT = 4.0
+"""Percent of the width below which a dot would hide its interval."""
+TONES: dict[Guarantee, str] = {"finite-sample": "good", "asymptotic": "limit", "none": "nothing"}
+_KINDS: dict[Guarantee, str] = {
+    "finite-sample": "interval, holds for this finite log",
+    "asymptotic": "interval, holds in the limit of large logs only",
+    "none": "no guarantee",
+}
 _LABEL = 8.0
 """Percent of the width that a label on an axis takes."""
 
@@ -40,107 +48,91 @@ class Axis:
         return f'<text x="{x:.2f}%" y="{y:g}" text-anchor="{anchor}" class="{css}">{escape(words)}</text>'
 
 
-def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
-    """The interval, the estimate, what the logging policy earned, and what the stated ranges alone imply."""
-    limits, (stated, imply) = result.value_range, ranges(result)
-    allow = "allows" if imply == "implies" else "allow"
-    first, last = _window(result, logged)
-    zoomed = (first, last) != (limits.low, limits.high)
-    axis = Axis(first, last)
-    low, high = axis.at(result.low), axis.at(result.high)
-    shown = ends_text(result.low, result.high)
-    narrow = high - low < 45  # percent: labels within both ends would meet
-    anchors = ("end" if narrow and low > 25 else "start", "start" if narrow and high < 75 else "end")
-    if anchors[0] == anchors[1] and high - low < 20:  # one beside the other does not fit either
-        ends = axis.text((result.low + result.high) / 2, 20, " to ".join(shown), "strong")
-    else:
-        ends = "".join(
-            f'<text class="strong" x="{x:.2f}%" y="20" text-anchor="{anchor}">{escape(value)}</text>'
-            for x, anchor, value in zip((low, high), anchors, shown, strict=True)
-        )
-    given = result.status is not Status.REJECTED
-    words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
-    tone = "nothing" if result.status is Status.TRIVIAL else ""
-    css, swatch = f"bar {tone}".rstrip(), tone or "t0"
-    bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.6):.2f}%" y="30" height="20" rx="3"/>'
-    outside = result.estimate_outside
-    mark = "estimate outside" if outside else "estimate"
-    size = (
-        6 if high - low > _LABEL / 2 or not given else 3.5 if high - low > _LABEL / 4 else 2
-    )  # a dot must not hide the bar
-    mark += " small" if size == 2 else ""
-    dot = (
-        f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="{size}"/>' if result.estimated else ""
-    )
-    return (
-        f'<svg height="{_INSET + 24 if zoomed else 82}" role="img" aria-label="{words}">'
-        f'{ends if given else ""}{_logged_line(axis, logged)}<line class="track" x1="2%" x2="98%" y1="40" y2="40"/>'
-        f"{_zero(axis) if result.is_difference else ''}{bar if given else ''}{dot}"
-        + "".join(axis.text(end, 74, bound_text(end, 0, last - first)) for end in (first, last))
-        + (_inset(limits, first, last) if zoomed else "")
-        + '</svg><div class="legend">'
-        + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
-        + (f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>" if result.estimated else "")
-        + _logged_legend(logged)
-        + ("<span>dashed line: 0, no difference</span>" if result.is_difference else "")
-        + f"<span>{'thin line, with the part that is enlarged' if zoomed else 'gray line'}: what {stated} {allow}</span></div>"
-    )
+def forest(results: Sequence[tuple[str, Result]], label: str) -> str:
+    """Intervals one below the other on one axis, with their estimates; below it, thin, all that the stated ranges allow.
 
-
-def _zero(axis: Axis) -> str:
-    """Where both policies are worth the same."""
+    The axis shows intervals with a margin where they fill less than half of the range. Differences have a line at 0.
+    """
+    limits, zero = _hull([result for _, result in results]), any(result.is_difference for _, result in results)
+    first, last = _window([result for _, result in results], limits, zero=zero)
+    zoomed, axis, top = (first, last) != (limits.low, limits.high), Axis(first, last), _ROW * len(results)
+    rows = [_bar(axis, name, result, _ROW * k) for k, (name, result) in enumerate(results)]
+    marks = [0.0] if zero and first <= 0.0 <= last else []
+    places = _apart(axis, [*marks, first, last])
     x = f"{axis.at(0.0):.2f}%"
-    return f'<line class="zero" x1="{x}" x2="{x}" y1="26" y2="56"/>{axis.text(0.0, 74, "0")}'
+    return (
+        f'<svg height="{top + (62 if zoomed else 26)}" role="img" aria-label="{escape(label)}">{"".join(rows)}'
+        + "".join(f'<line class="zero" x1="{x}" x2="{x}" y1="2" y2="{top + 4}"/>' for _ in marks)
+        + f'<line class="rule" x1="2%" x2="98%" y1="{top + 4}" y2="{top + 4}"/>'
+        + "".join(axis.text(place, top + 20, placed_text(place, 0, first, last)) for place in places)
+        + (_inset(limits, first, last, top + 38) if zoomed else "")
+        + f'</svg><div class="legend">{_legend([result for _, result in results], zoomed=zoomed, zero=bool(marks))}</div>'
+    )
 
 
-def _window(result: Result, logged: LoggedValue | None) -> tuple[float, float]:
-    """What is drawn: interval and logging policy with a margin, where they fill less than half of the value range."""
-    limits, places = result.value_range, [result.low, result.high]
-    if logged is not None:
-        places += [logged.low, logged.high]
-    if result.is_difference:
-        places.append(0.0)
-    low, high = min(places), max(places)
-    margin = 0.15 * (high - low)
+def _hull(results: Sequence[Result]) -> ValueRange:
+    """What the stated ranges allow, of all results together."""
+    ranges = [result.value_range for result in results]
+    return ValueRange(min(one.low for one in ranges), max(one.high for one in ranges))
+
+
+def _window(results: Sequence[Result], limits: ValueRange, *, zero: bool) -> tuple[float, float]:
+    """What is drawn: intervals and estimates with a margin, where they fill less than half of the value range."""
+    given = [result for result in results if result.status is not Status.REJECTED]
+    places = [end for result in given for end in (result.low, result.high)] + [0.0] * zero
+    places += [min(max(result.estimate, limits.low), limits.high) for result in given if result.estimated]
+    low, high = min(places, default=limits.low), max(places, default=limits.high)
+    margin = 0.1 * (high - low)
     low, high = max(low - margin, limits.low), min(high + margin, limits.high)
-    if result.status is not Status.INTERVAL or not 0 < high - low < limits.width / 2:
-        return limits.low, limits.high
-    return low, high
+    return (low, high) if 0 < high - low < limits.width / 2 else (limits.low, limits.high)
 
 
-def _inset(limits: ValueRange, first: float, last: float) -> str:
+def _bar(axis: Axis, name: str, result: Result, top: float) -> str:
+    """A name, the interval in words, and its bar."""
+    label = f'<text x="2%" y="{top + 15:g}" class="strong">{escape(name)}</text>'
+    if result.status is Status.REJECTED:
+        return f'{label}<text x="98%" y="{top + 15:g}" text-anchor="end" class="bad">rejected: no interval</text>'
+    words = " to ".join(ends_text(result.low, result.high))
+    a, b = axis.at(result.low), axis.at(result.high)
+    small = b - a < _SHORT
+    mark = f"estimate{' outside' if result.estimate_outside else ''}{' small' if small else ''}"
+    dot = f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="{top + 29:g}" r="{2 if small else 4.5}"/>'
+    return (
+        f'{label}<text x="98%" y="{top + 15:g}" text-anchor="end" class="strong">{escape(words)}</text>'
+        f'<rect class="bar {_tone(result)}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 21:g}" height="16" rx="3"/>'
+        f"{dot if result.estimated else ''}"
+    )
+
+
+def _tone(result: Result) -> str:
+    """Gray where the log adds nothing, or nothing is guaranteed."""
+    return "nothing" if result.status is Status.TRIVIAL else TONES[result.guarantee]
+
+
+def _legend(results: Sequence[Result], *, zoomed: bool, zero: bool) -> str:
+    given = [result for result in results if result.status is not Status.REJECTED]
+    kinds = dict.fromkeys(result.guarantee for result in given if result.status is not Status.TRIVIAL)
+    outside = any(result.estimate_outside for result in given)
+    trivial = any(result.status is Status.TRIVIAL for result in given)
+    words = [f'<i class="{TONES[kind]}"></i>{_KINDS[kind]}' for kind in kinds]
+    words += ['<i class="nothing"></i>the log adds nothing'] if trivial else []
+    words += ["● estimate" + (" (○ outside its interval: no guarantee)" if outside else "")] * any(
+        r.estimated for r in given
+    )
+    words += ["dashed: no difference"] * zero
+    words += ["thin line: all that the stated ranges allow, and the part that is enlarged"] * zoomed
+    return "".join(f"<span>{word}</span>" for word in words)
+
+
+def _inset(limits: ValueRange, first: float, last: float, y: float) -> str:
     """The whole value range as a thin line, and on it the part that is enlarged above."""
     axis = Axis(limits.low, limits.high)
     a, b = axis.at(first), axis.at(last)
     return (
-        f'<line class="rule" x1="2%" x2="98%" y1="{_INSET}" y2="{_INSET}"/>'
-        f'<rect class="logged" x="{a:.2f}%" width="{max(b - a, 0.4):.2f}%" y="{_INSET - 1}" height="3"/>'
-        + "".join(axis.text(end, _INSET + 18, three(end)) for end in (limits.low, limits.high))
+        f'<line class="rule" x1="2%" x2="98%" y1="{y:g}" y2="{y:g}"/>'
+        f'<rect class="logged" x="{a:.2f}%" width="{max(b - a, 0.4):.2f}%" y="{y - 1:g}" height="3"/>'
+        + "".join(axis.text(end, y + 18, three(end)) for end in (limits.low, limits.high))
     )
-
-
-def _logged_line(axis: Axis, logged: LoggedValue | None) -> str:
-    """A thin bracket under the interval."""
-    if logged is None:
-        return ""
-    a, b = axis.at(logged.low), axis.at(logged.high)
-    return (
-        f'<rect class="logged" x="{a:.2f}%" width="{max(b - a, 0.4):.2f}%" y="56" height="4" rx="2">'
-        f"<title>the logging policy: {escape(interval_text(logged.low, logged.high))}</title></rect>"
-    )
-
-
-def _logged_legend(logged: LoggedValue | None) -> str:
-    if logged is None:
-        return ""
-    between = escape(interval_text(logged.low, logged.high))
-    return f'<span><i class="logged"></i>the logging policy itself: {between}</span>'
-
-
-def _estimate_legend(result: Result) -> str:
-    limits = result.value_range
-    beyond = "" if limits.low <= result.estimate <= limits.high else " and beyond the range"
-    return f"○ estimate, outside the interval{beyond}: no guarantee"
 
 
 def stacked_terms(result: Result) -> str:

@@ -2,9 +2,11 @@
 
 JSON, format "bondic result 1": `low`, `high` (null after a rejection: there is no interval), `estimate` (null where the rows
 decide none; choices.estimate says where it comes from), `alpha`, `side`,
-`method`, `guarantee`, `status` (INTERVAL, TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end
-("lower", "upper"): the value that it starts from, then upper bounds of what is added or subtracted, and the end point;
-`details` per end: numbers behind the terms;
+`method`, `guarantee`, `status` (INTERVAL, TRIVIAL or REJECTED), `summary`, `headline`; `comparison` with another policy, or
+with today's where the log says it cheaply (low, high, estimate, alpha, side; `values` [{name, low, high}] of both), or null:
+each of its intervals holds by itself, and no certificate is written for that with today's; `value_range` [low, high];
+`terms` per end ("lower", "upper"): the value that it starts from, then upper bounds of what is added or subtracted, and the
+end point; `details` per end: numbers behind the terms;
 `gap` per end (null when not searched); `rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first,
 one after the last]; `budget` event -> probability; `assumptions` [{name, state, text}], state "stated" (by the user),
 "chosen" (by a baseline), "checked" or "rejected"; `chosen`: those that the library made, the interval is valid if they
@@ -54,7 +56,9 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
     doubts, others = result.remarks()
     plain = {
         "format": RESULT_FORMAT,
+        "headline": result.headline(),
         "summary": result.summary(),
+        "comparison": _comparison(result),
         **_ends(result),
         **{name: getattr(result, name) for name in ("estimate", "alpha", "side", "method", "guarantee")},
         "status": result.status.name,
@@ -89,6 +93,15 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
 def _reading(result: Result, given: Mapping[str, Any] | None) -> dict[str, Any]:
     asked = {} if result.question is None else result.question.reading
     return dict(asked if given is None else given)
+
+
+def _comparison(result: Result) -> dict[str, Any] | None:
+    """Two policies and how far the first exceeds the second; each interval at alpha by itself."""
+    found = result.comparison
+    if found is None:
+        return None
+    values = [{"name": name, **_ends(part)} for name, part in zip(found.names, found.parts, strict=True)]
+    return {**_ends(found), "estimate": found.estimate, "alpha": found.alpha, "side": found.side, "values": values}
 
 
 def _curve(result: Result) -> dict[str, Any] | None:

@@ -5,23 +5,29 @@ Its sentences and grids are those of the summary that every format shows; pictur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bondic.advice.levers import next_steps
 from bondic.core.claims import Assumption, Status
 from bondic.core.errors import InvalidInput
-from bondic.core.printed import interval_text, number
-from bondic.rendering import STATE_WORDS, Grid, grouped, sentence, three, unbroken
+from bondic.core.printed import number
+from bondic.decisions.difference import today_value
+from bondic.rendering import STATE_WORDS, Grid, confidence, grouped, sentence, three, unbroken
 from bondic.rendering import escape as esc
 from bondic.report.allowance import allowance_data, allowance_section
-from bondic.report.drawings import action_bars, interval_picture, reward_histogram, stacked_terms
-from bondic.report.health import FEWEST_ROWS, Health, LoggedValue, examine, logged_value
+from bondic.report.drawings import action_bars, forest, reward_histogram, stacked_terms
+from bondic.report.health import FEWEST_ROWS, Health, examine
 from bondic.report.html import badge, document, facts, html_table
-from bondic.report.words import COVERED, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
+from bondic.report.words import COVERED, FRAGILE, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
 from bondic.result import NextStep, Result
 from bondic.rows import Rows
-from bondic.summary import Summary, ranges, summarize
+from bondic.summary import Summary, apart, difference_words, named_assumption, ranges, summarize
+
+_FIRST = 3
+"""Assumptions that are not folded away."""
+_WIDE = 50
+"""Percent of the value range from which on an interval says little."""
 
 
 def report_page(
@@ -45,14 +51,12 @@ def report_page(
     view = summarize(replace(result, steps=result.steps or next_steps(result, asked, no_rows=no_rows)))
     health = examine(asked.select(*result.rows), asked.log, no_rows=no_rows)
     body = [
-        _answer(view, result, doubts, None if result.is_difference else logged_value(asked, result.alpha)),
+        _answer(view, result, doubts, _values(result, asked)),
         allowance_section(result),
         _next_steps(view.steps),
-        _contributions(result, view.parts),
         _assumptions(result),
-        _data_health(health, no_rows, doubts, notes),
-        _verification(result, command),
-        _glossary(groups=result.curve is not None, radius=result.robustness is not None),
+        _data_health(health, no_rows, doubts),
+        _details(result, view, notes, command),
     ]
     return document(title, "".join(body), allowance_data(result))
 
@@ -61,8 +65,10 @@ def _section(name: str, title: str, body: str, css: str = "") -> str:
     return f'<section id="{name}"{css}><h2>{esc(title)}</h2>{body}</section>'
 
 
-def _folded(title: str, items: str) -> str:
-    return f'<details><summary>{title}</summary><ul class="items">{items}</ul></details>' if items else ""
+def _folded(title: str, body: str, name: str = "") -> str:
+    """What a reader may open: a list, or a text; nothing where there is none."""
+    shown = f'<ul class="items">{body}</ul>' if body.startswith("<li") else body
+    return f"<details{f' id={name}' if name else ''}><summary>{title}</summary>{shown}</details>" if body else ""
 
 
 def _item(title: str, text: str, state: str = "") -> str:
@@ -76,48 +82,70 @@ def _warnings(texts: Sequence[str]) -> str:
 # --- the answer ---------------------------------------------------------------------------------------
 
 
-def _answer(view: Summary, result: Result, doubts: Sequence[str], logged: LoggedValue | None) -> str:
-    """The interval in one sentence and one picture, what it is worth, and what the logging policy earned."""
-    rejected = result.status is Status.REJECTED
-    difference = "; the interval is that of the difference of two values" if result.is_difference else ""
+def _values(result: Result, asked: Rows) -> list[tuple[str, Result]]:
+    """What is drawn on the axis of values: both policies where they are known, the one that is asked about always."""
+    if (compared := result.comparison) is not None:
+        return list(zip(compared.names, compared.parts, strict=True))
+    today = None
+    if not result.is_difference and result.status is not Status.REJECTED and result.guarantee == "finite-sample":
+        today = today_value(asked, result.alpha)
+    return [*([] if result.is_difference else [("new", result)]), *([] if today is None else [("today", today)])]
+
+
+def _answer(view: Summary, result: Result, doubts: Sequence[str], values: Sequence[tuple[str, Result]]) -> str:
+    """What a decision maker quotes, the intervals on one axis, and what they are worth."""
+    rejected, compared = result.status is Status.REJECTED, result.comparison
     count = "There is a warning" if len(doubts) == 1 else f"There are {len(doubts)} warnings"
     where = f"<b>{count} about the log, under “Is it the right log?”.</b>"
     pointer = f'<p class="note">{where} If it applies, the interval is not valid.</p>' if doubts else ""
+    difference = compared if compared is not None else result if result.is_difference else None
+    pictures = forest(values, "the values on one axis") if values else ""
+    if difference is not None:
+        name = f"{difference.names[0]} minus {difference.names[1]}"
+        pictures += f"<h3>Difference</h3>{forest([(name, difference)], 'the difference of the values')}"
     return _section(
         "answer",
         "No answer: the log contradicts the assumptions" if rejected else "The answer",
         f'{_warnings(view.warnings)}<p class="answer">{esc(view.answer)}</p><p>{_badges(result)}</p>'
-        f"{pointer}{interval_picture(result, logged)}{_compared(logged, result)}"
-        f"<p>The value is the expected discounted sum of rewards (not normalized){difference}. {esc(view.guarantee)}</p>"
-        + "".join(f"<p class=soft>{esc(line)}</p>" for line in view.lines),
+        f"{pointer}{pictures}<p class=soft>{esc(' '.join((*_meaning(result, values), *view.brief)))}</p>",
         ' class="rejected"' if rejected else "",
     )
 
 
+def _meaning(result: Result, values: Sequence[tuple[str, Result]]) -> Iterator[str]:
+    """What the numbers are."""
+    one_step = result.proof is not None and result.proof.asked.terms.gamma == 0
+    yield f"The value is the expected {'reward of one decision' if one_step else 'discounted sum of rewards (not normalized)'}."
+    if "today" in dict(values):
+        yield (
+            "Today is the policy that made the log, from the log's own starts; if it changed, the mean over the rows of what it "
+            "was worth."
+        )
+    if len(values) > 1:
+        yield "Each interval holds by itself: to pick the best of several policies, use bondic compare --against today."
+
+
 def _badges(result: Result) -> str:
-    """Status, guarantee and level."""
-    badges = [("warn", "nothing is stated") if result.unstated else STATUSES[result.status]]
-    if result.status is Status.TRIVIAL:
-        badges.append(("", f"follows from {ranges(result)[0]} alone"))
-    elif result.status is Status.INTERVAL:
-        badges.append(GUARANTEES[result.guarantee])
+    """What is shown, how it is known, and at which level."""
+    if result.status is Status.INTERVAL:
+        badges = [_shown(result), GUARANTEES[result.guarantee]]
         badges += [("info", "if rows are as alike as you state")] if result.allowance is not None else []
         badges += [("good", "no assumption about the value function")] if result.is_assumption_free else []
-    badges.append(("", f"{100 * (1 - result.alpha):g}% confidence"))
+    else:
+        badges = [("warn", "nothing is stated") if result.unstated else STATUSES[result.status]]
+        trivial = result.status is Status.TRIVIAL
+        badges += [("", f"follows from {ranges(result)[0]} alone")] if trivial else []
+    badges.append(("", confidence(result.alpha)))
     return " ".join(badge(*one) for one in badges)
 
 
-def _compared(logged: LoggedValue | None, result: Result) -> str:
-    """What the logging policy earned, and under which assumption that is known."""
-    if logged is None:
-        return ""
-    cut = f" In {grouped(logged.cut)} episodes recording stopped early: the rest may be worth anything in the value range."
-    return (
-        '<p class="soft">For comparison: the value of the policy that made the log lies in '
-        f"{esc(interval_text(logged.low, logged.high))}, from the log's own starts, at {100 * (1 - result.alpha):g}% "
-        "confidence by itself. This holds if that policy did not change and the "
-        f"log's {grouped(logged.episodes)} episodes are independent.{cut if logged.cut else ''}</p>"
-    )
+def _shown(result: Result) -> tuple[str, str]:
+    """Better, worse or neither; without another policy, how much of the value range is left."""
+    if (compared := result.comparison) is not None or result.is_difference:
+        word, _ = difference_words(compared or result)
+        return {"better": "good", "worse": "bad"}.get(word, "warn"), word
+    share = 100 * result.length / result.value_range.width
+    return "good" if share < _WIDE else "warn", f"{three(share)}% of what is possible"
 
 
 # --- what to do, what it is made of, what must be true ------------------------------------------------
@@ -143,42 +171,55 @@ def _contributions(result: Result, parts: Grid | None) -> str:
         return ""
     covered = [(row[0], COVERED[row[0]]) for row in parts.rows if row[0] in COVERED]
     words = " ".join(f"<b>{esc(sentence(name))}</b> covers {text}." for name, text in covered)
-    return _section(
-        "terms",
-        "What makes the interval long",
-        "<p>Each end starts from a weighted average of the log's rewards. Allowances are then added or subtracted. "
-        f"{words}</p>{stacked_terms(result)}{html_table(parts.header, parts.rows, total=True)}",
+    own = (
+        " The two ends start from averages of their own: that of one may lie beyond the other end."
+        if apart(result)
+        else ""
+    )
+    return (
+        "<p>Each end starts from a weighted average of the log's rewards. Allowances are then added or subtracted."
+        f"{own} {words}</p>{stacked_terms(result)}{html_table(parts.header, parts.rows, total=True)}"
     )
 
 
 def _assumptions(result: Result) -> str:
-    """What must be true, in plain words, the statements first; what was checked, and every choice, is folded away."""
+    """What must be true, in plain words: what fails most often in practice first, the rest folded away."""
 
-    def listed(checked: bool) -> str:
-        shown = [item for item in result.assumptions if (item.state == "checked") == checked]
+    def listed(items: Sequence[Assumption]) -> str:
         return "".join(
-            _item(_title(item, result), item.text, badge(STATES[item.state], STATE_WORDS[item.state])) for item in shown
+            _item(_title(item, result), item.text, badge(STATES[item.state], STATE_WORDS[item.state])) for item in items
         )
 
+    needed = sorted((item for item in result.assumptions if item.state != "checked"), key=_order)
+    first = [item for k, item in enumerate(needed) if k < _FIRST or item.state != "stated"]
+    rest = [item for item in needed if item not in first]
     found = {item.state for item in result.assumptions}
     meanings = " ".join(f"<b>{STATE_WORDS[state]}</b>: {words}." for state, words in MEANINGS.items() if state in found)
     return _section(
         "assumptions",
         "What must be true",
-        f'<p>{meanings}</p><ul class="items">{listed(False)}</ul>'
-        + _folded("What was checked", listed(True))
-        + _folded("Every choice that was made, in words", "".join(_item(*choice) for choice in result.choices.items())),
+        f'<ul class="items">{listed(first)}</ul>'
+        + _folded(f"{len(rest)} more that you state", listed(rest))
+        + _folded("What was checked", listed([item for item in result.assumptions if item.state == "checked"]))
+        + f'<p class="soft">{meanings}</p>',
     )
+
+
+def _order(item: Assumption) -> tuple[bool, int]:
+    """A contradiction first; then by how often it fails in practice."""
+    name = item.name.partition(" (")[0]
+    return item.state == "stated", FRAGILE.index(name) if name in FRAGILE else len(FRAGILE)
 
 
 def _title(item: Assumption, result: Result) -> str:
     """An assumption in plain words; what a baseline chose is not called stated."""
-    if item.name != "values":
-        return TITLES.get(item.name, item.name)
+    name, whose = named_assumption(item.name, result)
+    if name != "values":
+        return f"{TITLES.get(name, name)} {whose}".rstrip()
     if result.allowance is not None:
         return "Rows in a group are as alike as you state"
-    if result.is_assumption_free:
-        return "Nothing is assumed about the value function"
+    if item.state == "checked":
+        return f"Nothing is assumed about the value function {whose}".rstrip()
     chosen = {"chosen": " that the baseline chose", "rejected": ""}
     return "The value function lies in the " + (
         f"class{chosen[item.state]}" if item.state in chosen else "stated class"
@@ -188,7 +229,7 @@ def _title(item: Assumption, result: Result) -> str:
 # --- the log, and how to check ------------------------------------------------------------------------
 
 
-def _data_health(health: Health, no_rows: bool, doubts: Sequence[str], notes: Sequence[str]) -> str:
+def _data_health(health: Health, no_rows: bool, doubts: Sequence[str]) -> str:
     """Counts of the log, and how it was read."""
     known = [
         ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
@@ -209,8 +250,7 @@ def _data_health(health: Health, no_rows: bool, doubts: Sequence[str], notes: Se
         f"{_warnings(doubts)}{facts(items)}"
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">{esc(earned)}. Dashed lines: the stated range. Every possible reward '
-        f"must lie inside.{hidden}</p>{_actions(health)}"
-        + _folded("How the log was read", "".join(f"<li><p>{esc(note)}</p></li>" for note in notes)),
+        f"must lie inside.{hidden}</p>{_actions(health)}",
     )
 
 
@@ -227,15 +267,32 @@ def _actions(health: Health) -> str:
     return f'<h3>Actions</h3>{shown}<p class="soft">The policy\'s actions are those at the {esc(health.asked_at)}.</p>'
 
 
+def _details(result: Result, view: Summary, notes: Sequence[str], command: str) -> str:
+    """What few readers need, folded away: where the number comes from, and how to check it."""
+    absent = {"class Q, radius": result.robustness is None, "group, model, allowance": result.curve is None}
+    lines = "".join(f"<li><p>{esc(line)}</p></li>" for line in (view.guarantee, *view.lines))
+    choices = "".join(_item(*choice) for choice in result.choices.items())
+    words = "".join(_item(word, meaning) for word, meaning in GLOSSARY.items() if not absent.get(word))
+    read = "".join(f"<li><p>{esc(note)}</p></li>" for note in notes)
+    folds = [
+        _folded("More about this number", lines, "number"),
+        _folded("What makes the interval long", _contributions(result, view.parts), "terms"),
+        _folded("How the log was read", read, "reading"),
+        _folded("Every choice that was made, in words", choices, "choices"),
+        _folded("How to check this number", _verification(result, command), "verify"),
+        _folded("Words on this page", words, "words"),
+    ]
+    return _section("details", "Details", "".join(folds))
+
+
 def _verification(result: Result, command: str) -> str:
     """How anybody can repeat the calculation; without a `command` the log's file (and the policy's) are blanks."""
-    title = "How to check this number"
     if result.proof is None:
         words = (
             f"The method {result.method} writes no certificate: run it again on the same log. bondic's own methods write one "
             "that anybody can check."
         )
-        return _section("verify", title, f"<p>{esc(words)}</p>")
+        return f"<p>{esc(words)}</p>"
     withheld = any(one.answers.next is None for one in result.proof.asked.policies)
     command = command or f"bondic verify certificate.json LOG{' --policy POLICY' if withheld else ''}"
     code = f'bondic.verify("certificate.json", log{", policy" if withheld else ""})'
@@ -244,17 +301,13 @@ def _verification(result: Result, command: str) -> str:
         if withheld
         else "Neither the policy's code nor the search is needed."
     )
-    return _section(
-        "verify",
-        title,
-        "<p>The interval comes with a certificate: the weights found, and every number of the bound. A small program "
-        f'recomputes it from the log alone. {needed}</p><pre id="verify-command">{esc(command)}</pre>'
-        f"<p>In Python:</p><pre>{esc(code)}</pre>",
+    today = (
+        ""
+        if result.today is None
+        else " It is about the value of the new policy; --against today writes that of the difference."
     )
-
-
-def _glossary(*, groups: bool, radius: bool) -> str:
-    """A section that is closed until a reader opens it; of classes and groups only what the page is about."""
-    absent = {"class Q, radius": not radius, "group, model, allowance": not groups}
-    items = "".join(_item(word, meaning) for word, meaning in GLOSSARY.items() if not absent.get(word))
-    return f'<section id="words">{_folded("Words on this page", items)}</section>'
+    return (
+        "<p>The interval comes with a certificate: the weights found, and every number of the bound. A small program "
+        f'recomputes it from the log alone. {needed}{esc(today)}</p><pre id="verify-command">{esc(command)}</pre>'
+        f"<p>In Python:</p><pre>{esc(code)}</pre>"
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from rich.console import Group, RenderableType
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from bondic.core.printed import ends_text
 from bondic.rendering import STATE_COLORS, Grid, escape
 from bondic.report.html import html_table
 from bondic.result import Result
@@ -17,8 +17,10 @@ from bondic.summary import Summary, summarize
 
 _COLORS = {"good": "green", "nothing": "yellow", "bad": "red", "warning": "bold red", "strong": "bold"}
 """Of a terminal, by the tone of a text."""
-_SHOWN = 4
-"""Next steps on a terminal; all of them are in the report and in result.json."""
+_SHOWN, _BRIEFLY = 4, 2
+"""Next steps on a terminal, with --verbose and without; all of them are in the report and in result.json."""
+_NAME = 16
+"""Letters of a policy's name beside its bar."""
 
 
 class Pen(Protocol):
@@ -38,6 +40,15 @@ def draw(view: Summary, pen: Pen, *, steps: int | None = None, choices: bool = F
     pen.text(view.guarantee, view.tone)
     for line in view.lines:
         pen.text(line)
+    _draw_curve(view, pen)
+    _draw_steps(view, pen, steps)
+    for grid in (view.parts, view.assumptions, view.choices if choices else None):
+        if grid is not None:
+            pen.title(grid.title)
+            pen.grid(grid)
+
+
+def _draw_curve(view: Summary, pen: Pen) -> None:
     if view.curve is not None:
         pen.title(view.curve.title)
         pen.text(view.curve.head)
@@ -45,22 +56,21 @@ def draw(view: Summary, pen: Pen, *, steps: int | None = None, choices: bool = F
         pen.items([(mark, False) for mark in view.curve.marks])
         pen.text(view.curve.advice, "strong")
         pen.text(view.curve.decision)
+
+
+def _draw_steps(view: Summary, pen: Pen, steps: int | None) -> None:
     if view.steps:
         pen.title("What to do next")
         left = len(view.steps) - (len(view.steps) if steps is None else steps)
         rest = [(f"{left} more in the report and in result.json", False)] if left > 0 else []
         pen.items([*((str(step), step.loud) for step in view.steps[:steps]), *rest])
-    for grid in (view.parts, view.assumptions, view.choices if choices else None):
-        if grid is not None:
-            pen.title(grid.title)
-            pen.grid(grid)
 
 
 # --- terminal -----------------------------------------------------------------------------------------
 
 
 class _Terminal:
-    """What comes before the first title is the headline, in a panel."""
+    """What comes before the first title is the headline."""
 
     def __init__(self) -> None:
         self.head: list[Text] = []
@@ -90,11 +100,40 @@ class _Terminal:
         self.rest.append(table)
 
 
-def result_table(result: Result) -> RenderableType:
-    """A result for `rich`: headline, what allowances would give, what to do next, parts of both ends, assumptions."""
+def result_table(result: Result, *, verbose: bool = False, width: int = 80) -> RenderableType:
+    """A result for `rich`: the answer, both policies as bars, what it is worth, what allowances would give, what to do next.
+
+    `verbose` adds what is known about the estimate, the parts of both ends, and every assumption.
+    """
     view, pen = summarize(result), _Terminal()
-    draw(view, pen, steps=_SHOWN)
-    return Group(Panel(Text("\n").join(pen.head), title="bondic", border_style=_COLORS[view.tone]), *pen.rest)
+    if verbose:
+        draw(view, pen, steps=_SHOWN)
+        return Group(*pen.head, *pen.rest)
+    for warning in view.warnings:
+        pen.text(f"Warning: {warning}", "warning")
+    pen.text(view.answer, "strong")
+    if (compared := result.comparison) is not None and compared.side == "both":
+        for line in text_bars(dict(zip(compared.names, compared.parts, strict=True)), width):
+            pen.text(line)
+    for line in view.brief:
+        pen.text(line)
+    _draw_curve(view, pen)
+    _draw_steps(view, pen, _BRIEFLY)
+    return Group(*pen.head, *pen.rest)
+
+
+def text_bars(results: Mapping[str, Result], width: int) -> Iterator[str]:
+    """Intervals as bars of a terminal, one below the other on the same axis."""
+    names = {name: name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in results}
+    ends = {name: " to ".join(ends_text(one.low, one.high)) for name, one in results.items()}
+    left, right = max(map(len, names.values())), max(map(len, ends.values()))
+    low, high = min(one.low for one in results.values()), max(one.high for one in results.values())
+    room = width - left - right - 6
+    if room < _NAME or not high > low:
+        return
+    for name, one in results.items():
+        a, b = (round((room - 1) * (end - low) / (high - low)) for end in (one.low, one.high))
+        yield f"  {names[name]:{left}}  {' ' * a}{'━' * (b - a + 1)}{' ' * (room - 1 - b)}  {ends[name]:>{right}}"
 
 
 # --- Markdown -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from bondic.core.claims import Status
 from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
 from bondic.core.sequential.ends import RARE
 
-STATUSES = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "the log adds nothing"),
+STATUSES = {Status.TRIVIAL: ("warn", "the log adds nothing"),
            Status.REJECTED: ("bad", "assumptions contradicted")}  # fmt: skip
 GUARANTEES = {
     "finite-sample": ("good", "proved for this finite log"),
@@ -21,6 +21,8 @@ MEANINGS = {
     "checked": "it was tested, and holds",
     "rejected": "the log contradicts it, alone or together with others",
 }
+FRAGILE = ("values", "ratios", "propensities", "data", "rewards", "length", "start")
+"""Assumptions by how often they fail in practice."""
 TITLES = {
     "data": "The log is complete and unaltered, in the order of time",
     "rewards": "No reward can lie outside the stated range",
@@ -32,6 +34,7 @@ TITLES = {
     "plan": "Every block was planned from rows before it",
     "noise": "How large chance effects can be",
     "policy": "What the new policy would do",
+    "other policy": "What the other policy does",
     "start": "Where it starts",
     "length": "How many rows the log has",
     "process": "What the value is",

@@ -193,9 +193,7 @@ class PropensityProof(Proof):
     def _start(self, rows: Columns) -> Assumption:
         if self.value == "contexts":
             where = (
-                f"states of the {len(rows)} certified rows"
-                if self.single(rows)
-                else "starts of the certified episodes"
+                f"states of the {len(rows)} certified rows" if self.single(rows) else "starts of the certified episodes"
             )
             what = "difference of the values" if len(self.asked.policies) > 1 else "value"
             text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
