@@ -139,8 +139,8 @@ def comparison_page(lines: Sequence[Line], promise: str, *, title: str) -> str:
     found = [(line.name, line.result) for line in lines if line.result is not None]
     body = f'<p class="answer">{escape(promise)}.</p>'.replace("..</p>", ".</p>")
     body += forest(found, "intervals side by side") if found else ""
-    if any(result.is_difference for _, result in found):
-        body += '<p class="soft">Bars show how far each policy exceeds the other one: right of 0 it is better.</p>'
+    for other in dict.fromkeys(result.names[1] for _, result in found if result.is_difference):
+        body += f'<p class="soft">Bars show how far each policy exceeds {escape(other)}: right of 0 it is better.</p>'
     missing = "".join(
         f"<li><b>{escape(line.name)}</b><p>{escape(line.reason)}</p></li>" for line in lines if line.result is None
     )

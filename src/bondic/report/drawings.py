@@ -48,7 +48,7 @@ class Axis:
         return f'<text x="{x:.2f}%" y="{y:g}" text-anchor="{anchor}" class="{css}">{escape(words)}</text>'
 
 
-def forest(results: Sequence[tuple[str, Result]], label: str) -> str:
+def forest(results: Sequence[tuple[str, Result]], label: str, *, legend: bool = True) -> str:
     """Intervals one below the other on one axis, with their estimates; below it, thin, all that the stated ranges allow.
 
     The axis shows intervals with a margin where they fill less than half of the range. Differences have a line at 0.
@@ -60,13 +60,17 @@ def forest(results: Sequence[tuple[str, Result]], label: str) -> str:
     marks = [0.0] if zero and first <= 0.0 <= last else []
     places = _apart(axis, [*marks, first, last])
     x = f"{axis.at(0.0):.2f}%"
+    drawn = [result for _, result in results]
     return (
-        f'<svg height="{top + (62 if zoomed else 26)}" role="img" aria-label="{escape(label)}">{"".join(rows)}'
+        f'<svg height="{top + (62 if zoomed else 26)}" role="img" aria-label="{escape(label)}">'
+        + "".join(bar for bar, _ in rows)
         + "".join(f'<line class="zero" x1="{x}" x2="{x}" y1="2" y2="{top + 4}"/>' for _ in marks)
+        + "".join(words for _, words in rows)
         + f'<line class="rule" x1="2%" x2="98%" y1="{top + 4}" y2="{top + 4}"/>'
         + "".join(axis.text(place, top + 20, placed_text(place, 0, first, last)) for place in places)
         + (_inset(limits, first, last, top + 38) if zoomed else "")
-        + f'</svg><div class="legend">{_legend([result for _, result in results], zoomed=zoomed, zero=bool(marks))}</div>'
+        + "</svg>"
+        + (f'<div class="legend">{_legend(drawn, zoomed=zoomed, zero=bool(marks))}</div>' if legend else "")
     )
 
 
@@ -87,21 +91,19 @@ def _window(results: Sequence[Result], limits: ValueRange, *, zero: bool) -> tup
     return (low, high) if 0 < high - low < limits.width / 2 else (limits.low, limits.high)
 
 
-def _bar(axis: Axis, name: str, result: Result, top: float) -> str:
-    """A name, the interval in words, and its bar."""
-    label = f'<text x="2%" y="{top + 15:g}" class="strong">{escape(name)}</text>'
+def _bar(axis: Axis, name: str, result: Result, top: float) -> tuple[str, str]:
+    """The bar of an interval with its estimate; the name, and the interval in words."""
+    label = f'<text x="2%" y="{top + 15:g}" class="strong over">{escape(name)}</text>'
+    right = f'<text x="98%" y="{top + 15:g}" text-anchor="end" class='
     if result.status is Status.REJECTED:
-        return f'{label}<text x="98%" y="{top + 15:g}" text-anchor="end" class="bad">rejected: no interval</text>'
-    words = " to ".join(ends_text(result.low, result.high))
+        return "", f'{label}{right}"bad">rejected: no interval</text>'
     a, b = axis.at(result.low), axis.at(result.high)
-    small = b - a < _SHORT
+    small, tone = b - a < _SHORT, "logged" if name == "today" else _tone(result)
     mark = f"estimate{' outside' if result.estimate_outside else ''}{' small' if small else ''}"
     dot = f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="{top + 29:g}" r="{2 if small else 4.5}"/>'
-    return (
-        f'{label}<text x="98%" y="{top + 15:g}" text-anchor="end" class="strong">{escape(words)}</text>'
-        f'<rect class="bar {_tone(result)}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 21:g}" height="16" rx="3"/>'
-        f"{dot if result.estimated else ''}"
-    )
+    bar = f'<rect class="bar {tone}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 21:g}" height="16" rx="3"/>'
+    words = escape(" to ".join(ends_text(result.low, result.high)))
+    return bar + (dot if result.estimated else ""), f'{label}{right}"strong over">{words}</text>'
 
 
 def _tone(result: Result) -> str:

@@ -102,14 +102,22 @@ def _answer(view: Summary, result: Result, doubts: Sequence[str], values: Sequen
     pictures = forest(values, "the values on one axis") if values else ""
     if difference is not None:
         name = f"{difference.names[0]} minus {difference.names[1]}"
-        pictures += f"<h3>Difference</h3>{forest([(name, difference)], 'the difference of the values')}"
+        drawn = forest([(name, difference)], "the difference of the values", legend=False)
+        pictures += f'<h3>Difference</h3>{drawn}<p class="soft">Dashed line: no difference.</p>'
     return _section(
         "answer",
         "No answer: the log contradicts the assumptions" if rejected else "The answer",
-        f'{_warnings(view.warnings)}<p class="answer">{esc(view.answer)}</p><p>{_badges(result)}</p>'
+        f'{_warnings(view.warnings)}<p class="answer">{_emphasized(view.answer, difference)}</p><p>{_badges(result)}</p>'
         f"{pointer}{pictures}<p class=soft>{esc(' '.join((*_meaning(result, values), *view.brief)))}</p>",
         ' class="rejected"' if rejected else "",
     )
+
+
+def _emphasized(answer: str, difference: Result | None) -> str:
+    """What is shown about the difference stands out."""
+    shown = esc(answer)
+    told = "" if difference is None else esc("".join(difference_words(difference)))
+    return shown.replace(told, f"<strong>{told}</strong>", 1) if told else shown
 
 
 def _meaning(result: Result, values: Sequence[tuple[str, Result]]) -> Iterator[str]:
@@ -122,7 +130,7 @@ def _meaning(result: Result, values: Sequence[tuple[str, Result]]) -> Iterator[s
             "was worth."
         )
     if len(values) > 1:
-        yield "Each interval holds by itself: to pick the best of several policies, use bondic compare --against today."
+        yield "Each interval holds by itself."
 
 
 def _badges(result: Result) -> str:

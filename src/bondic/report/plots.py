@@ -98,13 +98,16 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
         inside = "white" if result.estimate_outside else "black"
         axes.plot(result.estimate, height, "o", color="black", markerfacecolor=inside, markersize=4)
     given = [result for _, result in results if result.status is not Status.REJECTED]
+    difference = any(result.is_difference for result in given)
+    if difference:
+        axes.axvline(0.0, color="black", linewidth=1, linestyle="--")
     for guarantee in dict.fromkeys(result.guarantee for result in given):
         axes.plot([], [], color=colors[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
     if len(given) < len(results):
         axes.plot([], [], "x", color="#b3261e", label="rejected: estimate only")
     axes.set_yticks(range(len(results)), [name for name, _ in results])
     axes.set_ylim(len(results) - 0.4, -0.6)
-    axes.set_xlabel("value of the policy")
+    axes.set_xlabel("difference of the values" if difference else "value of the policy")
     if results:
         axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, frameon=False)
     return figure

@@ -164,6 +164,11 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
             "The policy is 'columns' (--policy columns): the log has to be one that read_log has read as a whole (no "
             "--with memory), so that its probabilities are known."
         )
+    if loaded.next_action_probs is None and loaded.transitions.terminations.all():
+        raise InvalidInput(
+            "The policy is 'columns' (--policy columns): nothing says which columns hold its probabilities of all actions, one "
+            "per action. Name them: columns={'logged_action_probs': ['p_0', 'p_1', ...]} (--columns 'logged_action_probs=p_*')."
+        )
     if loaded.next_action_probs is None:
         raise InvalidInput(
             "The policy is 'columns' (--policy columns): the log has no columns with the policy's probabilities at next states. "
