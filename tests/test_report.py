@@ -9,6 +9,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from decimal import Decimal
 from html.parser import HTMLParser
 
 import numpy as np
@@ -21,10 +22,11 @@ import bondic
 from bondic.core.bounded import Enclosure
 from bondic.core.claims import Claim, Part
 from bondic.core.errors import InvalidInput
-from bondic.core.printed import interval_text
+from bondic.core.printed import ends_text, interval_text
+from bondic.decisions.difference import today_value
 from bondic.rendering import three
 from bondic.report import exports
-from bondic.report.health import examine, logged_value
+from bondic.report.health import examine
 from bondic.report.html import script_json
 from bondic.report.page import report_page
 from bondic.report.pens import result_table
@@ -185,10 +187,10 @@ def test_the_logging_policy_is_covered():
     truth = float((BEHAVIOR * REWARD).sum(axis=1).mean())
     missed = 0
     for seed in range(40):
-        found = logged_value(question(decisions(200, seed)), 0.1)
+        found = today_value(question(decisions(200, seed)), 0.1)
         missed += not found.low <= truth <= found.high
     assert missed <= 8
-    assert logged_value(question(decisions(10)), 0.1) is None
+    assert today_value(question(decisions(3)), 0.1) is None
 
 
 # --- other formats -----------------------------------------------------------------------------------------------------
@@ -219,9 +221,9 @@ def test_json_csv_and_markdown_hold_the_result(world):
 # --- every view ----------------------------------------------------------------------------------------------------
 
 
-def printed(result):
+def printed(result, verbose=True):
     console = Console(width=200, record=True, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
-    console.print(result_table(result))
+    console.print(result_table(result, verbose=verbose))
     text = console.export_text(styles=True)
     console.file.close()
     return text
@@ -231,7 +233,7 @@ def test_a_stated_class_is_proved_for_with_its_breakdown_radius(stated):
     _, _, problem, result = stated
     assert result.status is bondic.Status.INTERVAL
     page = report_page(result, problem, title="t")
-    top = page[page.index('id="answer"') : page.index('id="terms"')]
+    top = page[page.index('id="answer"') : page.index("id=terms")]
     assert '<span class="badge good">proved for this finite log</span>' in top
     assert "no assumption about the value function" not in page
     assert f"says something up to {three(result.robustness.informative_up_to)} times" in top
@@ -254,6 +256,7 @@ def test_json_is_strict_and_says_how_far_a_radius_carries(stated):
 @example(10.000000000000002 - 10.0, 10.000000000000002)
 @example(-0.00049, 0.001)
 @example(123456.7, 0.01)
+@example(0.0759123, 0.0755677)
 def test_intervals_in_sentences_are_rounded_outward_and_not_by_much(low, length):
     high = low + length
     if not high > low:
@@ -263,6 +266,9 @@ def test_intervals_in_sentences_are_rounded_outward_and_not_by_much(low, length)
     room = 0.05 * (high - low) + hair + 1e-14 * max(abs(low), abs(high))
     assert low - room <= a <= low + hair
     assert high - hair <= b <= high + room
+    for text, end in zip(ends_text(low, high), (low, high), strict=True):  # a digit that is printed is one of the end
+        unit = 10.0 ** Decimal(text).as_tuple().exponent if "." in text else 10.0 ** (len(text) - len(text.rstrip("0")))
+        assert abs(float(text) - end) <= unit + hair + 1e-12 * (high - low)
 
 
 def test_every_view_draws_parts_that_it_has_never_heard_of(stated):
@@ -283,3 +289,72 @@ def test_every_view_draws_parts_that_it_has_never_heard_of(stated):
     for part in (*spreads, extra):
         assert all(part.name in view for view in views)
     assert ["<odd>" in view for view in views] == [True, False, False, False]
+
+
+# --- new and today ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["propensities", "table"])
+def test_every_view_opens_with_both_values_and_the_result_stays_as_it_was(kind):
+    if kind == "table":
+        demo = bondic.load_demo()
+        log, policy = demo.log, demo.policy
+        asked = {"initial": demo.initial, "gamma": demo.gamma, "reward_range": demo.reward_range}
+    else:
+        problem = question(decisions(2000))
+        log, policy, asked = problem.log, problem.policy, {"gamma": 0.0, "reward_range": problem.terms.reward_range}
+    plain = bondic.estimate_interval(bondic.make_problem(log, policy, **asked))
+    found = bondic.evaluate_policy(log, policy, **asked)
+    same = bondic.evaluate_policy(log, policy, against="today", **asked)
+    assert (found.low, found.high, found.hashes, found.sentence()) == (
+        plain.low, plain.high, plain.hashes, plain.sentence(),
+    )  # fmt: skip
+    assert (found.today.low, found.today.high, found.today.alpha) == (same.low, same.high, found.alpha)
+    assert found.headline() == same.headline() == same.sentence() == str(found)
+    assert re.fullmatch(r"New \S+ to \S+, today \S+ to \S+; .+ \(each at 90% confidence\)\.", str(found))
+    data = json.loads(found.to_json())
+    assert (data["headline"], data["summary"]) == (str(found), plain.summary())
+    values = data["comparison"]["values"]
+    assert [(one["name"], one["low"]) for one in values] == [("new", found.low), ("today", same.parts[1].low)]
+    page = report_page(found, title="t")
+    assert "".join(parse(page.partition("</section>")[0]).words).count(str(found)) == 1
+    for view in (printed(found, verbose=False), printed(found), found._repr_html_(), found.to_markdown("t")):
+        text = re.sub(r"\x1b\[[0-9;]*m|<[^>]*>|\\|\*\*", "", view).replace("# t", "").strip()
+        assert text.startswith(str(found))
+    assert found.next_steps()[0].kind == "decision"
+
+
+def test_there_is_no_comparison_where_the_log_does_not_tell_it_cheaply():
+    demo = bondic.load_demo()
+    asked = {"gamma": demo.gamma, "reward_range": demo.reward_range}
+    several = bondic.InitialStates.exact([[0.0], [1.0]])
+    log = bondic.Transitions(**{name: column[:3000] for name, column in demo.log.columns().items() if column is not None})
+    for more in (
+        {"initial": several},
+        {"method": bondic.Dual()},
+        {"method": bondic.Sequential(radius=50.0), "initial": demo.initial, "categorical": False},
+    ):
+        found = bondic.evaluate_policy(log, demo.policy, **asked, **more)
+        assert found.today is None
+        assert found.headline() == found.sentence()
+    with pytest.raises(InvalidInput, match=r"--against rules\.py:current"):
+        bondic.evaluate_policy(demo.log, demo.policy, initial=several, against="today", **asked)
+
+
+def test_policies_have_the_names_that_the_user_gave():
+    problem = question(decisions(2000))
+    limits = {"gamma": 0.0, "reward_range": problem.terms.reward_range}
+
+    def cautious(states):
+        return np.zeros(len(states), dtype=int)
+
+    def bold(states):
+        return np.ones(len(states), dtype=int)
+
+    found = bondic.evaluate_policy(problem.log, bold, against=cautious, **limits)
+    assert re.match(r"bold \S+ to \S+, cautious \S+ to \S+; bold is ", str(found))
+    other = bondic.evaluate_policy(problem.log, bold, against=lambda states: cautious(states), **limits)
+    assert re.match(r"New \S+ to \S+, the other policy \S+ to \S+; ", str(other))
+    for view in (found.to_markdown(), report_page(found, title="t")):
+        assert "policy 1" not in view
+        assert "the other one" not in view

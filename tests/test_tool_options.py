@@ -78,7 +78,7 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
     words = {"table": [], "named": ["--categorical", "obs_0"], "numbers": ["--categorical", "none"]}
     found = {}
     for out, option in words.items():
-        code, printed, err = evaluate(capsys, *option, "--out", out)
+        code, printed, err = evaluate(capsys, *option, "--out", out, "--verbose")
         assert code in (0, 4), err
         found[out] = json.loads((place / out / "result.json").read_text())
         said = found[out]["choices"]["states"]

@@ -32,11 +32,11 @@ def placed_text(value: float, direction: int, low: float, high: float) -> str:
     place = _common_place(low, high)
     if place is None or value == 0 or not math.isfinite(value):
         return number(value)
-    hair = _HAIR * max(abs(value), high - low if math.isfinite(high - low) else 0.0)
-    if abs(value - round(value)) <= hair:
-        return number(float(round(value)))
-    text = _rounded(value, direction, place)
-    return text if text == "0" or "e" in text else f"{float(text):.{max(-place, 0)}f}"
+    whole = round(value)
+    if abs(value - whole) <= _HAIR * max(abs(value), min(high - low, 1.0)):  # an end that only rounding keeps from it
+        value = float(whole)
+    text = _rounded(value, direction, place) if value else "0"
+    return text if "e" in text or float(text) == value == whole else f"{float(text):.{max(-place, 0)}f}"
 
 
 def bound_text(value: float, direction: int, length: float = math.inf) -> str:

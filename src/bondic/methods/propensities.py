@@ -244,10 +244,10 @@ class Propensities:
         if today:  # the behavior may have changed: its value is a mean over the rows
             if listed and np.unique(problem.initial_states.observations, axis=0).shape[0] > 1:
                 raise InvalidInput(
-                    "Today's policy may have changed, so its value is the mean over the log's own decisions (episodes), from where "
-                    "each of them started: a list of several starts weighs them in another way. Leave `initial` out (no --initial) "
-                    "to compare over the log's own starts; or, if today's policy is one that you can write down, compare with "
-                    "that (against=function, --against rules.py:current)."
+                    "Today's policy may have changed, so its value is the mean over the log's own decisions (episodes), from "
+                    "where each of them started: a list of several starts weighs them in another way. Leave `initial` out (no "
+                    "--initial) to compare over the log's own starts; or, if today's policy is one that you can write down, "
+                    "compare with that one (against=function, --against rules.py:current)."
                 )
             return "contexts"
         if listed and self.value == "contexts":
