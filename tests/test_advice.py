@@ -64,7 +64,7 @@ def test_a_trivial_answer_names_rows_and_a_discount_in_every_view(trivial):
     assert rows.numbers["rows"] > 800
     assert discount.numbers["gamma"] < problem.gamma
     page = report_page(result, problem, title="t")
-    assert page.index('id="answer"') < page.index('id="next"') < page.index('id="terms"')
+    assert page.index('id="answer"') < page.index('id="next"') < page.index('id="assumptions"')
     told = replace(result, steps=steps)
     assert [item["text"] for item in json.loads(told.to_json())["next_steps"]] == list(map(str, steps))
     assert "## What to do next" in told.to_markdown()

@@ -208,7 +208,18 @@ def _brief(result: Result) -> Iterator[str]:
         yield f"{proved.get(result.guarantee, 'no guarantee')}{free}"
     size = result.effective_sample_size
     worth = f", worth about {counted(size, _unit(result))} of the new policy" if size > 0 else ""
-    yield f"method: {result.method}; {result.rows[1] - result.rows[0]} rows used{worth}"
+    used = f"{result.rows[1] - result.rows[0]} rows used{worth}"
+    if result.status is Status.TRIVIAL:
+        yield _why(result)
+        yield used
+    else:
+        yield f"method: {result.method}; {used}"
+
+
+def _why(result: Result) -> str:
+    """The method, and why it was taken."""
+    why = result.choices.get("method", result.method)
+    return why.removeprefix(f"{GROUPS}, as ") if result.unstated else f"method: {why}"
 
 
 def _unit(result: Result) -> str:
@@ -229,8 +240,7 @@ def _lines(result: Result, *, split: bool) -> Iterator[str]:
     within = "" if inside is None else f", {len(inside)} of them inside the horizon"
     worth = f"; worth about {counted(size, _unit(result))} of the new policy" if size > 0 else ""
     yield f"{stop - first} rows used ({first} to {stop - 1}{within}){worth}"
-    why = choices.get("method", result.method)
-    yield why.removeprefix(f"{GROUPS}, as ") if result.unstated else f"method: {why}"
+    yield _why(result)
     if "states" in choices:
         yield choices["states"]
     if split and result.status is not Status.REJECTED and search_words(result):

@@ -68,7 +68,8 @@ def _section(name: str, title: str, body: str, css: str = "") -> str:
 def _folded(title: str, body: str, name: str = "") -> str:
     """What a reader may open: a list, or a text; nothing where there is none."""
     shown = f'<ul class="items">{body}</ul>' if body.startswith("<li") else body
-    return f"<details{f' id={name}' if name else ''}><summary>{title}</summary>{shown}</details>" if body else ""
+    named = f' id="{name}"' if name else ""
+    return f"<details{named}><summary>{title}</summary>{shown}</details>" if body else ""
 
 
 def _item(title: str, text: str, state: str = "") -> str:
