@@ -10,6 +10,7 @@ import numpy as np
 
 import bondic
 from bondic.core.kernels.leaves import Constant, Dirac
+from bondic.decisions.difference import with_today
 from bondic.report.compare import Comparison
 from bondic.report.page import report_page
 from bondic.rows.rows import Rows
@@ -31,7 +32,7 @@ class Situation:
 
     def page(self) -> str:
         problem = self.ask()
-        result = bondic.estimate_interval(problem, method=self.method)
+        result = with_today(bondic.estimate_interval(problem, method=self.method), problem, self.method)
         return report_page(result, problem, title=self.title)
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import bondic
+from bondic.decisions.difference import with_today
 from bondic.report.pens import result_table
 from bondic.report.plots import save_plot
 
@@ -27,7 +28,7 @@ from gallery_situations import SITUATIONS, comparison, machine  # noqa: E402
 from chromium import Chromium, find_chromium  # noqa: E402
 
 SHOTS: dict[str, tuple[str, int, int, str, dict[str, bool]]] = {
-    "report-light.png": ("sharp", 900, 1060, "", {}),
+    "report-light.png": ("sharp", 900, 1000, "", {}),
     "report-dark.png": ("sharp", 900, 1060, "", {"dark": True}),
     "report-phone.png": ("sharp", 390, 844, "", {"phone": True}),
     "report-wide.png": ("wide", 900, 1300, "", {}),
@@ -85,7 +86,7 @@ def terminal(result: bondic.Result) -> None:
     """What `bondic evaluate` prints, as a picture whose text stays text."""
     console = Console(record=True, width=90, file=io.StringIO(), force_terminal=True)
     console.print(Text(COMMAND, style="bold"), soft_wrap=True)
-    console.print(result_table(result))
+    console.print(result_table(result, width=console.width))
     drawing = console.export_svg(title="bondic evaluate", unique_id="bondic", font_aspect_ratio=0.61)
     (IMAGES / "terminal.svg").write_text(_offline(drawing), encoding="utf-8")
 
@@ -109,7 +110,7 @@ def plots(result: bondic.Result) -> None:
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     problem = machine()
-    result = bondic.estimate_interval(problem, alpha=0.1)
+    result = with_today(bondic.estimate_interval(problem, alpha=0.1), problem)
     terminal(result)
     plots(result)
     shoot()
