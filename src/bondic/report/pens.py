@@ -118,7 +118,7 @@ def result_table(result: Result, *, verbose: bool = False, width: int = 80) -> R
     for line in view.brief:
         pen.text(line)
     _draw_curve(view, pen)
-    _draw_steps(view, pen, _BRIEFLY)
+    _draw_steps(view, pen, _BRIEFLY if view.tone == "good" else _SHOWN)
     return Group(*pen.head, *pen.rest)
 
 
