@@ -39,7 +39,7 @@ class Chromium:
         os.set_inheritable(to_browser, True)
         os.set_inheritable(from_browser, True)
         # the browser reads from descriptor 3 and writes to descriptor 4; both are moved aside first, in case they clash
-        line = f'exec 8<&{to_browser} 9>&{from_browser}; exec "$@" 3<&8 4>&9'
+        line = f'exec 98<&{to_browser} 99>&{from_browser}; exec "$@" 3<&98 4>&99'
         self._process = subprocess.Popen(
             ["bash", "-c", line, "bash", path, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(to_browser, from_browser),

@@ -139,6 +139,11 @@ class AllowanceCurve:
     def singles(self) -> tuple[float, ...]:
         return tuple(_one_digit(share * self.value_range.width) for share in _SINGLE_SHARES)
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether no allowance, not even 0, gives more than the value range: intervals grow with it."""
+        return self.at(0.0).status is Status.TRIVIAL
+
     def line(self) -> tuple[CurvePoint, ...]:
         """Both numbers alike."""
         return tuple(self.at(average) for average in self.averages)

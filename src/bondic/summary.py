@@ -70,7 +70,7 @@ def summarize(result: Result) -> Summary:
         guarantee=_guarantee(result),
         lines=tuple(f"{sentence(line)}." for line in _lines(result, split=parts is not None)),
         parts=parts,
-        curve=curve_of(result),
+        curve=None if result.curve is None or result.curve.says_nothing else curve_of(result),
         steps=tuple(step for step in result.steps if step.kind != "allowance"),  # said with the curve
         assumptions=Grid("Assumptions", ("assumption", "state", "in words"), tuple(stated), states),
         choices=Grid("Choices", ("what", "how"), tuple(result.choices.items())),
@@ -206,6 +206,8 @@ def _brief(result: Result) -> Iterator[str]:
         }
         free = "; nothing is assumed about the value function" if result.is_assumption_free else ""
         yield f"{proved.get(result.guarantee, 'no guarantee')}{free}"
+    if result.curve is not None and result.curve.says_nothing:
+        yield "no allowance gives more than the value range, not even ± 0: there are too few rows for this policy"
     size = result.effective_sample_size
     worth = f", worth about {counted(size, _unit(result))} of the new policy" if size > 0 else ""
     used = f"{result.rows[1] - result.rows[0]} rows used{worth}"

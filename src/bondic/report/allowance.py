@@ -26,9 +26,9 @@ def allowance_data(result: Result) -> dict[str, Any]:
     """What the sliders look up: a row per average, both numbers alike first; {} where there is no curve."""
     if result.curve is None:
         return {}
-    rows = _table(result.curve, result.allowance)
-    if all(row[0].status is Status.TRIVIAL for row in rows):
+    if result.curve.says_nothing:
         return {}
+    rows = _table(result.curve, result.allowance)
     return {
         "range": [result.value_range.low, result.value_range.high],
         "frame": [_TOP, _FLOOR],
@@ -60,14 +60,11 @@ def _ends(point: CurvePoint) -> tuple[str, str]:
 
 
 def allowance_section(result: Result) -> str:
-    """Nothing where there is no curve."""
+    """Nothing where there is no curve, or it says nothing."""
     curve, shown = result.curve, curve_of(result)
-    if curve is None or shown is None:
+    if curve is None or shown is None or curve.says_nothing:
         return ""
     alike = [row[0] for row in _table(curve, result.allowance)]
-    if all(point.status is Status.TRIVIAL for point in alike):
-        words = "No allowance gives more than the value range, not even ± 0: there are too few rows for this policy."
-        return f'<section id="allowance"><h2>{escape(shown.title)}</h2><p>{escape(unbroken(words))}</p></section>'
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in shown.marks)
     groups = "".join(f"<li>{escape(words)}</li>" for words in curve.groups)
     line = _line(curve, alike, result.allowance)

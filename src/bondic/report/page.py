@@ -100,7 +100,7 @@ def _answer(view: Summary, result: Result, doubts: Sequence[str], values: Sequen
     where = f"<b>{count} about the log, under “Is it the right log?”.</b>"
     pointer = f'<p class="note">{where} If it applies, the interval is not valid.</p>' if doubts else ""
     difference = compared if compared is not None else result if result.is_difference else None
-    pictures = forest(values, "the values on one axis") if values else ""
+    pictures = forest(values, "the values on one axis") if values and not rejected else ""
     if difference is not None:
         name = f"{difference.names[0]} minus {difference.names[1]}"
         drawn = forest([(name, difference)], "the difference of the values", legend=False)
@@ -130,8 +130,8 @@ def _meaning(result: Result, values: Sequence[tuple[str, Result]]) -> Iterator[s
             "Today is the policy that made the log, from the log's own starts; if it changed, the mean over the rows of what it "
             "was worth."
         )
-    if len(values) > 1:
-        yield "Each interval holds by itself."
+    if len(values) > 1 and result.comparison is None:
+        yield f"Each interval holds by itself, at {confidence(result.alpha)}."
 
 
 def _badges(result: Result) -> str:
@@ -165,13 +165,13 @@ def _next_steps(steps: Sequence[NextStep]) -> str:
     if not steps:
         return ""
     items = "".join(f"<li{' class=loud' if step.loud else ''}>{esc(unbroken(str(step)))}</li>" for step in steps)
-    return _section(
-        "next",
-        "What to do next",
-        f'<ul class="steps">{items}</ul><p class="soft">This is advice, not part of the guarantee. If you change a range, a '
-        "radius or a method because of this result, the guarantee no longer holds for this log. Make the change for your "
-        "next log.</p>",
+    changes = any(step.kind != "decision" for step in steps)
+    caution = (
+        " If you change a range, a radius or a method because of this result, the guarantee no longer holds for this log. Make "
+        "the change for your next log."
     )
+    note = f'<p class="soft">This is advice, not part of the guarantee.{caution if changes else ""}</p>'
+    return _section("next", "What to do next", f'<ul class="steps">{items}</ul>{note}')
 
 
 def _contributions(result: Result, parts: Grid | None) -> str:
