@@ -1,5 +1,6 @@
 """Choosing, ranking and gates: what is concluded from differences, and how often it is wrong."""
 
+import html
 import json
 import math
 import re
@@ -257,5 +258,33 @@ def test_choose_and_compare(folder, capsys, monkeypatch):
     code, out, _ = tool(capsys, folder, monkeypatch, "compare", *policies, "--against", "today", "--report", "all.html")
     assert code == 0
     assert "good.npz is shown to be better than today (by at least" in " ".join(out.split())
-    assert "good.npz is shown to be better" in (folder / "all.html").read_text()
+    page = (folder / "all.html").read_text()
+    headline = page.partition('class="answer">')[2].partition("</p>")[0]
+    assert headline.startswith(
+        "At 90% confidence, all together: good.npz is shown to be better than today (by at least "
+    )
+    assert '<line class="zero"' in page  # no difference
+    places = [page.index(f'over">{name}.npz<') for name in ("good", "fair", "bad")]
+    assert places == sorted(places)  # the best first
+    one = tool(capsys, folder, monkeypatch, "compare", *policies, "--against", "today", "--quiet")[1]
+    assert html.unescape(headline) == one.strip()
+    data = json.loads(tool(capsys, folder, monkeypatch, "compare", *policies, "--against", "today", "--json")[1])
+    assert [line["policy"] for line in data] == ["good.npz", "fair.npz", "bad.npz"]
+    assert data[0]["summary"].startswith("At 96.66% confidence good.npz is better than today by ")
     assert tool(capsys, folder, monkeypatch, "compare", *policies, "--against", "today", "--method", "all")[0] == 2
+
+
+def test_values_are_compared_beside_today(folder, capsys, monkeypatch):
+    policies = [word for name in ("bad", "good") for word in ("--policy", f"{name}.npz")]
+    words = ["compare", *policies, "--report", "values.html"]
+    _, out, _ = tool(capsys, folder, monkeypatch, *words)
+    assert [line.split()[0] for line in out.splitlines() if "finite-sample" in line] == ["good.npz", "today", "bad.npz"]
+    page = (folder / "values.html").read_text()
+    assert '<line class="zero"' not in page
+    assert page.index('over">today<') < page.index('over">bad.npz<')
+    _, out, _ = tool(
+        capsys, folder, monkeypatch, *words, "--joint", "--force"
+    )  # alpha is divided over the policies alone
+    assert not [line for line in out.splitlines() if line.startswith("today")]
+    data = json.loads(tool(capsys, folder, monkeypatch, *words, "--force", "--json")[1])
+    assert [line["policy"] for line in data] == ["bad.npz", "good.npz"]  # as they were written

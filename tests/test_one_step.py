@@ -198,3 +198,13 @@ def test_the_tool_reads_and_evaluates_without_a_discount(tmp_path, capsys, monke
     streamed = ["--with", "memory=1GB", "--one-step", "--method", "dual", "--force"]
     assert run("evaluate", tmp_path / "log.parquet", *asked, *streamed)[0] == 0
     assert run("check", tmp_path / "log.parquet", "--one-step")[0] == 0
+
+
+def test_a_policy_in_columns_of_single_decisions_is_told_which_columns():
+    data = bandit(200)
+    probs = {f"p_{k}": TARGET[data["observations"][:, 0].astype(int), k] for k in range(ACTIONS)}
+    asked = {"gamma": 0.0, "reward_range": (0, 1)}
+    with pytest.raises(b.InvalidInput, match=r"--columns 'logged_action_probs=p_\*'"):
+        b.evaluate_policy(b.read_log(data | probs, one_step=True), "columns", **asked)
+    log = b.read_log(data | probs, one_step=True, columns={"logged_action_probs": list(probs)})
+    assert b.evaluate_policy(log, "columns", **asked).high <= 1.0
