@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import bondic
+from bondic.advice.levers import with_next_steps
 from bondic.decisions.difference import with_today
 from bondic.report.pens import result_table
 from bondic.report.plots import save_plot
@@ -110,7 +111,7 @@ def plots(result: bondic.Result) -> None:
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     problem = machine()
-    result = with_today(bondic.estimate_interval(problem, alpha=0.1), problem)
+    result = with_next_steps(with_today(bondic.estimate_interval(problem, alpha=0.1), problem), problem)
     terminal(result)
     plots(result)
     shoot()

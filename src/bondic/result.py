@@ -27,7 +27,7 @@ from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.engines.sums import STANDARD
 from bondic.errors import Doubt, Listing, NoInterval
-from bondic.rendering import three
+from bondic.rendering import confidence, three
 from bondic.robustness import Robustness
 from bondic.rows import Rows
 from bondic.withhold import withhold_rows
@@ -261,7 +261,7 @@ class Result:
         return not math.isnan(self.estimate)
 
     def __repr__(self) -> str:
-        level = f"{100 * (1 - self.alpha):g}%"
+        level = confidence(self.alpha).removesuffix(" confidence")
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
         given = f"{level} {kind} {self.interval}" if self.status is not Status.REJECTED else f"no {kind} at {level}"
         estimate = three(self.estimate) if self.estimated else "none"

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from bondic.advice.levers import with_next_steps
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
 from bondic.decisions.difference import with_today
@@ -36,6 +37,7 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
         problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
         problem = replace(problem, names=("wear level",))
         result = with_today(estimate_interval(problem, alpha=alpha, progress=progress), problem, progress=progress)
+        result = with_next_steps(result, problem)
     checked = _write(result, problem, demo, out, force=force)
     if as_json:
         click.echo(result.to_json(), nl=False)

@@ -121,7 +121,8 @@ def _print(checked: Verification) -> None:
         click.echo(f"  not checked: {clean_text(gap)}")
     click.echo("under these assumptions:")
     for item in checked.assumptions:
-        click.echo(f"  {item.name} ({_STATES[item.state]}): {clean_text(item.text)}")
+        name = item.name.replace("(policy 1)", "of the new policy").replace("(policy 2)", "of the other policy")
+        click.echo(f"  {name} ({_STATES[item.state]}): {clean_text(item.text)}")
 
 
 def _most_bytes(log: str) -> int:

@@ -115,8 +115,8 @@ def result_table(result: Result, *, verbose: bool = False, width: int = 80) -> R
     if (compared := result.comparison) is not None and compared.side == "both":
         for line in text_bars(dict(zip(compared.names, compared.parts, strict=True)), width):
             pen.text(line)
-    for line in view.brief:
-        pen.text(line)
+    for place, line in enumerate(view.brief):
+        pen.text(line, "" if place else view.tone)
     _draw_curve(view, pen)
     _draw_steps(view, pen, _BRIEFLY if view.tone == "good" else _SHOWN)
     return Group(*pen.head, *pen.rest)
