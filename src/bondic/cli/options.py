@@ -251,7 +251,7 @@ STATES = several(
     "--categorical",
     "obs|none|COL",
     "Observation columns that hold names, not quantities: 'obs' for all of them, 'none' for none (states are compared by "
-    "their distance), or names or numbers (from 0) of columns. May be repeated. Default: decided from the log; --verbose says how.",
+    "their distance), or names or numbers (from 0) of columns. May be repeated. Default: decided from the log (--verbose).",
 )
 ACCEPT = several(
     "--accept",
