@@ -323,6 +323,10 @@ def test_every_view_opens_with_both_values_and_the_result_stays_as_it_was(kind):
         text = re.sub(r"\x1b\[[0-9;]*m|<[^>]*>|\\|\*\*", "", view).replace("# t", "").strip()
         assert text.startswith(str(found))
     assert found.next_steps()[0].kind == "decision"
+    words = " ".join("".join(parse(page).words).split())  # the comparison needs more than the value does
+    assert all(item.text in words for item in found.today.assumptions if not item.name.startswith("rewards"))
+    more = {item.text for item in found.today.assumptions} - {item.text for item in found.assumptions}
+    assert any("Today's policy is the one that made the log" in text for text in more)
 
 
 def test_there_is_no_comparison_where_the_log_does_not_tell_it_cheaply():

@@ -12,7 +12,7 @@ from typing import Literal
 
 from bondic.core.assumptions import VALUE_RANGE
 from bondic.core.cells.proof import CellsProof
-from bondic.core.claims import Claim, Guarantee, Status
+from bondic.core.claims import Assumption, Claim, Guarantee, Status
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text, ends_text, interval_text, number
 from bondic.core.propensities.proof import PropensityProof
@@ -57,11 +57,12 @@ def summarize(result: Result) -> Summary:
     parts = parts_grid(result.claims)
     if parts is not None and apart(result):
         parts = replace(parts, title=f"{parts.title} (the two ends start from averages of their own)")
+    needed = all_assumptions(result, result.today)
     stated = [
         (" ".join(filter(None, named_assumption(item.name, result))), STATE_WORDS[item.state], item.text)
-        for item in result.assumptions
+        for item in needed
     ]
-    states = tuple(item.state for item in result.assumptions)
+    states = tuple(item.state for item in needed)
     return Summary(
         tone=_TONES[result.status],
         warnings=result.warnings,
@@ -75,6 +76,15 @@ def summarize(result: Result) -> Summary:
         assumptions=Grid("Assumptions", ("assumption", "state", "in words"), tuple(stated), states),
         choices=Grid("Choices", ("what", "how"), tuple(result.choices.items())),
     )
+
+
+def all_assumptions(result: Result, today: Result | None) -> tuple[Assumption, ...]:
+    """What the result rests on, then what the comparison with today's policy needs beyond that."""
+    known = {item.text for item in result.assumptions}
+    more = [] if today is None else [item for item in today.assumptions if item.text not in known]
+    rest = [replace(item, name=f"{item.name.partition(' (')[0]} (today)") for item in more]
+    # the range of rewards is one statement, whatever rows were counted beside it
+    return (*result.assumptions, *(item for item in rest if item.name != "rewards (today)"))
 
 
 def named_assumption(name: str, result: Result) -> tuple[str, str]:

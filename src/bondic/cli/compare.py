@@ -64,7 +64,8 @@ def command(log: str, **options: Any) -> int:
     say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
     table, title = _short(lines), joint_title(alpha, joint=options["joint"])
     if len(policies) > 1 and len(methods) == 1:
-        today = None if options["joint"] else today_value(question, alpha)
+        method = make_method(methods[0], options, inputs)
+        today = None if options["joint"] else today_value(question, alpha, method)
         table = by_low([*table, *([] if today is None else [Line(TODAY, RETURNS, today)])])
         title += "" if today is None else ". Which are better than today? --against today compares all of them at once"
     _show(Comparison(tuple(_named(table)), title), lines, options, log, table)

@@ -149,7 +149,7 @@ def with_values(found: Result, problem: Rows, against: Any, method: Method | str
     """
     chosen, other = as_method(method), other_rows(problem, against)
     new = sided(chosen, found.side).run(problem, found.alpha, None)
-    return replace(found, parts=(new, _own(other, sided(chosen, _OTHER[found.side])).run(other, found.alpha, None)))
+    return replace(found, parts=(new, _own_value(other, sided(chosen, _OTHER[found.side]), found.alpha)))
 
 
 def with_today(
@@ -164,7 +164,7 @@ def with_today(
     cheap = found.method == PROPENSITIES or (found.method == TABLE and problem.log.held)
     if not (informative and cheap) or found.is_difference:
         return found
-    value = today_value(problem, found.alpha, _OTHER[found.side])
+    value = today_value(problem, found.alpha, sided(as_method(method), _OTHER[found.side]))
     if value is None:
         return found
     try:
@@ -174,18 +174,20 @@ def with_today(
     return replace(found, today=replace(gain, parts=(found, value)))
 
 
-def today_value(problem: Rows, alpha: float, side: Side = "both") -> Result | None:
+def today_value(problem: Rows, alpha: float, method: Method | str | None = None) -> Result | None:
     """What the policy that made the log is worth; None where the log does not tell: few rows, no episodes, other starts."""
     try:
-        found = Propensities(side=side).run(other_rows(problem, TODAY), alpha, None)
+        found = _own_value(other_rows(problem, TODAY), as_method(method), alpha)
     except InvalidInput:
         return None
     return found if found.status is Status.INTERVAL else None
 
 
-def _own(rows: Rows, method: Method) -> Method:
-    """Today's value is the mean of the log's own returns, whatever answers about other policies."""
-    return method if not isinstance(rows.policy, LoggedBehavior) else Propensities(side=getattr(method, "side", "both"))
+def _own_value(rows: Rows, method: Method, alpha: float, progress: Progress | None = None) -> Result:
+    """The value of one policy; today's is the mean of the log's own returns, whatever answers about other policies."""
+    today = isinstance(rows.policy, LoggedBehavior)
+    own = Propensities(side=getattr(method, "side", "both")) if today else method
+    return own.run(rows, alpha, progress)
 
 
 def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress: Progress | None) -> Result:
@@ -193,7 +195,7 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     side: Side = getattr(method, "side", "both")
     budget = ErrorBudget.split(alpha, {"1": 1.0, "2": 1.0})
     first = sided(method, side).run(problem, budget["1"], progress)
-    second = _own(other, sided(method, _OTHER[side])).run(other, budget["2"], progress)
+    second = _own_value(other, sided(method, _OTHER[side]), budget["2"], progress)
     if first.proof is None or second.proof is None:
         raise InvalidInput(f"The method {first.method} leaves no proof: its interval cannot be part of a difference.")
     proof = separate_proof((first.proof, second.proof), budget, side)

@@ -3,7 +3,8 @@
 JSON, format "bondic result 1": `low`, `high` (null after a rejection: there is no interval), `estimate` (null where the rows
 decide none; choices.estimate says where it comes from), `alpha`, `side`,
 `method`, `guarantee`, `status` (INTERVAL, TRIVIAL or REJECTED), `summary`, `headline`; `comparison` with another policy, or
-with today's where the log says it cheaply (low, high, estimate, alpha, side; `values` [{name, low, high}] of both), or null:
+with today's where the log says it cheaply (low, high, estimate, alpha, side, method, assumptions; `values` [{name, low,
+high}] of both), or null:
 each of its intervals holds by itself, and no certificate is written for that with today's; `value_range` [low, high];
 `terms` per end ("lower", "upper"): the value that it starts from, then upper bounds of what is added or subtracted, and the
 end point; `details` per end: numbers behind the terms;
@@ -101,7 +102,8 @@ def _comparison(result: Result) -> dict[str, Any] | None:
     if found is None:
         return None
     values = [{"name": name, **_ends(part)} for name, part in zip(found.names, found.parts, strict=True)]
-    return {**_ends(found), "estimate": found.estimate, "alpha": found.alpha, "side": found.side, "values": values}
+    own = {name: getattr(found, name) for name in ("estimate", "alpha", "side", "method")}
+    return {**_ends(found), **own, "values": values, "assumptions": [asdict(item) for item in found.assumptions]}
 
 
 def _curve(result: Result) -> dict[str, Any] | None:

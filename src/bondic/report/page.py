@@ -22,8 +22,9 @@ from bondic.report.html import badge, document, facts, html_table
 from bondic.report.words import COVERED, FRAGILE, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
 from bondic.result import NextStep, Result
 from bondic.rows import Rows
-from bondic.summary import Summary, apart, difference_words, named_assumption, ranges, summarize
+from bondic.summary import Summary, all_assumptions, apart, difference_words, named_assumption, ranges, summarize
 
+_BOTH = 2
 _FIRST = 3
 """Assumptions that are not folded away."""
 _WIDE = 50
@@ -50,11 +51,13 @@ def report_page(
     doubts = doubts[len(result.warnings) :]  # those are in the answer
     view = summarize(replace(result, steps=result.steps or next_steps(result, asked, no_rows=no_rows)))
     health = examine(asked.select(*result.rows), asked.log, no_rows=no_rows)
+    values = _values(result, asked)
+    beside = result.today if result.comparison is not None or len(values) < _BOTH else values[1][1]
     body = [
-        _answer(view, result, doubts, _values(result, asked)),
+        _answer(view, result, doubts, values),
         allowance_section(result),
         _next_steps(view.steps),
-        _assumptions(result),
+        _assumptions(result, all_assumptions(result, beside)),
         _data_health(health, no_rows, doubts),
         _details(result, view, notes, command),
     ]
@@ -191,7 +194,7 @@ def _contributions(result: Result, parts: Grid | None) -> str:
     )
 
 
-def _assumptions(result: Result) -> str:
+def _assumptions(result: Result, every: Sequence[Assumption]) -> str:
     """What must be true, in plain words: what fails most often in practice first, the rest folded away."""
 
     def listed(items: Sequence[Assumption]) -> str:
@@ -199,30 +202,32 @@ def _assumptions(result: Result) -> str:
             _item(_title(item, result), item.text, badge(STATES[item.state], STATE_WORDS[item.state])) for item in items
         )
 
-    needed = sorted((item for item in result.assumptions if item.state != "checked"), key=_order)
+    needed = sorted((item for item in every if item.state != "checked"), key=_order)
     first = [item for k, item in enumerate(needed) if k < _FIRST or item.state != "stated"]
     rest = [item for item in needed if item not in first]
-    found = {item.state for item in result.assumptions}
+    found = {item.state for item in every}
     meanings = " ".join(f"<b>{STATE_WORDS[state]}</b>: {words}." for state, words in MEANINGS.items() if state in found)
     return _section(
         "assumptions",
         "What must be true",
         f'<ul class="items">{listed(first)}</ul>'
         + _folded(f"{len(rest)} more that you state", listed(rest))
-        + _folded("What was checked", listed([item for item in result.assumptions if item.state == "checked"]))
+        + _folded("What was checked", listed([item for item in every if item.state == "checked"]))
         + f'<p class="soft">{meanings}</p>',
     )
 
 
-def _order(item: Assumption) -> tuple[bool, int]:
-    """A contradiction first; then by how often it fails in practice."""
-    name = item.name.partition(" (")[0]
-    return item.state == "stated", FRAGILE.index(name) if name in FRAGILE else len(FRAGILE)
+def _order(item: Assumption) -> tuple[bool, bool, int]:
+    """A contradiction first; then what the result itself rests on, by how often it fails in practice."""
+    name, _, about = item.name.partition(" (")
+    return item.state == "stated", bool(about), FRAGILE.index(name) if name in FRAGILE else len(FRAGILE)
 
 
 def _title(item: Assumption, result: Result) -> str:
     """An assumption in plain words; what a baseline chose is not called stated."""
     name, whose = named_assumption(item.name, result)
+    if name == "policy" and whose not in ("", f"({result.names[0]})"):
+        name = "other policy"
     if name != "values":
         return f"{TITLES.get(name, name)} {whose}".rstrip()
     if result.allowance is not None:
