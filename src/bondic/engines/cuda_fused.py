@@ -107,7 +107,7 @@ def _symmetric(  # type: ignore[no-untyped-def]
     rows = top + tl.arange(0, BM)
     own = ()
     for axis in tl.static_range(AXES):
-        own += (tl.load(points + rows * AXES + axis),)
+        own += (tl.load(points + rows * AXES + axis),)  # type: ignore[assignment]
     one = tl.zeros((BM,), tl.float64)
     two = tl.zeros((BM,), tl.float64)
     for start in range(begin, end, FLUSH):
