@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED
 from bondic.core.cells.localize import CellTails
+from bondic.core.cells.paired import PairedCells
 from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
-from bondic.core.cells.rows import TableCells
+from bondic.core.cells.rows import StateCells, TableCells
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
@@ -30,6 +31,7 @@ from bondic.methods.on_tables import PredictedTable, predicted_table, propose_ta
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
+from bondic.rows.paired import PairedRows
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -49,7 +51,7 @@ class PlannedTable:
     """Cells and events for a problem."""
 
     pilot: Rows
-    cells: TableCells
+    cells: StateCells
     budget: ErrorBudget
     events: CellPlan
 
@@ -97,6 +99,8 @@ class Table:
         """None, or why there is no table; whether states are names is for others to say."""
         if not problem.layout.discrete:
             return "actions are numbers, and a table has one cell for every state and action"
+        if problem.policy_in_log:
+            return "the policy is known by the log's own columns, and a table needs its probabilities at next states"
         exact = problem.answers.exact
         return None if exact else "the policy is known by drawn actions, and a table needs its probabilities"
 
@@ -137,7 +141,7 @@ class Table:
                 "method=Groups() (--method groups)."
             )
         ahead = planned_length(problem, self.planned_rows) - len(pilot.rows)
-        cells, (_, budget) = TableCells(states), self._predicted(pilot, alpha, ahead, problem)
+        cells, (_, budget) = _cells(problem, states), self._predicted(pilot, alpha, ahead, problem)
         events = propose_table(
             problem,
             pilot,
@@ -150,17 +154,18 @@ class Table:
         )
         return PlannedTable(pilot, cells, budget, events)
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        clock = Clock(progress)
+    def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
+        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
+        clock, rows = Clock(progress), problem if against is None else PairedRows.of(problem, against)
         clock.stage("plan")
-        made = self.plan(problem, alpha)
+        made = self.plan(rows, alpha)
         clock.done("plan")
-        return self.evaluate(problem, made, clock, describe(NAME, self, problem))
+        return self.evaluate(rows, made, clock, describe(NAME, self, problem))
 
     def follow(self, problem: Rows, alpha: float, before: CellsProof | None, clock: Clock) -> Result | None:
         """The interval of a log that grows, from the proof of the update before; None while no start follows the pilot."""
         clock.stage("plan")
-        known = before.cells.states if before is not None and isinstance(before.cells, TableCells) else None
+        known = before.cells.states if before is not None and isinstance(before.cells, StateCells) else None
         made = self.plan(problem, alpha, known)
         made = made if before is None else _continued(before, made)
         clock.done("plan")
@@ -173,7 +178,8 @@ class Table:
         """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
-        proof = self._proof(asked_of(certified), made)
+        question = certified.parts() if isinstance(certified, PairedRows) else (certified,)
+        proof = self._proof(asked_of(*question), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
         estimate, source = estimate_of(found.claims)
         clock.done("evaluate")
@@ -184,7 +190,8 @@ class Table:
         }
         return Result.of(
             proof,
-            certified,
+            question[0],
+            against=question[1] if len(question) > 1 else None,
             method=NAME,
             estimate=estimate,
             claims=claims_of(found, made.budget),
@@ -197,9 +204,13 @@ class Table:
     def _proof(self, asked: Asked, made: PlannedTable) -> CellsProof:
         return CellsProof(asked, made.budget, self.side, made.cells, made.events, planned=self.planned_rows)
 
-    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+    def replan(
+        self, prefixes: Prefixes, proof: Proof, sums: Sums, against: Prefixes | None = None
+    ) -> tuple[Proof, tuple[str, ...]]:
         """Every block from the rows before it."""
         del sums
+        if against is not None:
+            prefixes = Prefixes(PairedRows.of(prefixes.problem, against.problem))
         proof = check_proof(proof, CellsProof, NAME)
         pilot = replayed_pilot(prefixes, proof, self._pilot)
         made = self._plan(prefixes.problem, pilot, proof.budget.alpha, prefixes.before)
@@ -219,7 +230,7 @@ class Table:
         states = states_of(pilot, self._most_states(problem))
         if states is None:
             return None, self.budget(problem, alpha, _SHARES[0])
-        cells, starts = TableCells(states), expected_starts(problem, pilot, ahead)
+        cells, starts = _cells(problem, states), expected_starts(problem, pilot, ahead)
         budgets = [self.budget(problem, alpha, shares) for shares in _SHARES]
         found = [predicted_table(pilot, cells, budget, self.side, ahead, starts) for budget in budgets]
         best = int(np.argmin([one.half for one in found]))
@@ -232,6 +243,10 @@ class Table:
 
     def _pilot(self, problem: Rows) -> Rows:
         return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
+
+
+def _cells(problem: Rows, states: FloatArray) -> StateCells:
+    return PairedCells(states) if isinstance(problem, PairedRows) else TableCells(states)
 
 
 def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:

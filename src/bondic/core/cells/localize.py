@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from bondic.core.betting import LARGEST_BET, curvature, vector_term
-from bondic.core.bounded import Between, FloatArray, U, inflate
+from bondic.core.bounded import Between, FloatArray, U, inflate, norm, row_norms
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.intervals import Intervals, largest_by_label
@@ -86,13 +86,22 @@ class Events:
     cells_probability: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ValueLimits:
-    """What holds whatever the log says: the width B of the range of Y, and the ends of e on every cell."""
+    """What holds whatever the log says, on every cell: the width B of the range of Y, and the ends of e; one for all, or each."""
 
-    width: float
-    low: float
-    high: float
+    width: FloatArray | float  # (p,)
+    low: FloatArray | float
+    high: FloatArray | float
+
+    @property
+    def middle(self) -> FloatArray | float:
+        return 0.5 * (self.low + self.high)
+
+    @property
+    def largest(self) -> FloatArray | float:
+        """|e|."""
+        return np.abs(self.low) + np.abs(self.high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +115,18 @@ class Ground:
     @staticmethod
     def of(tally: Tally, labels: LabelTally, events: Events, limits: ValueLimits) -> Ground:
         vector, single = events.vector, events.cells.rates
-        largest = max(float(vector.shape.max(initial=0.0)) * max(vector.rates), float(single.max(initial=0.0)))
-        if largest * limits.width > LARGEST_BET:
+        together = tally.shape.by_layer(vector.shape * limits.width)
+        largest = float(row_norms(together.T).max(initial=0.0)) * max(vector.rates)
+        if max(largest, float((single * limits.width).max(initial=0.0))) > LARGEST_BET:
             raise InvalidInput("A rate of an event is too large for the value range.")
         return Ground(
             System(tally, labels, limits.low - tally.reference, limits.high - tally.reference), events, limits
         )
+
+    @cached_property
+    def widths(self) -> FloatArray:
+        """(Λ,) B of the rows of a label."""
+        return np.broadcast_to(self.limits.width, self.system.counts.size)[self.system.labels.cell]
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -133,12 +148,16 @@ class Ground:
         """(Λ,) the largest |Δ_i| of the rows of a label."""
         rows = self.system.rows
         size = np.maximum(-rows.low, rows.high).max(axis=0) + rows.error
-        return np.asarray(np.minimum(np.where(rows.count.sum(axis=0) > 0, size + farthest, 0.0), self.limits.width))
+        return np.asarray(np.minimum(np.where(rows.count.sum(axis=0) > 0, size + farthest, 0.0), self.widths))
 
     def radius(self, probability: float, energy: float, farthest: FloatArray) -> float:
-        """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy ), G_k the largest g(-y)/y^2 over the rows of all cells."""
-        vector = self.events.vector
-        deviation = float((vector.shape[self.system.labels.cell] * self.deviations(farthest)).max(initial=0.0))
+        """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy ), G_k the largest g(-y)/y^2 over the rows of all cells.
+
+        A row of the log is a vector with one entry in every layer: y is its norm.
+        """
+        vector, each = self.events.vector, np.zeros(self.system.counts.size)
+        np.maximum.at(each, self.system.labels.cell, vector.shape[self.system.labels.cell] * self.deviations(farthest))
+        deviation = norm(self.system.tally.shape.by_layer(each).max(axis=-1, initial=0.0))
         rates, log_term = np.array(vector.rates), vector.log_term(probability)
         found = log_term / rates + curvature(-(rates * deviation)) * rates * energy
         return inflate(float(found.min()) * (1 + 1e-14))
@@ -162,6 +181,10 @@ class Located:
     @property
     def limits(self) -> ValueLimits:
         return self.ground.limits
+
+    @property
+    def widths(self) -> FloatArray:
+        return self.ground.widths
 
     @property
     def single(self) -> float:
@@ -197,10 +220,10 @@ class _FixedPoint:
         self.farthest, self.radius = np.full(system.labels.cell.size, math.inf), math.inf
         self.own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
         self.roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
-        rounding = 4 * U * (abs(limits.low) + abs(limits.high) + np.abs(system.tally.reference))
+        rounding = 4 * U * (limits.largest + np.abs(system.tally.reference))
         self.intervals = Intervals(system, Between(system.low, system.high).wider(rounding))
         self.found = inflate(
-            float((ground.weights * system.rows.count).sum()) * limits.width**2 * (1 + system.relative)
+            float((ground.weights * system.rows.count * ground.widths**2).sum()) * (1 + 2 * system.relative)
         )
 
     @cached_property
@@ -218,7 +241,7 @@ class _FixedPoint:
     def _step(self) -> None:
         """Radii from what is known of the rows, then sets and intervals, then the rows again."""
         system, ground = self.system, self.ground
-        squares = self.intervals.deviations(self.single, ground.limits.width)
+        squares = self.intervals.deviations(self.single, ground.widths)
         self.found = min(self.found, inflate(float((ground.weights * squares).sum()) * (1 + 4 * system.relative)))
         self._shrink()
         self.own = np.minimum(self.own, self._own_bounds(squares))
@@ -244,7 +267,7 @@ class _FixedPoint:
         system, scale, known = self.system, self.ground.scale, self.intervals.ways.largest()
         if system.large:
             return ()
-        everything = system.largest * (1 + system.tally.gamma)
+        everything = system.largest * (1 + system.tally.gamma * system.tally.shape.largest)
         alone = np.where(system.learned, np.minimum(self.own + self.tau, everything), self.tau)
         found: dict[bytes, Feasible] = {}
         for times in (0.0, 1.0, 1e300):
@@ -277,8 +300,8 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     tally = system.tally
     counts = np.maximum(system.counts, 1.0)
     mean = np.abs(tally.total.sum(axis=0)) / counts
-    rounding = tally.error + tally.relative * (tally.size.sum(axis=0) / counts + 4 * system.largest)
-    allowed = allowance.averages + tally.gamma * system.after.times(tally.shape.atoms @ allowance.averages)
+    rounding = tally.error + tally.relative * (tally.size.sum(axis=0) / counts + 4 * tally.shape.largest * system.largest)
+    allowed = allowance.averages + tally.gamma * system.after.times(tally.shape.at_atoms(allowance.averages))
     allowed = allowed * (1 + tally.relative)
     own = np.maximum(np.abs(system.low), np.abs(system.high))
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
@@ -286,5 +309,5 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
 
 def largest_single(system: System, allowance: CellAllowance) -> float:
     """γ max β_∞ over atoms, rounded up."""
-    most = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0))
+    most = float(system.tally.shape.at_atoms(allowance.single).max(initial=0.0))
     return most * system.tally.gamma * (1 + 4 * system.relative)

@@ -152,7 +152,7 @@ class System:
         atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.after.dense
         weights = self._inverse @ atoms
         rest = atoms - weights + gamma * (weights @ following) @ atoms
-        size = atoms + np.abs(weights) + gamma * (np.abs(weights) @ following) @ atoms
+        size = np.abs(atoms) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ np.abs(atoms)
         off = np.abs(rest).sum(axis=1) + self.tally.relative * size.sum(axis=1)
         return weights, inflate(float(off.max(initial=0.0)) * self.largest)
 
@@ -161,7 +161,7 @@ class System:
         atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.after.dense
         weights = cells + gamma * (((cells @ following) @ self._inverse) @ atoms)
         rest = cells - weights + gamma * (weights @ following) @ atoms
-        size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ atoms
+        size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ np.abs(atoms)
         off = np.abs(rest).sum(axis=1) + self.tally.relative * size.sum(axis=1)
         return weights, np.asarray(off * self.largest * (1 + 1e-14))
 
@@ -252,14 +252,14 @@ class Energy:
         grow = 1 + system.relative
         mass = float((weights * rows.count).sum()) * grow
         square = (math.sqrt(float((weights * rows.square).sum()) * grow) + rows.error * math.sqrt(mass)) ** 2
-        single = rows.over_atoms(weights, rows.mass) @ (atoms @ allowance.single) ** 2
+        single = rows.over_atoms(weights, rows.mass) @ system.tally.shape.at_atoms(allowance.single) ** 2
         further = gamma**2 * float(single) * grow
         theta = math.sqrt(further / square) if square > 0 else 1.0
         theta = max(theta, 1e-150) if further > 0 else 0.0
         rest = (1 + 1 / theta) * further if theta else 0.0
         total, onto = (weights * rows.total).sum(axis=0), rows.over_atoms(weights, rows.moment)
         linear = gamma * ((system.labels.expected.onto(total) - onto) @ atoms)
-        lost = (1 + gamma * (1 + system.expected_size)) * (
+        lost = (1 + gamma * (1 + system.expected_size)) * system.tally.shape.largest * (
             system.relative * float((weights * rows.size).sum()) + rows.error * mass
         )
         factor = 1 + theta
