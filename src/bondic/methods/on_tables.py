@@ -288,7 +288,7 @@ class _Shown:
 
 
 def _ends_of(limits: ValueLimits) -> tuple[FloatArray | float, ...]:
-    return limits.width, limits.low, limits.high
+    return limits.width, limits.low, limits.high, limits.clip
 
 
 def _count(

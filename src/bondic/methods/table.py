@@ -20,11 +20,13 @@ from bondic.core.cells.localize import CellTails
 from bondic.core.cells.paired import PairedCells
 from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import StateCells, TableCells
+from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums
+from bondic.core.terms import range_at_all_times
 from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
 from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
@@ -40,6 +42,8 @@ NAME = "table"
 PILOT = 0.05
 _SHARES = ((0.15, 0.1), (0.1, 0.02), (0.02, 0.02))
 """Shares of alpha of the vector event and of those of single cells: the pilot tells which promises the shortest interval."""
+_CLIPS = (2.0, 0.25)
+"""Where forecasts of differences are cut, in units of the value range (1 or more: nowhere). The pilot tells which promises more."""
 _STARTS = 0.1
 """That of sampled starts."""
 _MOST_NUMBERS = 20_000_000
@@ -114,10 +118,21 @@ class Table:
         try:
             pilot = self._pilot(problem) if rows is None else problem
             ahead = planned_length(problem, self.planned_rows) - len(pilot.rows) if rows is None else rows
-            found, _ = self._predicted(pilot, alpha, ahead, problem)
+            found, *_ = self._predicted(pilot, alpha, ahead, problem)
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
         return math.inf if found is None else found.length
+
+    def differs(self, problem: Rows, other: Rows, alpha: float) -> bool:
+        """Whether a table of the difference promises a shorter interval than one for each policy at half of alpha."""
+        if self.applies(problem) or self.applies(other):
+            return False
+        pair = PairedRows.of(problem, other)
+        states = states_of(self._pilot(pair), self._most_states(problem))
+        if states is None or 4 * states.shape[0] ** 2 * problem.layout.slots > MOST_TOGETHER:
+            return False  # cells one by one know nothing of what both policies have in common
+        apart = sum(self.predicted_length(one, 0.5 * alpha) for one in (problem, other))
+        return self.predicted_length(pair, alpha) < apart
 
     @staticmethod
     def _most_states(problem: Rows) -> int:
@@ -141,7 +156,8 @@ class Table:
                 "method=Groups() (--method groups)."
             )
         ahead = planned_length(problem, self.planned_rows) - len(pilot.rows)
-        cells, (_, budget) = _cells(problem, states), self._predicted(pilot, alpha, ahead, problem)
+        _, budget, share = self._predicted(pilot, alpha, ahead, problem)
+        cells = _cells(problem, states, share)
         events = propose_table(
             problem,
             pilot,
@@ -222,19 +238,20 @@ class Table:
 
     def _predicted(
         self, pilot: Rows, alpha: float, ahead: int, problem: Rows
-    ) -> tuple[PredictedTable | None, ErrorBudget]:
+    ) -> tuple[PredictedTable | None, ErrorBudget, float]:
         """The shortest interval that the pilot predicts, and how alpha is divided for it; the starts are those of the problem.
 
-        None where the pilot has no table.
+        The last number says where forecasts of differences are cut. None where the pilot has no table.
         """
-        states = states_of(pilot, self._most_states(problem))
+        states, clips = states_of(pilot, self._most_states(problem)), _CLIPS[: 2 if isinstance(problem, PairedRows) else 1]
         if states is None:
-            return None, self.budget(problem, alpha, _SHARES[0])
-        cells, starts = _cells(problem, states), expected_starts(problem, pilot, ahead)
-        budgets = [self.budget(problem, alpha, shares) for shares in _SHARES]
-        found = [predicted_table(pilot, cells, budget, self.side, ahead, starts) for budget in budgets]
-        best = int(np.argmin([one.half for one in found]))
-        return found[best], budgets[best]
+            return None, self.budget(problem, alpha, _SHARES[0]), clips[0]
+        starts, found = expected_starts(problem, pilot, ahead), []
+        for budget in (self.budget(problem, alpha, shares) for shares in _SHARES):
+            for clip in clips:
+                cells = _cells(problem, states, clip)
+                found.append((predicted_table(pilot, cells, budget, self.side, ahead, starts), budget, clip))
+        return min(found, key=lambda one: one[0].half)
 
     def budget(self, problem: Rows, alpha: float, shares: tuple[float, float]) -> ErrorBudget:
         """alpha over the vector event, those of single cells, the ends, and sampled starts."""
@@ -245,8 +262,9 @@ class Table:
         return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
 
-def _cells(problem: Rows, states: FloatArray) -> StateCells:
-    return PairedCells(states) if isinstance(problem, PairedRows) else TableCells(states)
+def _cells(problem: Rows, states: FloatArray, share: float) -> StateCells:
+    width = range_at_all_times(problem.terms).width
+    return PairedCells(states, share * width) if isinstance(problem, PairedRows) else TableCells(states)
 
 
 def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:

@@ -59,7 +59,7 @@ class Prices:
         system, limits = located.system, located.limits
         rows, intervals, size = system.rows, located.intervals, system.counts.size
         count, square = system.over_labels(rows.count.sum(axis=0)), system.over_labels(rows.square.sum(axis=0))
-        each = system.over_labels(intervals.deviations(0.0, located.widths).sum(axis=0))
+        each = system.over_labels(intervals.deviations(located.single, located.widths).sum(axis=0))
         noise, mean = each / np.maximum(count, 1.0), square / np.maximum(count, 1.0)
         scale = located.ground.events.vector.shape**2
         more = max(located.energy_bound - float(scale @ square), 0.0) / max(float(count.sum()), 1.0) / scale

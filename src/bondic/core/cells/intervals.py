@@ -71,6 +71,11 @@ class Intervals:
         """(J + 1,) F, and 0 for the end."""
         return _at_atoms(self.system, self.values).then(Between(np.zeros(1), np.zeros(1)))
 
+    @property
+    def foreseen(self) -> Between:
+        """(Λ,) <F, κ>."""
+        return self._foreseen[0]
+
     @cached_property
     def _foreseen(self) -> tuple[Between, FloatArray]:
         """(Λ,) <F, κ>, and sum |κ| |F|, by which rounding errors are measured."""
@@ -119,13 +124,13 @@ class Intervals:
         found = rows.count * (width**2 / 4 + apart**2) * (system.tally.gamma**2 * (1 + 64 * system.relative))
         return np.asarray(np.where(rows.count > 0, found, 0.0))
 
-    def deviations(self, single: float, width: FloatArray) -> FloatArray:
+    def deviations(self, single: FloatArray | float, width: FloatArray) -> FloatArray:
         """(B, Λ) sum of Δ_i^2; |γ ζ'_i| <= `single`, and the width (Λ,) of its range bounds every row."""
         rows, grow = self.system.rows, 1 + 16 * self.system.relative
         root = np.sqrt(rows.square * grow) + np.sqrt(self.squares) + np.sqrt(rows.count) * (single + rows.error)
         return np.asarray(np.minimum(root**2 * grow, rows.count * (width**2 * grow)))
 
-    def charges(self, weights: FloatArray, single: float, width: FloatArray) -> FloatArray:
+    def charges(self, weights: FloatArray, single: FloatArray | float, width: FloatArray) -> FloatArray:
         """(B, Λ) sum of g(-v_i Δ_i): row by row through the ways, or through `deviations`; the smaller one.
 
         The first only where rows go one way each: Δ is clipped, and g of what is clipped is not convex.

@@ -109,6 +109,12 @@ class PairedCells(StateCells):
     """Every state with every action, twice; rows carry the answers of both policies."""
 
     layers = 2
+    clip: float  # forecasts of γ (V_1 - V_2) are cut to [-clip, clip]: the smaller, the larger bets may be
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.clip > 0:
+            raise InvalidInput("Forecasts are cut at a positive number.")
 
     def size(self, slots: int) -> int:
         return 2 * super().size(slots)
@@ -145,8 +151,11 @@ class PairedCells(StateCells):
     def limits(self, rows: AnsweredRows) -> ValueLimits:
         known, pairs = range_at_all_times(rows.terms), StateCells.size(self, rows.layout.slots)
         apart = (known.high - known.low) * _WIDER
-        width = np.repeat([2 * apart, largest_width(rows.terms)], pairs)
-        return ValueLimits(width, np.repeat([-apart, known.low], pairs), np.repeat([apart, known.high], pairs))
+        most = max(rows.gamma, 1e-9) * apart * _WIDER  # of γ |V_1 - V_2|: what is cut there only comes nearer
+        width, clip = [(most + min(self.clip, most)) * _WIDER, largest_width(rows.terms)], [self.clip, np.inf]
+        clip[0] = self.clip if self.clip < most else np.inf
+        ends = ([-apart, known.low], [apart, known.high])
+        return ValueLimits(*(np.repeat(own, pairs) for own in (width, *ends, clip)))
 
     def value_range(self, rows: AnsweredRows) -> ValueRange:
         width = range_of(rows.terms).width * _WIDER
