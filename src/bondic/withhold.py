@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.proof import CellPlan
-from bondic.core.cells.rows import GroupCells, StateIndex, StateCells
+from bondic.core.cells.rows import GroupCells, StateCells, StateIndex
 from bondic.core.codec import instances
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput

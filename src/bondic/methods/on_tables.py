@@ -16,7 +16,7 @@ from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import EarlierRows, tally_by_era
 from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, locate
 from bondic.core.cells.proof import SINGLE, CellPlan
-from bondic.core.cells.rows import StateIndex, StateCells, within_quotas
+from bondic.core.cells.rows import StateCells, StateIndex, within_quotas
 from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of

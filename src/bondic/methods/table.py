@@ -43,7 +43,7 @@ PILOT = 0.05
 _SHARES = ((0.15, 0.1), (0.1, 0.02), (0.02, 0.02))
 """Shares of alpha of the vector event and of those of single cells: the pilot tells which promises the shortest interval."""
 _CLIPS = (2.0, 0.25)
-"""Where forecasts of differences are cut, in units of the value range (1 or more: nowhere). The pilot tells which promises more."""
+"""Where forecasts of differences are cut, in units of the value range (above 1: nowhere). The pilot tells what promises more."""
 _STARTS = 0.1
 """That of sampled starts."""
 _MOST_NUMBERS = 20_000_000
@@ -243,7 +243,10 @@ class Table:
 
         The last number says where forecasts of differences are cut. None where the pilot has no table.
         """
-        states, clips = states_of(pilot, self._most_states(problem)), _CLIPS[: 2 if isinstance(problem, PairedRows) else 1]
+        states, clips = (
+            states_of(pilot, self._most_states(problem)),
+            _CLIPS[: 2 if isinstance(problem, PairedRows) else 1],
+        )
         if states is None:
             return None, self.budget(problem, alpha, _SHARES[0]), clips[0]
         starts, found = expected_starts(problem, pilot, ahead), []

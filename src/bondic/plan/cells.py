@@ -112,9 +112,7 @@ class Costs:
     width: FloatArray | float
 
 
-def propose_event(
-    variance: FloatArray, counts: FloatArray, rows: float, costs: Costs, layers: int = 1
-) -> VectorEvent:
+def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs, layers: int = 1) -> VectorEvent:
     """Rates from the one for the pilot's noise to the one for deviations of the whole range, where the fixed point begins.
 
     Of several layers each has the same share of the noise, as far as bets on the quieter ones can be that large.

@@ -208,7 +208,9 @@ class TableWeights:
     def best(self, capacity: CellCapacity, start: FloatArray, free: bool = True) -> WeightPlan:
         """The aim of least length; `free`: Λ may change."""
         before = self.balanced if self.balanced.size else np.zeros(start.size)
-        totals = _FIRST / float(np.max(self.width)) if self.total is None else self.total * (_LATER if free else np.ones(1))
+        totals = (
+            _FIRST / float(np.max(self.width)) if self.total is None else self.total * (_LATER if free else np.ones(1))
+        )
         cost, plans = self.log_term + self._paid(capacity.prices), []
         for caution in _CAUTION:
             own = replace(capacity, caution=caution)

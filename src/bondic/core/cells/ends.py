@@ -170,9 +170,7 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     each = shares * located.intervals.charges(weights, located.single, located.widths)
     found = [(inflate(float(each.sum()) * grow), located.support(balance, lost))]
     if located.sets:
-        most = most_negative(
-            Between(rows.low, rows.high).wider(rows.error), located.farthest, weights, located.widths
-        )
+        most = most_negative(Between(rows.low, rows.high).wider(rows.error), located.farthest, weights, located.widths)
         prices = shares * weights**2 * curvature(-(np.abs(weights) * most)) * (1 + 1e-15)
         cheaper = each < prices * (np.sqrt(rows.square) + np.sqrt(rows.count) * located.farthest) ** 2
         for apart in {cheaper.tobytes(): cheaper, b"": np.zeros_like(cheaper)}.values():

@@ -158,9 +158,7 @@ def largest_by_label(system: System, ways: FloatArray) -> FloatArray:
     return found
 
 
-def most_negative(
-    own: Between, farthest: FloatArray, weights: FloatArray, width: FloatArray | float
-) -> FloatArray:
+def most_negative(own: Between, farthest: FloatArray, weights: FloatArray, width: FloatArray | float) -> FloatArray:
     """(B, Λ) the largest Δ with the sign of v, D in `own` and |x| <= farthest: -v Δ is as negative as -|v| times it."""
     most = np.where(weights > 0, farthest - own.low, farthest + own.high)
     return np.clip(most, 0.0, width)

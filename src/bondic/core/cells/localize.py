@@ -316,7 +316,9 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     tally = system.tally
     counts = np.maximum(system.counts, 1.0)
     mean = np.abs(tally.total.sum(axis=0)) / counts
-    rounding = tally.error + tally.relative * (tally.size.sum(axis=0) / counts + 4 * tally.shape.largest * system.largest)
+    rounding = tally.error + tally.relative * (
+        tally.size.sum(axis=0) / counts + 4 * tally.shape.largest * system.largest
+    )
     allowed = allowance.averages + tally.gamma * system.after.times(tally.shape.at_atoms(allowance.averages))
     allowed = allowed * (1 + tally.relative)
     own = np.maximum(np.abs(system.low), np.abs(system.high))

@@ -6,7 +6,7 @@ d = q_1 - q_2 on the first layer, q_2 on the second. Both obey Bellman equations
     q_2(x)  =  E[ r + γ sum_a π_2(a|s') q_2(s', a) ],            J_1 - J_2  =  E_{d_0 π_1}[d] + E_{d_0 (π_1 - π_2)}[q_2],
 
 so a row of the log is a row with outcome 0 at (1, x), followed by the atom (π_1, π_1 - π_2) of s', and one with outcome r at (2,
-x), followed by (0, π_2): reward noise is no part of the first. Everything on cells holds as it stands (Lemma 59); what is new is
+x), followed by (0, π_2): reward noise is no part of the first. Everything on cells holds as it stands (Lemma 60); what is new is
 that rows of both layers come together (`ends`, `localize`).
 """
 

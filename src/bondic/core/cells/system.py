@@ -249,7 +249,7 @@ class Energy:
     def of(
         system: System, weights: FloatArray, allowance: CellAllowance, form: Form, beyond: FloatArray | float = 0.0
     ) -> Energy:
-        """`weights`: (B, Λ), one for all rows of a block and label, as those of the form; `beyond` (Λ,): what a clip adds to |Δ|."""
+        """`weights`: (B, Λ), one for all rows of a block and label, as those of the form; `beyond` (Λ,): what clips add."""
         rows, atoms, gamma = system.rows, system.tally.shape.atoms, system.tally.gamma
         grow = 1 + system.relative
         mass = float((weights * rows.count).sum()) * grow
@@ -262,8 +262,10 @@ class Energy:
         rest = (1 + 1 / theta) * further if theta else 0.0
         total, onto = (weights * rows.total).sum(axis=0), rows.over_atoms(weights, rows.moment)
         linear = gamma * ((system.labels.expected.onto(total) - onto) @ atoms)
-        lost = (1 + gamma * (1 + system.expected_size)) * system.tally.shape.largest * (
-            system.relative * float((weights * rows.size).sum()) + rows.error * mass
+        lost = (
+            (1 + gamma * (1 + system.expected_size))
+            * system.tally.shape.largest
+            * (system.relative * float((weights * rows.size).sum()) + rows.error * mass)
         )
         factor = 1 + theta
         return Energy(
@@ -316,7 +318,12 @@ class Feasible:
         """(Λ,) |<F, κ>|."""
         system = self.system
         weights, off = system.foreseen, system.atom_weights[1] * system.expected_size
-        lost = 8 * system.relative * system.expected_size * float(np.abs(system.atom_weights[0]).sum(axis=1).max(initial=0.0))
+        lost = (
+            8
+            * system.relative
+            * system.expected_size
+            * float(np.abs(system.atom_weights[0]).sum(axis=1).max(initial=0.0))
+        )
         found = np.abs(weights) @ self.slack + lost * float(self.slack.max(initial=0.0)) + off
         if self.radius > 0:
             found += self.radius * (row_norms(weights * self.scale) + lost * float(self.scale.max(initial=0.0)))

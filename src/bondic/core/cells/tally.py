@@ -202,12 +202,12 @@ class _Sums:
         place, atom = np.divmod(self.keys, max(self.shape.atoms.shape[0], 1))
         block, cell = np.divmod(place, max(self.shape.cells, 1))
         largest = max(float(np.abs(own).max(initial=0.0)) for own in (self.reference, self.at_atoms))
-        empty = self.sums["count"] == 0
+        empty, largest = self.sums["count"] == 0, self.largest + 2 * self.shape.largest * largest
         return Tally(
             self.shape, self.gamma, self.reference, **self.sums,
             low=np.where(empty, 0.0, self.low), high=np.where(empty, 0.0, self.high), ends=self.ends,
             at=(block, cell, atom), mass=self.entries[0], moment=self.entries[1],
-            terms=self.terms, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * (self.largest + 2 * self.shape.largest * largest),
+            terms=self.terms, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * largest,
             whole=self.whole,
         )  # fmt: skip
 
