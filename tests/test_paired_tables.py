@@ -23,6 +23,7 @@ from bondic.core.cells.paired import Paired, PairedCells
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
 from bondic.core.question import Question
+from bondic.core.terms import range_of
 from bondic.decisions.difference import difference_interval
 from bondic.rows.paired import PairedRows
 
@@ -363,3 +364,16 @@ def test_what_cannot_be_compared_on_a_table(compared):
         Paired(first, other)
     with pytest.raises(InvalidInput, match="positive number"):
         PairedCells(np.zeros((1, 1)), 0.0)
+
+
+def test_one_policy_is_the_case_of_one_part(compared):
+    _, _, (first, second) = compared
+    assert Question.value(first).columns is first
+    assert Question.value(first).limits == range_of(first.terms)
+    together = Question.difference(first, second)
+    assert together.limits.low == pytest.approx(-5.0)
+    assert together.limits.high == pytest.approx(5.0)
+    with pytest.raises(InvalidInput, match="one policy"):
+        _ = together.columns
+    with pytest.raises(InvalidInput, match="same rows"):
+        Question.difference(first, second.select(10))
