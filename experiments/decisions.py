@@ -265,7 +265,7 @@ def episodes(rng: np.random.Generator) -> list[Check]:
 
 
 def tables(rng: np.random.Generator) -> list[Check]:
-    """States are names, and nothing is known of the propensities: every policy by itself."""
+    """States are names, and nothing is known of the propensities: as the default answers, and as one event for both policies."""
     logged, found = walks(rng, 700), list[Check]()
     columns = {name: column for name, column in logged.columns().items() if column is not None}
     log = bondic.Transitions(**{name: column for name, column in columns.items() if "behavior" not in name})
@@ -277,6 +277,9 @@ def tables(rng: np.random.Generator) -> list[Check]:
             second = TWO["today" if name == "today" else "old"]
             result = difference_interval(problem, against, alpha=alpha)
             found.append(judged(name, result, walk_value(TWO["new"]) - walk_value(second), alpha))
+        other = other_rows(problem, answers(TWO["old"]))
+        result = bondic.Table().run(problem, alpha, None, against=other)
+        found.append(judged("two policies, one event", result, walk_value(TWO["new"]) - walk_value(TWO["old"]), alpha))
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bondic.core import balls, separate
+from bondic.core.cells import paired
 from bondic.core.cells import proof as cells
 from bondic.core.certificate import DAMAGED, Certificate, check_certificate, compute_digest
 from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
@@ -37,7 +38,7 @@ from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange
 
 KNOWN = (
-    dual, sequential, propensities, cells, separate, plan, control, balls, features, leaves, series,
+    dual, sequential, propensities, cells, paired, separate, plan, control, balls, features, leaves, series,
 )  # fmt: skip
 """What a certificate can name is registered by these modules: proofs, and what they are written with."""
 UserFunctions = Mapping[str, Callable[..., Any]]
