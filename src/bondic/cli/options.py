@@ -276,7 +276,8 @@ WITH = settings(
     "require_below=X (a gate: the value may not exceed X), "
     "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed), groups=COLUMN|SPEC and "
     "model=SPEC (your own, module:function). Learning: learn_rows=0.5 (--policy is a function that learns one on the first half; "
-    "the other half certifies it), learn_blocks=8 (it learns again before each of 8 blocks). Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
+    "the other half certifies it), learn_blocks=8 (it learns again before each of 8 blocks). "
+    "Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
     "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: policy_output=logits, "
     "trust_pickle=yes. Draws: draws=20, seed=1.",
     methods=True,

@@ -80,7 +80,9 @@ class AskedPolicy:
         begun = [row for row, _ in self.learned]
         refuse(len(begun) > MOST_POLICIES, f"A policy was learned at most {MOST_POLICIES} times.")
         ordered = bool(begun) and begun == sorted(set(begun))
-        refuse(self.known_by == "mixture" and not ordered, "The blocks of a mixture are out of order, or there are none.")
+        refuse(
+            self.known_by == "mixture" and not ordered, "The blocks of a mixture are out of order, or there are none."
+        )
 
     @property
     def known_by_log(self) -> bool:

@@ -76,7 +76,11 @@ class FittedPolicy:
     fitted_log: str
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("policy", "fitted_rows", "fitted_log"):  # not there yet: while it is copied
+        if name.startswith("__") or name in (
+            "policy",
+            "fitted_rows",
+            "fitted_log",
+        ):  # not there yet: while it is copied
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -103,7 +107,9 @@ class PolicyMixture(LoggedTarget):
         rows = first + np.arange(len(part))
         blocks, found = self.blocks(rows), np.empty(len(part))
         if blocks.min(initial=0) < 0:
-            raise InvalidInput(f"The first learned policy answers from row {self.learned[0][0]} on, not at row {first}.")
+            raise InvalidInput(
+                f"The first learned policy answers from row {self.learned[0][0]} on, not at row {first}."
+            )
         for number in np.unique(blocks).tolist():
             mine = np.flatnonzero(blocks == number)
             found[mine] = logged_action_probs(

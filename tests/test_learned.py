@@ -1,0 +1,416 @@
+"""Policies learned on the log: what a learner is handed, what is certified, mixtures, and what a policy says that it has seen."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bondic
+from bondic.core.certificate import Certificate
+from bondic.core.errors import InvalidInput, VerificationError
+from bondic.decisions.choose import choose_policy
+from bondic.decisions.difference import difference_interval
+from bondic.decisions.gate import gate
+from bondic.decisions.learned import mixture_of
+from bondic.decisions.ranking import rank_policies
+from bondic.errors import PolicyError
+from bondic.methods.propensities import Propensities
+from bondic.policies.learned import Learner
+from propensity_cases import BEHAVIOR, REWARD, STATES, ThreeStates, decisions, drawn_walks, one_step, question
+from test_tool import run
+
+
+def best_actions(rows):
+    """The action that paid more on these rows, in each situation."""
+    situation, paid = np.searchsorted(STATES[:, 0], rows.observations[:, 0]), np.full((3, 2), 0.5)
+    taken = np.ones((3, 2))
+    np.add.at(paid, (situation, rows.actions), rows.rewards)
+    np.add.at(taken, (situation, rows.actions), 1.0)
+    table = np.eye(2)[(paid / taken).argmax(axis=1)]
+    return lambda observations: table[np.searchsorted(STATES[:, 0], observations[:, 0])]
+
+
+def values(policy):
+    """m(s) of a policy in each situation."""
+    return (policy(STATES) * REWARD).sum(axis=1)
+
+
+def handed(learner=best_actions):
+    """A learner, and how many rows it was handed each time."""
+    seen = []
+
+    def fit(rows):
+        seen.append(len(rows))
+        return learner(rows)
+
+    return fit, seen
+
+
+# --- learned on the first rows --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "border"), [(0.4, 400), (250, 250)])
+def test_a_learner_is_handed_the_first_rows_and_is_certified_on_the_others(rows, border):
+    log, (fit, seen) = decisions(1000), handed()
+    problem = bondic.make_problem(log, Learner(fit, rows), gamma=0.0, reward_range=(0, 1))
+    assert seen == [border]
+    assert (problem.rows.start, problem.rows.stop) == (border, 1000)
+    found = bondic.estimate_interval(problem)
+    assert found.rows == (border, 1000)
+    first = log.read(bondic.core.columns.RowRange(0, border))
+    own = question(log, best_actions(first)).select(border)
+    assert bondic.estimate_interval(own).interval == found.interval
+    assert any(item.name == "learning" and f"rows 0..{border - 1}" in item.text for item in found.assumptions)
+    assert f"rows from {border} on" in found.notes[-1]
+
+
+def test_a_certificate_says_what_taught_the_policy_and_a_learner_is_learned_again():
+    log, learner = decisions(1200), Learner(best_actions, 0.5)
+    found = bondic.evaluate_policy(log, learner, gamma=0.0, reward_range=(0, 1), against="today")
+    assert found.proof.asked.policies[0].learned[0][1].rows == (0, 600)
+    checked = bondic.verify(found, log, learner, replay=True)
+    assert checked.low == pytest.approx(found.low, abs=1e-12)
+    assert "policy gives the stored answers" in checked.checks
+    assert not any("were left out" in text for text in checked.unchecked)
+    with pytest.raises(VerificationError, match="learned on other rows"):
+        bondic.verify(found, log, Learner(best_actions, 0.4))
+    with pytest.raises(VerificationError, match="not the certified policy"):
+        bondic.verify(found, log, Learner(lambda rows: ThreeStates(), 0.5))
+
+
+def test_learners_that_fail_say_where():
+    log = decisions(300)
+    stated = {"gamma": 0.0, "reward_range": (0, 1)}
+    with pytest.raises(PolicyError, match=r"raised ZeroDivisionError on rows 0 to 149"):
+        bondic.make_problem(log, Learner(lambda rows: 1 / 0), **stated)
+    with pytest.raises(PolicyError, match="returned nothing for rows 0 to 149"):
+        bondic.make_problem(log, Learner(lambda rows: None), **stated)
+    with pytest.raises(InvalidInput, match="No row is left"):
+        bondic.make_problem(log, Learner(best_actions, 300), **stated)
+    for wrong in ({"rows": 0.0}, {"rows": 2.5}, {"rows": -1}, {"blocks": 0}, {"blocks": 1000}):
+        with pytest.raises(InvalidInput):
+            Learner(best_actions, **wrong)
+    with pytest.raises(InvalidInput, match="function of the first rows"):
+        Learner(3)
+    with pytest.raises(InvalidInput, match="follows one policy"):
+        bondic.SequentialMonitor(Learner(best_actions), gamma=0.0, reward_range=(0, 1), planned_rows=300)
+
+
+def walks_fit(rows):
+    mean = [rows.rewards[rows.actions == action].mean() for action in (0, 1)]
+    return int(np.argmax(mean))
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_episodes_are_never_cut(blocks):
+    log, (fit, seen) = drawn_walks(400, 3), handed(walks_fit)
+    starts = np.flatnonzero(np.append(True, np.diff(log.episode_ids) != 0))
+    learner = Learner(fit, 201, blocks)
+    found = bondic.evaluate_policy(log, learner, gamma=0.8, horizon=3, reward_range=(-0.5, 2), against="today")
+    assert len(seen) == blocks
+    assert set(seen) <= set(starts.tolist())
+    assert seen[0] == starts[starts >= 201][0]
+    assert found.rows[0] >= seen[0]
+    assert found.rows[0] in starts
+    assert bondic.verify(found, log, learner, replay=True).low == pytest.approx(found.low, abs=1e-12)
+
+
+def test_a_table_is_certified_on_the_rows_after():
+    demo = bondic.load_demo()
+    names = "observations actions rewards next_observations terminations truncations episode_ids timesteps".split()
+    log = bondic.Transitions(**{name: getattr(demo.log, name)[:9000] for name in names})
+
+    def fit(rows):
+        wear = int(np.median(rows.observations))
+        return lambda states: (states[:, 0] >= wear + 1).astype(int)
+
+    learner = Learner(fit, 0.2)
+    found = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1))
+    assert found.method == "table"
+    border = found.proof.asked.policies[0].learned[0][1].rows[1]
+    assert found.rows[0] > border >= 1800
+    told = np.flatnonzero(log.timesteps == 0)
+    assert found.proof.events.start.skipped == np.searchsorted(
+        told, found.rows[0]
+    )  # starts that taught it are left out
+    assert bondic.verify(found, log, learner, replay=True).low == pytest.approx(found.low, abs=1e-9)
+    apart = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1), against="today")
+    assert apart.rows[0] >= border
+    assert sum(item.name == "learning" for item in apart.assumptions) == 1
+    assert bondic.verify(apart, log, learner).low == pytest.approx(apart.low, abs=1e-9)
+    with pytest.raises(InvalidInput, match="averages over all of its episode starts"):
+        bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1), method=bondic.Dual())
+    stated = bondic.InitialStates.exact([[0.0]])
+    assert bondic.evaluate_policy(log, learner, initial=stated, gamma=0.8, reward_range=(0, 1), method=bondic.Dual())
+
+
+# --- mixtures -------------------------------------------------------------------------------------------
+
+
+def test_every_policy_of_a_mixture_has_seen_the_rows_before_its_block():
+    log, (fit, seen) = decisions(1300), handed()
+    learner = Learner(fit, 100, 4)
+    found = bondic.evaluate_policy(log, learner, gamma=0.0, reward_range=(0, 1), against="today")
+    assert seen == [100, 400, 700, 1000]
+    assert found.rows[0] == 100 + 200  # a pilot for the rates
+    shares = mixture_of(found)
+    assert [share for share, _ in shares] == pytest.approx([0.1, 0.3, 0.3, 0.3])
+    rates = found.proof.columns(bondic.core.question.Question.difference(*rows_of(found, log))).first.ratios.values
+    slow = []
+    for row in range(*found.rows):
+        border = max(one for one in seen[:4] if one <= row)
+        policy = best_actions(log.read(bondic.core.columns.RowRange(0, border)))
+        slow.append(policy(log.observations[row : row + 1])[0, log.actions[row]] / log.behavior_action_probs[row])
+    np.testing.assert_allclose(rates, slow, rtol=1e-15)
+    text = next(item.text for item in found.assumptions if item.name == "learning")
+    assert "mixture of 4" in text
+    assert "100, 400, 700, 1000" in text
+
+
+def rows_of(found, log):
+    from bondic.rows.asked import rebuild
+    from bondic.rows.asked import rows_of as parts_of
+
+    return parts_of(rebuild(found.proof.asked, log))
+
+
+def test_a_mixture_of_one_policy_is_that_policy():
+    """The same ends as for the policy over the contexts of the same rows."""
+    log = decisions(900)
+    mixture = bondic.make_problem(log, Learner(lambda rows: ThreeStates(), 90, 3), gamma=0.0, reward_range=(0, 1))
+    alone = question(log).select(90)
+    for method in (Propensities(), Propensities(max_ratio=4.0, model=None)):
+        one = bondic.estimate_interval(mixture, method=method)
+        other = bondic.estimate_interval(alone, method=replace(method, value="contexts"))
+        assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
+        one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
+        assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
+    robust = difference_interval(mixture, method=Propensities(max_ratio=4.0))
+    start = next(item.text for item in robust.assumptions if item.name == "start")
+    assert "mean over that distribution" not in start  # its centers know the states
+    other = difference_interval(mixture, question(log).select(90), method=Propensities())
+    assert other.low <= 0 <= other.high
+
+
+def test_certificates_of_mixtures():
+    log, learner = decisions(1300), Learner(best_actions, 100, 4)
+    found = bondic.evaluate_policy(log, learner, gamma=0.0, reward_range=(0, 1), against="today")
+    plain = bondic.verify(found, log)
+    assert "the policy" in plain.headline
+    assert any("pass the learner" in text for text in plain.unchecked)
+    checked = bondic.verify(found, log, learner, replay=True)
+    assert "policy learned again from the rows before each block gives the stored answers" in checked.checks
+    with pytest.raises(VerificationError, match="learned on other rows"):
+        bondic.verify(found, log, Learner(best_actions, 100, 3))
+    with pytest.raises(VerificationError, match="answers differently"):
+        bondic.verify(found, log, Learner(lambda rows: ThreeStates(), 100, 4))
+    with pytest.raises(VerificationError, match="pass the learner"):
+        bondic.verify(found, log, ThreeStates())
+    proof = found.proof
+    with pytest.raises(VerificationError, match="mean over the certified units"):
+        replace(proof, value="population", rates={})
+    with pytest.raises(VerificationError, match="out of order"):
+        replace(proof.asked.policies[0], learned=())
+    body = copy.deepcopy(found.certificate.body)
+    learned = body["proof"]["asked"]["policies"][0]["learned"]
+    learned[1][1]["rows"] = [0, 500]  # before its block, as if it had seen some of it
+    with pytest.raises(VerificationError, match="learned on rows 0 to 499 .* from row 400 on"):
+        bondic.verify(Certificate(body, found.certificate.arrays), log)
+    hidden = found.without_rows(found.question)
+    with pytest.raises(VerificationError, match="pass the learner"):
+        bondic.verify(hidden, log)
+    assert bondic.verify(hidden, log, learner).low == pytest.approx(found.low, abs=1e-12)
+
+
+def test_mixtures_need_propensities():
+    log = one_step(*(getattr(decisions(300), name) for name in ("observations", "actions", "rewards")))
+    with pytest.raises(InvalidInput, match="propensities, and the log has none"):
+        bondic.make_problem(log, Learner(best_actions, 0.2, 3), gamma=0.0, reward_range=(0, 1))
+    with pytest.raises(InvalidInput, match="learned block by block"):
+        mixture_of(bondic.evaluate_policy(decisions(300), ThreeStates(), gamma=0.0, reward_range=(0, 1)))
+
+
+# --- how often: exact truths, and a control that must fail ----------------------------------------------
+
+
+def test_mixtures_cover_and_the_same_rows_do_not():
+    """Rewards without a signal: every policy is worth what today's is. A table of 60 situations learns noise."""
+    trials, alpha, rows = 40, 0.5, 300
+    missed, flattered = 0, 0
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        states, actions = rng.integers(0, 60, (rows, 1)).astype(float), rng.integers(0, 2, rows)
+        log = one_step(states, actions, (rng.random(rows) < 0.5) * 1.0, behavior_action_probs=np.full(rows, 0.5))
+
+        def fit(part):
+            paid = np.zeros((60, 2))
+            np.add.at(paid, (part.observations[:, 0].astype(int), part.actions), part.rewards - 0.5)
+            return lambda s, best=paid.argmax(axis=1): best[s[:, 0].astype(int)]
+
+        missed += abs_missed(difference_interval(question(log, Learner(fit, 0.2, 5)), alpha=alpha))
+        flattered += difference_interval(question(log, fit(log)), alpha=alpha).low > 0
+    most = trials * alpha + 3 * math.sqrt(trials * alpha * (1 - alpha))
+    assert missed <= most
+    assert flattered > most
+
+
+def abs_missed(found):
+    return not found.low <= 0 <= found.high
+
+
+def test_a_family_of_thresholds_may_be_chosen_from_on_the_whole_log():
+    """No threshold is better than today's: choosing one is an error. One that is much better is found."""
+    trials, alpha, wrong = 40, 0.5, 0
+    cuts = np.linspace(0.05, 0.95, 12)
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        states, actions = rng.random((250, 1)), rng.integers(0, 2, 250)
+        log = one_step(states, actions, (rng.random(250) < 0.5) * 1.0, behavior_action_probs=np.full(250, 0.5))
+        wrong += choose_policy(family(log, cuts), alpha=alpha).chosen is not None
+    assert wrong <= trials * alpha + 3 * math.sqrt(trials * alpha * (1 - alpha))
+    rng = np.random.default_rng(0)
+    states, actions = rng.random((2000, 1)), rng.integers(0, 2, 2000)
+    right = (states[:, 0] > 0.5) == actions
+    log = one_step(
+        states, actions, (rng.random(2000) < 0.2 + 0.6 * right) * 1.0, behavior_action_probs=np.full(2000, 0.5)
+    )
+    chosen = choose_policy(family(log, cuts), alpha=0.05).chosen
+    assert abs(float(chosen) - 0.5) < 0.2
+
+
+def family(log, cuts):
+    return {f"{cut:.2f}": question(log, lambda s, cut=cut: (s[:, 0] > cut).astype(int)) for cut in cuts}
+
+
+# --- what a policy says that it has seen ----------------------------------------------------------------
+
+
+class Fitted(ThreeStates):
+    def __init__(self, rows=None, log=None):
+        self.fitted_rows, self.fitted_log = rows, log
+
+
+class Model:
+    """A classifier that says what it was fitted on."""
+
+    fitted_rows = (0, 500)
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, states):
+        return ThreeStates().action_probs(states)
+
+    def predict(self, states):
+        return self.predict_proba(states).argmax(axis=1)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Fitted((0, 500)),
+        Fitted((300, 301)),
+        Model(),
+        Model().predict,
+        bondic.MixturePolicy(0.5, Fitted((0, 500)), ThreeStates()),
+    ],
+)
+def test_what_has_seen_certified_rows_is_refused_everywhere(policy):
+    log = decisions(1000)
+    problem = question(log, policy)
+    way_out = r"learned on rows .* of this log.*problem\.select\((500|301)\).*--with learn_rows"
+    for decide in (
+        lambda: bondic.estimate_interval(problem),
+        lambda: bondic.estimate_interval(problem, method="dr"),
+        lambda: bondic.estimate_interval(problem, method=bondic.Dual(ball=bondic.Ball(bondic.Gaussian(1.0), 3.0))),
+        lambda: difference_interval(problem),
+        lambda: difference_interval(question(log), policy),
+        lambda: gate(problem, better_than="today"),
+        lambda: rank_policies({"a": problem, "b": question(log)}),
+        lambda: choose_policy({"a": problem}),
+    ):
+        with pytest.raises(InvalidInput, match=way_out):
+            decide()
+    assert bondic.estimate_interval(problem.select(500)).rows == (500, 1000)
+
+
+def test_other_logs_and_the_pilot_are_fine():
+    log = decisions(1000)
+    assert bondic.estimate_interval(question(log, Fitted(None, "another log"))).rows == (0, 1000)
+    assert bondic.estimate_interval(question(log, Fitted((0, 500), "another log"))).rows == (0, 1000)
+    assert difference_interval(question(log, Fitted((0, 200)))).rows == (200, 1000)  # the pilot of the rates
+    with pytest.raises(InvalidInput, match="rows 0 to 999"):
+        bondic.estimate_interval(question(log, Fitted(None, log.content_hash)))
+    with pytest.raises(InvalidInput, match="fitted_rows"):
+        bondic.estimate_interval(question(log, Fitted("some")))
+
+
+def test_tables_and_monitors_refuse_them_too():
+    demo = bondic.load_demo()
+    names = "observations actions rewards next_observations terminations truncations episode_ids timesteps".split()
+    log = bondic.Transitions(**{name: getattr(demo.log, name)[:4000] for name in names})
+
+    class Late:
+        fitted_rows = (0, 3000)
+
+        def action_probs(self, states):
+            late = states[:, 0] >= 3
+            return np.column_stack([~late, late]).astype(float)
+
+    with pytest.raises(InvalidInput, match="rows 0 to 2999"):
+        bondic.evaluate_policy(log, Late(), gamma=0.8, reward_range=(0, 1))
+    with pytest.raises(InvalidInput, match="rows 0 to 2999"):
+        bondic.evaluate_policy(log, Late(), gamma=0.8, reward_range=(0, 1), against="today")
+    monitor = bondic.SequentialMonitor(Late(), gamma=0.8, reward_range=(0, 1), planned_rows=4000)
+    with pytest.raises(InvalidInput, match="rows 0 to 2999"):
+        monitor.update(log)
+
+
+# --- on the command line --------------------------------------------------------------------------------
+
+LEARNER = """
+import numpy as np
+
+def fit(rows):
+    situation, paid, taken = rows.observations[:, 0].astype(int), np.zeros((4, 3)), np.ones((4, 3))
+    np.add.at(paid, (situation, rows.actions), rows.rewards)
+    np.add.at(taken, (situation, rows.actions), 1.0)
+    best = (paid / taken).argmax(axis=1)
+    return lambda states: best[states[:, 0].astype(int)]
+
+def first(rows):
+    return 0
+
+def poor(states):
+    return np.zeros(len(states), dtype=int)
+"""
+
+
+@pytest.mark.parametrize("blocks", [[], ["--with", "learn_blocks=6"]])
+def test_the_tool_learns_and_certifies(blocks, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 6000
+    segment, offer = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    chance = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.2, 0.2], [0.1, 0.4, 0.1]])
+    bought = (rng.random(n) < chance[segment, offer]).astype(float)
+    columns = {"observations": segment, "actions": offer, "rewards": bought, "behavior_action_probs": 1 / 3}
+    pd.DataFrame(columns).to_csv("log.csv", index=False)
+    (tmp_path / "learn.py").write_text(LEARNER)
+    asked = ["log.csv", "--one-step", "--reward-range", "0", "1"]
+    learning = ["--policy", "learn.py:fit", "--with", "learn_rows=0.2", *blocks]
+    code, out, err = run(capsys, "evaluate", *asked, *learning, "--against", "today", "--out", "out")
+    assert code == 0, err
+    assert "better than today's by" in out
+    assert ("note: The policy is a mixture of 6" if blocks else "note: The policy was learned on rows 0 to 1199") in out
+    code, out, err = run(capsys, "verify", "out", "log.csv", *learning, "--replay")
+    assert code == 0, err
+    assert ("learned again" if blocks else "gives the stored answers") in out
+    assert "learning (stated by the certificate's maker)" in out
+    gates = ["--require-better-than", "learn.py:poor", "--out", "gate", "--quiet"]
+    assert run(capsys, "evaluate", *asked, *learning, *gates)[0] == 0
+    several = ["--policy", "learn.py:first", "--quiet"]
+    code, out, err = run(capsys, "choose", *asked, *learning, *several)
+    assert (code, out.startswith("Take learn.py:fit")) == (0, True), err
+    code, out, err = run(capsys, "evaluate", *asked, "--policy", "learn.py:fit", "--with", "learn_blocks=2")
+    assert (code, "learn_rows" in err) == (2, True)
