@@ -18,8 +18,9 @@ from bondic.decisions.learned import mixture_of
 from bondic.decisions.ranking import rank_policies
 from bondic.errors import PolicyError
 from bondic.methods.propensities import Propensities
-from bondic.policies.learned import Learner
-from propensity_cases import BEHAVIOR, REWARD, STATES, ThreeStates, decisions, drawn_walks, one_step, question
+from bondic.policies.learned import LearnedPolicy
+from builders import part
+from propensity_cases import REWARD, STATES, ThreeStates, decisions, drawn_walks, one_step, question
 from test_tool import run
 
 
@@ -55,7 +56,7 @@ def handed(learner=best_actions):
 @pytest.mark.parametrize(("rows", "border"), [(0.4, 400), (250, 250)])
 def test_a_learner_is_handed_the_first_rows_and_is_certified_on_the_others(rows, border):
     log, (fit, seen) = decisions(1000), handed()
-    problem = bondic.make_problem(log, Learner(fit, rows), gamma=0.0, reward_range=(0, 1))
+    problem = bondic.make_problem(log, LearnedPolicy(fit, rows), gamma=0.0, reward_range=(0, 1))
     assert seen == [border]
     assert (problem.rows.start, problem.rows.stop) == (border, 1000)
     found = bondic.estimate_interval(problem)
@@ -68,7 +69,7 @@ def test_a_learner_is_handed_the_first_rows_and_is_certified_on_the_others(rows,
 
 
 def test_a_certificate_says_what_taught_the_policy_and_a_learner_is_learned_again():
-    log, learner = decisions(1200), Learner(best_actions, 0.5)
+    log, learner = decisions(1200), LearnedPolicy(best_actions, 0.5)
     found = bondic.evaluate_policy(log, learner, gamma=0.0, reward_range=(0, 1), against="today")
     assert found.proof.asked.policies[0].learned[0][1].rows == (0, 600)
     checked = bondic.verify(found, log, learner, replay=True)
@@ -76,27 +77,27 @@ def test_a_certificate_says_what_taught_the_policy_and_a_learner_is_learned_agai
     assert "policy gives the stored answers" in checked.checks
     assert not any("were left out" in text for text in checked.unchecked)
     with pytest.raises(VerificationError, match="learned on other rows"):
-        bondic.verify(found, log, Learner(best_actions, 0.4))
+        bondic.verify(found, log, LearnedPolicy(best_actions, 0.4))
     with pytest.raises(VerificationError, match="not the certified policy"):
-        bondic.verify(found, log, Learner(lambda rows: ThreeStates(), 0.5))
+        bondic.verify(found, log, LearnedPolicy(lambda _: ThreeStates(), 0.5))
 
 
 def test_learners_that_fail_say_where():
     log = decisions(300)
     stated = {"gamma": 0.0, "reward_range": (0, 1)}
     with pytest.raises(PolicyError, match=r"raised ZeroDivisionError on rows 0 to 149"):
-        bondic.make_problem(log, Learner(lambda rows: 1 / 0), **stated)
+        bondic.make_problem(log, LearnedPolicy(lambda _: 1 / 0), **stated)
     with pytest.raises(PolicyError, match="returned nothing for rows 0 to 149"):
-        bondic.make_problem(log, Learner(lambda rows: None), **stated)
+        bondic.make_problem(log, LearnedPolicy(lambda _: None), **stated)
     with pytest.raises(InvalidInput, match="No row is left"):
-        bondic.make_problem(log, Learner(best_actions, 300), **stated)
+        bondic.make_problem(log, LearnedPolicy(best_actions, 300), **stated)
     for wrong in ({"rows": 0.0}, {"rows": 2.5}, {"rows": -1}, {"blocks": 0}, {"blocks": 1000}):
         with pytest.raises(InvalidInput):
-            Learner(best_actions, **wrong)
+            LearnedPolicy(best_actions, **wrong)
     with pytest.raises(InvalidInput, match="function of the first rows"):
-        Learner(3)
+        LearnedPolicy(3)
     with pytest.raises(InvalidInput, match="follows one policy"):
-        bondic.SequentialMonitor(Learner(best_actions), gamma=0.0, reward_range=(0, 1), planned_rows=300)
+        bondic.SequentialMonitor(LearnedPolicy(best_actions), gamma=0.0, reward_range=(0, 1), planned_rows=300)
 
 
 def walks_fit(rows):
@@ -108,7 +109,7 @@ def walks_fit(rows):
 def test_episodes_are_never_cut(blocks):
     log, (fit, seen) = drawn_walks(400, 3), handed(walks_fit)
     starts = np.flatnonzero(np.append(True, np.diff(log.episode_ids) != 0))
-    learner = Learner(fit, 201, blocks)
+    learner = LearnedPolicy(fit, 201, blocks)
     found = bondic.evaluate_policy(log, learner, gamma=0.8, horizon=3, reward_range=(-0.5, 2), against="today")
     assert len(seen) == blocks
     assert set(seen) <= set(starts.tolist())
@@ -120,14 +121,13 @@ def test_episodes_are_never_cut(blocks):
 
 def test_a_table_is_certified_on_the_rows_after():
     demo = bondic.load_demo()
-    names = "observations actions rewards next_observations terminations truncations episode_ids timesteps".split()
-    log = bondic.Transitions(**{name: getattr(demo.log, name)[:9000] for name in names})
+    log = part(demo.log, slice(9000))
 
     def fit(rows):
         wear = int(np.median(rows.observations))
         return lambda states: (states[:, 0] >= wear + 1).astype(int)
 
-    learner = Learner(fit, 0.2)
+    learner = LearnedPolicy(fit, 0.2)
     found = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1))
     assert found.method == "table"
     border = found.proof.asked.policies[0].learned[0][1].rows[1]
@@ -152,7 +152,7 @@ def test_a_table_is_certified_on_the_rows_after():
 
 def test_every_policy_of_a_mixture_has_seen_the_rows_before_its_block():
     log, (fit, seen) = decisions(1300), handed()
-    learner = Learner(fit, 100, 4)
+    learner = LearnedPolicy(fit, 100, 4)
     found = bondic.evaluate_policy(log, learner, gamma=0.0, reward_range=(0, 1), against="today")
     assert seen == [100, 400, 700, 1000]
     assert found.rows[0] == 100 + 200  # a pilot for the rates
@@ -180,7 +180,7 @@ def rows_of(found, log):
 def test_a_mixture_of_one_policy_is_that_policy():
     """The same ends as for the policy over the contexts of the same rows."""
     log = decisions(900)
-    mixture = bondic.make_problem(log, Learner(lambda rows: ThreeStates(), 90, 3), gamma=0.0, reward_range=(0, 1))
+    mixture = bondic.make_problem(log, LearnedPolicy(lambda _: ThreeStates(), 90, 3), gamma=0.0, reward_range=(0, 1))
     alone = question(log).select(90)
     for method in (Propensities(), Propensities(max_ratio=4.0, model=None)):
         one = bondic.estimate_interval(mixture, method=method)
@@ -196,7 +196,7 @@ def test_a_mixture_of_one_policy_is_that_policy():
 
 
 def test_certificates_of_mixtures():
-    log, learner = decisions(1300), Learner(best_actions, 100, 4)
+    log, learner = decisions(1300), LearnedPolicy(best_actions, 100, 4)
     found = bondic.evaluate_policy(log, learner, gamma=0.0, reward_range=(0, 1), against="today")
     plain = bondic.verify(found, log)
     assert "the policy" in plain.headline
@@ -204,9 +204,9 @@ def test_certificates_of_mixtures():
     checked = bondic.verify(found, log, learner, replay=True)
     assert "policy learned again from the rows before each block gives the stored answers" in checked.checks
     with pytest.raises(VerificationError, match="learned on other rows"):
-        bondic.verify(found, log, Learner(best_actions, 100, 3))
+        bondic.verify(found, log, LearnedPolicy(best_actions, 100, 3))
     with pytest.raises(VerificationError, match="answers differently"):
-        bondic.verify(found, log, Learner(lambda rows: ThreeStates(), 100, 4))
+        bondic.verify(found, log, LearnedPolicy(lambda _: ThreeStates(), 100, 4))
     with pytest.raises(VerificationError, match="pass the learner"):
         bondic.verify(found, log, ThreeStates())
     proof = found.proof
@@ -217,7 +217,7 @@ def test_certificates_of_mixtures():
     body = copy.deepcopy(found.certificate.body)
     learned = body["proof"]["asked"]["policies"][0]["learned"]
     learned[1][1]["rows"] = [0, 500]  # before its block, as if it had seen some of it
-    with pytest.raises(VerificationError, match="learned on rows 0 to 499 .* from row 400 on"):
+    with pytest.raises(VerificationError, match=r"learned on rows 0 to 499 .* from row 400 on"):
         bondic.verify(Certificate(body, found.certificate.arrays), log)
     hidden = found.without_rows(found.question)
     with pytest.raises(VerificationError, match="pass the learner"):
@@ -228,7 +228,7 @@ def test_certificates_of_mixtures():
 def test_mixtures_need_propensities():
     log = one_step(*(getattr(decisions(300), name) for name in ("observations", "actions", "rewards")))
     with pytest.raises(InvalidInput, match="propensities, and the log has none"):
-        bondic.make_problem(log, Learner(best_actions, 0.2, 3), gamma=0.0, reward_range=(0, 1))
+        bondic.make_problem(log, LearnedPolicy(best_actions, 0.2, 3), gamma=0.0, reward_range=(0, 1))
     with pytest.raises(InvalidInput, match="learned block by block"):
         mixture_of(bondic.evaluate_policy(decisions(300), ThreeStates(), gamma=0.0, reward_range=(0, 1)))
 
@@ -238,19 +238,20 @@ def test_mixtures_need_propensities():
 
 def test_mixtures_cover_and_the_same_rows_do_not():
     """Rewards without a signal: every policy is worth what today's is. A table of 60 situations learns noise."""
-    trials, alpha, rows = 40, 0.5, 300
+    trials, alpha, count = 40, 0.5, 300
     missed, flattered = 0, 0
     for seed in range(trials):
         rng = np.random.default_rng(seed)
-        states, actions = rng.integers(0, 60, (rows, 1)).astype(float), rng.integers(0, 2, rows)
-        log = one_step(states, actions, (rng.random(rows) < 0.5) * 1.0, behavior_action_probs=np.full(rows, 0.5))
+        states, actions = rng.integers(0, 60, (count, 1)).astype(float), rng.integers(0, 2, count)
+        log = one_step(states, actions, (rng.random(count) < 0.5) * 1.0, behavior_action_probs=np.full(count, 0.5))
 
-        def fit(part):
+        def fit(rows):
             paid = np.zeros((60, 2))
-            np.add.at(paid, (part.observations[:, 0].astype(int), part.actions), part.rewards - 0.5)
-            return lambda s, best=paid.argmax(axis=1): best[s[:, 0].astype(int)]
+            np.add.at(paid, (rows.observations[:, 0].astype(int), rows.actions), rows.rewards - 0.5)
+            best = paid.argmax(axis=1)
+            return lambda s: best[s[:, 0].astype(int)]
 
-        missed += abs_missed(difference_interval(question(log, Learner(fit, 0.2, 5)), alpha=alpha))
+        missed += abs_missed(difference_interval(question(log, LearnedPolicy(fit, 0.2, 5)), alpha=alpha))
         flattered += difference_interval(question(log, fit(log)), alpha=alpha).low > 0
     most = trials * alpha + 3 * math.sqrt(trials * alpha * (1 - alpha))
     assert missed <= most
@@ -348,8 +349,7 @@ def test_other_logs_and_the_pilot_are_fine():
 
 def test_tables_and_monitors_refuse_them_too():
     demo = bondic.load_demo()
-    names = "observations actions rewards next_observations terminations truncations episode_ids timesteps".split()
-    log = bondic.Transitions(**{name: getattr(demo.log, name)[:4000] for name in names})
+    log = part(demo.log, slice(4000))
 
     class Late:
         fitted_rows = (0, 3000)

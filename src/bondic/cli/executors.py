@@ -20,7 +20,7 @@ from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Serial, Threads
 from bondic.errors import ExecutorError, MissingExtra
 from bondic.modules import import_object
-from bondic.policies.learned import Learner
+from bondic.policies.learned import LearnedPolicy
 from bondic.rows.inputs import COLUMNS, LOGGED, TODAY, chosen_policy
 
 FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"
@@ -83,7 +83,7 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
     """
     rows, blocks = options.get("learn_rows"), options.get("learn_blocks", 1)
     if rows is not None:
-        return Learner(import_object(spec), int(rows) if rows >= 1 and float(rows).is_integer() else rows, blocks)
+        return LearnedPolicy(import_object(spec), int(rows) if rows >= 1 and float(rows).is_integer() else rows, blocks)
     if blocks > 1:
         raise InvalidInput("--with learn_blocks: say how many rows come before the first block, --with learn_rows=0.2.")
     asked = spec not in (COLUMNS, LOGGED, TODAY)

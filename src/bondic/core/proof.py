@@ -166,7 +166,7 @@ class Asked:
                         f"The policy says that it was learned on rows {seen.rows[0]} to {seen.rows[1] - 1} of this log, and it "
                         f"is certified from row {first} on: rows that taught it would flatter it, and no interval covers that. "
                         f"Certify later rows alone, problem.select({seen.rows[1]}); or let rows be held out while it is learned, "
-                        "Learner(fit, rows=0.5) (--policy SPEC of the function that learns, --with learn_rows=0.5)."
+                        "LearnedPolicy(fit, rows=0.5) (--policy SPEC of the function that learns, --with learn_rows=0.5)."
                     )
             begun = min((row for row, _ in policy.learned), default=0)
             refuse(

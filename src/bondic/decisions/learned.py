@@ -19,7 +19,9 @@ def mixture_of(result: Result) -> tuple[tuple[float, Any], ...]:
     """
     policy = None if result.question is None else result.question.policy
     if result.question is None or not isinstance(policy, PolicyMixture):
-        raise InvalidInput("The result is not about policies that were learned block by block: Learner(fit, blocks=8).")
+        raise InvalidInput(
+            "The result is not about policies that were learned block by block: LearnedPolicy(fit, blocks=8)."
+        )
     units = result.question.select(*result.rows).decisions(None, every_action=False, drawn=False)
     blocks = policy.blocks(units.rows[units.starts])
     shares = np.bincount(blocks, minlength=len(policy.policies)) / blocks.size

@@ -17,15 +17,15 @@ from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.table import Table
 from bondic.policies.answers import StoredAnswers
-from bondic.policies.learned import Learner, PolicyMixture
+from bondic.policies.learned import LearnedPolicy, PolicyMixture
 from bondic.policies.protocol import RowProbabilities
 from bondic.tuning.defaults import Choices
 
 
 def refuse_row_answers(policy: Any) -> None:
-    if isinstance(policy, Learner | PolicyMixture):
+    if isinstance(policy, LearnedPolicy | PolicyMixture):
         raise InvalidInput(
-            "A monitor follows one policy while the log grows. Learn it first, on rows that the monitor does not see, and pass it."
+            "A monitor follows one policy while the log grows. Learn it first, on rows that the monitor does not see."
         )
     if isinstance(policy, RowProbabilities | StoredAnswers):
         raise InvalidInput(

@@ -1,6 +1,6 @@
 """Policies that were learned on rows of the log: who learns, what was learned, and what a policy says about it.
 
-A policy that has seen a certified row is flattered by it. So a `Learner` is handed the rows before those that it is certified on,
+A policy that has seen a certified row is flattered by it. So a `LearnedPolicy` is handed the rows before those that it is certified on,
 and nothing else. A policy of the user's own may say what it has seen, by two attributes:
 
     fitted_rows = (first, one after the last)     rows of a log
@@ -31,7 +31,7 @@ _DEEPEST = 3
 
 
 @dataclass(frozen=True)
-class Learner:
+class LearnedPolicy:
     """A policy to be learned on the first rows of the log and certified on the others; it goes where a policy goes.
 
     With several blocks it is learned again before each, from all earlier rows. The interval is then about the mixture: draw one
@@ -49,7 +49,7 @@ class Learner:
 
     Examples
     --------
-    >>> Learner(lambda rows: int(np.argmax(np.bincount(rows.actions, weights=rows.rewards))), rows=0.3).rows
+    >>> LearnedPolicy(lambda rows: int(np.argmax(np.bincount(rows.actions, weights=rows.rewards))), rows=0.3).rows
     0.3
     """
 

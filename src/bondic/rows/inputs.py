@@ -21,7 +21,7 @@ from bondic.policies.adapters.fitted import ClassifierPolicy, words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import StoredAnswers
-from bondic.policies.learned import Learner
+from bondic.policies.learned import LearnedPolicy
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.learn import learn
@@ -29,7 +29,7 @@ from bondic.rows.make import refuse_unrecorded
 
 COLUMNS, LOGGED, TODAY = "columns", "logged", "today"
 """Policies that stand in the log: their probabilities of all actions, or of the logged ones alone; and the one that made it."""
-_READY = (RowProbabilities, StoredAnswers, LoggedTarget, Learner)
+_READY = (RowProbabilities, StoredAnswers, LoggedTarget, LearnedPolicy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def take_policy(
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
     the log has its probabilities there, and nowhere else. `actions` is how many there are, where that is known from elsewhere.
     """
-    if isinstance(given, Learner):
+    if isinstance(given, LearnedPolicy):
         refuse_unrecorded(source.log)
         coded = replace(source, order_stated=True)  # it has seen actions as numbers
         return learn(given, source.log, lambda made: take_policy(made, coded, None, actions))

@@ -10,14 +10,14 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data.log import Log
 from bondic.errors import PolicyError
-from bondic.policies.learned import FittedPolicy, Learner, PolicyMixture
+from bondic.policies.learned import FittedPolicy, LearnedPolicy, PolicyMixture
 from bondic.rows.episodes import episode_borders
 
 Taken = Callable[[Any], tuple[Any, tuple[str, ...]]]
 """What a learner returns -> a policy that can be asked, and how it was read."""
 
 
-def learn(learner: Learner, log: Log, take: Taken) -> tuple[FittedPolicy | PolicyMixture, tuple[str, ...]]:
+def learn(learner: LearnedPolicy, log: Log, take: Taken) -> tuple[FittedPolicy | PolicyMixture, tuple[str, ...]]:
     """The policy, or one for each block; with what each of them has seen."""
     borders = block_borders(learner, log)
     if learner.blocks > 1 and not (log.has("behavior_action_probs") or log.has("behavior_log_probs")):
@@ -45,7 +45,7 @@ def first_certified(policy: FittedPolicy | PolicyMixture) -> int:
     return policy.learned[0][0] if isinstance(policy, PolicyMixture) else policy.fitted_rows[1]
 
 
-def block_borders(learner: Learner, log: Log) -> tuple[int, ...]:
+def block_borders(learner: LearnedPolicy, log: Log) -> tuple[int, ...]:
     """The first row of every block, an episode start."""
     count = len(log)
     first = int(learner.rows) if learner.rows >= 1 else max(round(learner.rows * count), 1)
@@ -55,12 +55,12 @@ def block_borders(learner: Learner, log: Log) -> tuple[int, ...]:
     if not borders:
         raise InvalidInput(
             f"No row is left to certify the policy: the log has {count} rows, and it is learned on the first {first} (to the "
-            "next episode start). Learn on fewer: Learner(fit, rows=...) (--with learn_rows=...)."
+            "next episode start). Learn on fewer: LearnedPolicy(fit, rows=...) (--with learn_rows=...)."
         )
     return borders
 
 
-def _fitted(learner: Learner, log: Log, border: int) -> Any:
+def _fitted(learner: LearnedPolicy, log: Log, border: int) -> Any:
     try:
         found = learner.fit(log.read(RowRange(0, border)))
     except (Exception, SystemExit) as problem:
