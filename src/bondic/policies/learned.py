@@ -1,7 +1,7 @@
 """Policies that were learned on rows of the log: who learns, what was learned, and what a policy says about it.
 
-A policy that has seen a certified row is flattered by it. So a `LearnedPolicy` is handed the rows before those that it is certified on,
-and nothing else. A policy of the user's own may say what it has seen, by two attributes:
+A policy that has seen a certified row is flattered by it. So whoever learns a `LearnedPolicy` is handed the rows before those
+that it is certified on, and nothing else. A policy of the user's own may say what it has seen, by two attributes:
 
     fitted_rows = (first, one after the last)     rows of a log
     fitted_log = log.content_hash                 of which log; left out: of the one that it is evaluated on
