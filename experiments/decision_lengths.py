@@ -5,8 +5,8 @@
 Classification sets as logged decisions (digits, breast cancer, wine): a decision tree of 15 leaves against one of 5, and against
 the behavior; truths are finite sums. Open Bandit: Thompson sampling's shares of items against the random policy that made the
 log. Beside them: the ends of two intervals at half of alpha subtracted (finite-sample), a normal interval for the mean of paired
-weighted rewards and a percentile bootstrap of it (both asymptotic). Twenty policies at once, in seconds. Policies that are learned
-and certified on one log. Exit status 1 when differences miss too often for their level.
+weighted rewards and a percentile bootstrap of it (both asymptotic). Twenty policies at once, in seconds. Policies that
+are learned and certified on one log. Exit status 1 when differences miss too often for their level.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def weighted_tree(rows: Any) -> Any:
 
 
 def learned(name: str, logs: int, seed: int) -> list[Gain]:
-    """A policy that is learned and certified on one log; its true gain is a finite sum over the data that contexts are drawn from."""
+    """Learned and certified on one log; the true gain is a finite sum over the data that contexts are drawn from."""
     features, labels = labeled_data(name)
     actions, found = int(labels.max()) + 1, {way: list[tuple[float, float, bool]]() for way in WAYS}
     for t in range(logs):
@@ -231,9 +231,9 @@ _LEARNED = """
 ## Learned and certified on one log
 
 2 000 logged decisions, contexts drawn from the whole set. A decision tree of 15 leaves is learned from the rewarded rows, each
-weighed by one over its propensity (`LearnedPolicy`), once or again before each block, and compared with today's policy on the rows
-that it has not seen. *Proved* is the mean lower end at alpha = {alpha}, *true* the mean true gain of what it is about: the policy,
-or the mixture.
+weighed by one over its propensity (`LearnedPolicy`), once or again before each block, and compared with today's policy on rows
+that it has not seen. *Proved* is the mean lower end at alpha = {alpha}, *true* the mean true gain of what it is about: the
+policy, or the mixture.
 
 | learned on | logs | proved | true | shown to be better | misses |
 |---|---:|---:|---:|---:|---:|
