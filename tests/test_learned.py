@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 import bondic
 from bondic.core.certificate import Certificate
@@ -91,6 +92,8 @@ def test_learners_that_fail_say_where():
         bondic.make_problem(log, LearnedPolicy(lambda _: None), **stated)
     with pytest.raises(InvalidInput, match="No row is left"):
         bondic.make_problem(log, LearnedPolicy(best_actions, 300), **stated)
+    with pytest.raises(InvalidInput, match="which is no policy"):
+        bondic.make_problem(log, LearnedPolicy(lambda _: bondic.LoggedTarget()), **stated)
     for wrong in ({"rows": 0.0}, {"rows": 2.5}, {"rows": -1}, {"blocks": 0}, {"blocks": 1000}):
         with pytest.raises(InvalidInput):
             LearnedPolicy(best_actions, **wrong)
@@ -98,6 +101,32 @@ def test_learners_that_fail_say_where():
         LearnedPolicy(3)
     with pytest.raises(InvalidInput, match="follows one policy"):
         bondic.SequentialMonitor(LearnedPolicy(best_actions), gamma=0.0, reward_range=(0, 1), planned_rows=300)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_models_of_scikit_learn_and_logs_in_batches(blocks, tmp_path):
+    """What a learner returns is read as any policy is, and recorded; a log in batches gives the same interval."""
+    log = decisions(900)
+    columns = {
+        "observations": log.observations[:, 0], "actions": np.array(["keep", "send"])[log.actions], "rewards": log.rewards,
+        "behavior_action_probs": log.behavior_action_probs,
+    }  # fmt: skip
+    pd.DataFrame(columns).to_parquet(tmp_path / "log.parquet")
+
+    def fit(rows):
+        good = rows.rewards > 0
+        return DecisionTreeClassifier(max_depth=2, random_state=0).fit(rows.observations[good], rows.actions[good])
+
+    stated, learner = {"reward_range": (0, 1), "against": "today"}, LearnedPolicy(fit, 0.3, blocks)
+    found = bondic.evaluate_policy(tmp_path / "log.parquet", learner, one_step=True, **stated)
+    held = found.question.log
+    assert found.proof.asked.policies[0].learned[0][1].rows == (0, 270)
+    assert bondic.verify(found, held, learner, replay=True).low == pytest.approx(found.low, abs=1e-12)
+    pd.DataFrame(columns | {"actions": held.actions}).to_parquet(tmp_path / "coded.parquet")
+    streamed = bondic.stream_log(tmp_path / "coded.parquet", batch_rows=100, one_step=True)
+    again = bondic.evaluate_policy(streamed, learner, gamma=0.0, **stated)
+    assert again.low == pytest.approx(found.low, abs=1e-12)
+    assert bondic.verify(again, streamed, learner).low == pytest.approx(found.low, abs=1e-12)
 
 
 def walks_fit(rows):
@@ -343,8 +372,9 @@ def test_other_logs_and_the_pilot_are_fine():
     assert difference_interval(question(log, Fitted((0, 200)))).rows == (200, 1000)  # the pilot of the rates
     with pytest.raises(InvalidInput, match="rows 0 to 999"):
         bondic.estimate_interval(question(log, Fitted(None, log.content_hash)))
-    with pytest.raises(InvalidInput, match="fitted_rows"):
-        bondic.estimate_interval(question(log, Fitted("some")))
+    for wrong in ("some", 5, np.arange(7)):
+        with pytest.raises(InvalidInput, match="fitted_rows"):
+            bondic.estimate_interval(question(log, Fitted(wrong)))
 
 
 def test_tables_and_monitors_refuse_them_too():

@@ -162,11 +162,13 @@ class Asked:
             for row, seen in policy.learned:
                 first = max(row, self.rows[0])
                 if seen.saw((first, self.rows[1]), self.log_hash) and seen.rows is not None:
+                    other = "" if seen.log_hash else " If these are rows of another log, it says so by `fitted_log`."
                     raise InvalidInput(
                         f"The policy says that it was learned on rows {seen.rows[0]} to {seen.rows[1] - 1} of this log, and it "
                         f"is certified from row {first} on: rows that taught it would flatter it, and no interval covers that. "
                         f"Certify later rows alone, problem.select({seen.rows[1]}); or let rows be held out while it is learned, "
                         "LearnedPolicy(fit, rows=0.5) (--policy SPEC of the function that learns, --with learn_rows=0.5)."
+                        f"{other}"
                     )
             begun = min((row for row, _ in policy.learned), default=0)
             refuse(

@@ -127,25 +127,25 @@ def seen_by(policy: Any, log_hash: str, rows: int) -> Learned:
     """What a policy says that it was learned on, as far as it is this log of so many rows."""
     if isinstance(policy, PolicyMixture):
         return policy.learned
-    found = dict.fromkeys(_statements(policy, _DEEPEST))
-    return tuple((0, _provenance(seen, log, rows)) for seen, log in found if log in ("", log_hash))
+    found = (_provenance(seen, log, rows) for seen, log in _statements(policy, _DEEPEST) if log in (None, log_hash))
+    return tuple((0, seen) for seen in dict.fromkeys(found))
 
 
-def _provenance(seen: Any, log: str, rows: int) -> Provenance:
+def _provenance(seen: Any, log: str | None, rows: int) -> Provenance:
     try:
         first, stop = (0, rows) if seen is None else (int(row) for row in seen)
-        return Provenance("learned", (first, stop), log)
+        return Provenance("learned", (first, stop), log or "")
     except (TypeError, ValueError) as problem:
         raise InvalidInput(
             f"The policy's `fitted_rows` are {one_line(repr(seen))}: (first row, one after the last) of the log is needed."
         ) from problem
 
 
-def _statements(policy: Any, deep: int) -> Iterator[tuple[Any, str]]:
+def _statements(policy: Any, deep: int) -> Iterator[tuple[Any, Any]]:
     """(fitted_rows, fitted_log) of the policy and of what it is made of."""
     rows, log = getattr(policy, "fitted_rows", None), getattr(policy, "fitted_log", None)
     if rows is not None or log is not None:
-        yield (None if rows is None else tuple(rows)), "" if log is None else str(log)
+        yield rows, log
     if deep and is_dataclass(policy) and not isinstance(policy, type):
         for field in fields(policy):
             yield from _statements(getattr(policy, field.name), deep - 1)

@@ -122,8 +122,7 @@ def take_policy(
     """
     if isinstance(given, LearnedPolicy):
         refuse_unrecorded(source.log)
-        coded = replace(source, order_stated=True)  # it has seen actions as numbers
-        return learn(given, source.log, lambda made: take_policy(made, coded, None, actions))
+        return learn(given, source.log, lambda made: _learned(made, source, actions))
     policy = _with_names(chosen_policy(given, source.loaded, starts), source.names)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
@@ -132,6 +131,15 @@ def take_policy(
     if not source.order_stated:
         refuse_unstated_order(source.loaded, policy)
     return policy, _notes_on(policy)
+
+
+def _learned(made: Any, source: GivenLog, actions: int | None) -> tuple[Any, tuple[str, ...]]:
+    """What a learner returns: it has seen actions as numbers, and perhaps not all of them."""
+    if actions is None and not source.log.action_dim:
+        names = action_names(source.loaded)
+        actions = int(source.log.inspection.action_counts.size) if names is None else len(names)
+    policy = _with_names(load_policy(made, actions=actions), source.names)
+    return take_policy(policy, GivenLog(source.log), None, actions)
 
 
 def _notes_on(policy: Any) -> tuple[str, ...]:
