@@ -1,6 +1,7 @@
 """Policies learned on the log: what a learner is handed, what is certified, mixtures, and what a policy says that it has seen."""
 
 import copy
+import itertools
 import math
 from dataclasses import replace
 
@@ -12,6 +13,11 @@ from sklearn.tree import DecisionTreeClassifier
 import bondic
 from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, VerificationError
+from bondic.core.propensities.betting import MeansProcess, running_means
+from bondic.core.propensities.contrast import Contrast
+from bondic.core.propensities.decisions import SingleDecisions
+from bondic.core.propensities.ratios import Ratios
+from bondic.core.terms import make_terms
 from bondic.decisions.choose import choose_policy
 from bondic.decisions.difference import difference_interval
 from bondic.decisions.gate import gate
@@ -260,6 +266,51 @@ def test_mixtures_need_propensities():
         bondic.make_problem(log, LearnedPolicy(best_actions, 0.2, 3), gamma=0.0, reward_range=(0, 1))
     with pytest.raises(InvalidInput, match="learned block by block"):
         mixture_of(bondic.evaluate_policy(decisions(300), ThreeStates(), gamma=0.0, reward_range=(0, 1)))
+
+
+# --- Corollary 59a, every log of three rows listed ------------------------------------------------------
+
+PAID = np.array([[0.9, 0.2], [0.3, 0.6]])  # mean of a reward that is 0 or 1
+
+
+def expected_wealth(*, today, own_row, over):
+    """The mean wealth of the bets against the true values; the policy of a row is what paid best before it (or with it)."""
+    terms = make_terms(0.0, (0.0, 1.0), None, may_terminate=True, time_varying=False)
+    rows, total = np.arange(3), 0.0
+
+    def units(states, rewards, ratios):
+        return SingleDecisions(
+            "lower", terms, rows=rows, rewards=rewards, continues=np.zeros(3, bool), observations=states[:, None],
+            ratios=Ratios.ones(3) if ratios is None else Ratios(ratios, np.zeros(3)), slots=np.zeros(3, int), probs=None,
+            episodes=rows, steps=np.zeros(3, int), of_behavior=ratios is None,
+        )  # fmt: skip
+
+    for log in itertools.product(itertools.product((0, 1), repeat=3), repeat=3):
+        chance, paid, ratios, means = 1.0, np.zeros((2, 2)), [], []
+        for state, action, reward in log:
+            chance *= 0.25 * (PAID[state, action] if reward else 1 - PAID[state, action])
+            paid[state, action] += own_row * (reward - 0.5)
+            best = paid.argmax(axis=1)
+            paid[state, action] += (1 - own_row) * (reward - 0.5)
+            ratios.append(2.0 * (action == best[state]))
+            gains = PAID[[0, 1], best] - today * PAID.mean(axis=1)
+            means.append(gains[state] if over == "these contexts" else gains.mean())
+        states, _, rewards = np.array(log, dtype=float).T
+        found = units(states, rewards, np.array(ratios))
+        found = Contrast.of(found, units(states, rewards, None)) if today else found
+        (one,) = found.free_estimators(1.0)
+        centers = running_means(one.values, one.prior[0])
+        rates = np.minimum(0.4, 0.9 / (centers - one.floor))
+        bets = MeansProcess(one.values, centers, centers - one.floor, rates, 1.0, 0.9, 1.0)
+        total += chance * math.exp(bets.intercept.upper - float(rates @ means))
+    return total
+
+
+@pytest.mark.parametrize("over", ["these contexts", "all contexts"])
+@pytest.mark.parametrize("today", [0, 1])
+def test_wealth_against_the_truth_does_not_grow_unless_policies_have_seen_their_rows(today, over):
+    assert expected_wealth(today=today, own_row=0, over=over) <= 1 + 1e-12
+    assert expected_wealth(today=today, own_row=1, over=over) > 1.05
 
 
 # --- how often: exact truths, and a control that must fail ----------------------------------------------
