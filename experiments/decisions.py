@@ -33,6 +33,7 @@ from bondic.core.propensities.bound import LowerEnd
 from bondic.decisions.choose import choose_policy
 from bondic.decisions.difference import difference_interval, other_rows
 from bondic.decisions.gate import gate
+from bondic.decisions.learned import mixture_of
 from bondic.decisions.ranking import rank_policies
 from bondic.methods.propensities import Propensities
 from bondic.policies.learned import LearnedPolicy
@@ -326,6 +327,28 @@ def episodes(rng: np.random.Generator) -> list[Check]:
     return found
 
 
+def learned_episodes(rng: np.random.Generator) -> list[Check]:
+    """Learned before each block of episodes, and once: the action that paid more at a state."""
+    log, found = walks(rng, 160), list[Check]()
+    for name, learner in (
+        ("mixture", LearnedPolicy(better_action, 0.1, 5)),
+        ("first half", LearnedPolicy(better_action)),
+    ):
+        stated: dict[str, Any] = {"gamma": GAMMA, "reward_range": (0.0, 1.0), "horizon": STEPS, "accept": None}
+        problem = bondic.make_problem(log, learner, **stated)
+        for alpha in LEVELS:
+            today = difference_interval(problem, alpha=alpha).with_question(problem)
+            mixture = mixture_of(today) if name == "mixture" else ((1.0, problem.policy),)
+            states = np.arange(2.0)[:, None]
+            worth = sum(share * walk_value(one.action_probs(states)) for share, one in mixture)
+            found.append(judged(f"{name}, today", today, worth - walk_value(TWO["today"]), alpha))
+    return found
+
+
+def better_action(rows: bondic.Transitions) -> Callable[[FloatArray], FloatArray]:
+    return answers(paid_most(rows, 2, 2))
+
+
 def tables(rng: np.random.Generator) -> list[Check]:
     """States are names, and nothing is known of the propensities: every policy by itself."""
     logged, found = walks(rng, 700), list[Check]()
@@ -353,6 +376,7 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
     "ten policies": (together, 0.25),
     "gates": (gates, 1.0),
     "episodes": (episodes, 0.5),
+    "learned episodes": (learned_episodes, 0.25),
     "tables": (tables, 0.05),
 }
 """Every case, and the share of the trials that it gets: some take long."""
