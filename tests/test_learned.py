@@ -226,8 +226,21 @@ def test_a_mixture_of_one_policy_is_that_policy():
     robust = difference_interval(mixture, method=Propensities(max_ratio=4.0))
     start = next(item.text for item in robust.assumptions if item.name == "start")
     assert "mean over that distribution" not in start  # its centers know the states
-    other = difference_interval(mixture, question(log).select(90), method=Propensities())
-    assert other.low <= 0 <= other.high
+    alike = difference_interval(mixture, question(log).select(90))  # the policies agree in every row
+    assert alike.low == pytest.approx(alike.high, abs=0.03)
+    assert bondic.verify(alike, log, against=ThreeStates()).low == pytest.approx(alike.low, abs=1e-12)
+    best = question(log, best_actions(log)).select(90)
+    for method in (Propensities(), Propensities(max_ratio=8.0), Propensities(min_propensity=0.1)):
+        one, other = (
+            difference_interval(rows, best, method=replace(method, value="contexts")) for rows in (mixture, alone)
+        )
+        assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
+        one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
+        assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
+        start = next(
+            item.text for item in difference_interval(mixture, best, method=method).assumptions if item.name == "start"
+        )
+        assert "mean over that distribution" not in start
 
 
 def test_certificates_of_mixtures():

@@ -90,6 +90,11 @@ class AskedPolicy:
         return self.known_by != "answers"
 
     @property
+    def answered(self) -> bool:
+        """Whether the policy was asked at the logged states: it can be asked about every action."""
+        return self.known_by in ("answers", "mixture")
+
+    @property
     def kind(self) -> tuple[float, str, str, bool, Learned]:
         """Coefficient, how the policy is known, what its starts are, and what it was learned on."""
         return self.coefficient, self.known_by, self.start.kind, self.start.count_fixed, self.learned

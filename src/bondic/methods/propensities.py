@@ -151,7 +151,7 @@ class Propensities:
             raise InvalidInput(
                 "The value over the certified contexts is for single decisions; these rows are episodes."
             )
-        paired = against is not None and not against.policy_in_log
+        paired = against is not None and _answers(against)
         known = against is None or paired or isinstance(against.policy, LoggedBehavior)
         every = known and self._every_action(problem, single, paired=paired)
         # the certificate of a log that is read in batches asks the policy again: there is nothing to store
@@ -305,8 +305,9 @@ class Propensities:
 
     def _every_action(self, problem: Rows, single: bool, *, paired: bool) -> bool:
         """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
-        cap, discrete = self._cap(), problem.layout.discrete and not problem.policy_in_log
-        fits = len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
+        cap, discrete = self._cap(), problem.layout.discrete and _answers(problem)
+        slots = int(problem.log.inspection.action_counts.size) if problem.policy_in_log else problem.layout.slots
+        fits = len(problem.rows) * slots <= _MOST_NUMBERS
         if paired and single and discrete and fits:  # the distance of two policies at a state
             return True
         return cap is not None and discrete and fits and (single or math.isfinite(weight_sum(problem.terms, cap)))
@@ -393,6 +394,11 @@ class Propensities:
         elif self._cap() is not None:
             found["control variate"] = "none: too few decisions, or nothing bounds the products of ratios in an episode"
         return found
+
+
+def _answers(rows: Rows) -> bool:
+    """Whether the policy can be asked about every action at the logged states."""
+    return not rows.policy_in_log or isinstance(rows.policy, PolicyMixture)
 
 
 def _estimate(limits: ValueRange, lower: Estimator, upper: Estimator, strata: Strata | None) -> float:

@@ -23,7 +23,7 @@ from bondic.core.errors import InvalidInput, one_line
 from bondic.core.proof import MOST_POLICIES, Learned
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.transitions import Transitions
-from bondic.policies.answers import logged_action_probs
+from bondic.policies.answers import logged_action_probs, logged_state_probs
 from bondic.policies.logged_target import KnownBy, LoggedTarget
 
 _DEEPEST = 3
@@ -97,30 +97,35 @@ class PolicyMixture(LoggedTarget):
         """The number of the block of every row."""
         return np.searchsorted([row for row, _ in self.learned], rows, side="right") - 1
 
-    def logged_probs(self, part: Transitions, times: IntArray | None, first: int) -> FloatArray:
-        """pi(a_i | s_i) of the policy of every row; row `first` of the log is the first of these."""
+    def logged_probs(
+        self, part: Transitions, times: IntArray | None, first: int, *, every_action: bool = False
+    ) -> FloatArray:
+        """pi(a_i | s_i), or pi(. | s_i), of the policy of every row; row `first` of the log is the first of these."""
         if not self.policies:
             raise InvalidInput(
                 "The certificate does not hold the answers of the learned policies: pass the learner (--policy SPEC, --with "
                 "learn_rows=..., --with learn_blocks=...)."
             )
         rows = first + np.arange(len(part))
-        blocks, found = self.blocks(rows), np.empty(len(part))
+        blocks, found, slots = self.blocks(rows), list[FloatArray](), 0
         if blocks.min(initial=0) < 0:
             raise InvalidInput(
                 f"The first learned policy answers from row {self.learned[0][0]} on, not at row {first}."
             )
-        for number in np.unique(blocks).tolist():
+        for number in np.unique(blocks).tolist():  # blocks follow one another
             mine = np.flatnonzero(blocks == number)
-            found[mine] = logged_action_probs(
+            policy, states, later = (
                 self.policies[number],
                 part.observations[mine],
-                part.actions[mine],
                 None if times is None else times[mine],
-                slots=0,
-                log_rows=rows[mine],
             )
-        return found
+            asking: dict[str, Any] = {"slots": slots, "log_rows": rows[mine]}
+            if every_action:
+                found.append(logged_state_probs(policy, states, later, **asking))
+                slots = found[0].shape[1]
+            else:
+                found.append(logged_action_probs(policy, states, part.actions[mine], later, **asking))
+        return np.concatenate(found)
 
 
 def seen_by(policy: Any, log_hash: str, rows: int) -> Learned:

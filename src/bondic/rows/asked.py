@@ -235,7 +235,9 @@ def _check_mixture(name: str, rows: Rows, target: Target | None, policy: Any) ->
     learned = f"{name.removeprefix('the ')} learned again from the rows before each block"
     if target is None:
         return Review((f"{learned} was asked again at every row",))
-    again = ask_target(replace(rows.restricted(RowRange(*target.rows)), policy=policy), every_action=False)
+    again = ask_target(
+        replace(rows.restricted(RowRange(*target.rows)), policy=policy), every_action=target.probs.ndim == 2
+    )
     near = again is not None and np.allclose(again.probs, target.probs, rtol=1e-9, atol=1e-12)
     refuse(not near, f"{name.capitalize()}, learned again, answers differently at the logged states.")
     return Review((f"{learned} gives the stored answers",))

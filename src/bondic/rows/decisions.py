@@ -66,12 +66,16 @@ def _columns(rows: Rows, part: Transitions, where: RowRange, probs: FloatArray |
     """Those rows of a batch that count; `probs` are π at its states, of the logged actions or of all."""
     frame = make_frame(part, rows.terms)
     kept = np.flatnonzero(frame.kept)
-    named = part.discrete_actions and not rows.policy_in_log
+    named = part.discrete_actions and probs is not None
     slots = np.asarray(part.actions, dtype=np.int64) if named else np.zeros(len(part), dtype=np.int64)
     every = probs if probs is not None and probs.ndim == 2 else None
     own = isinstance(rows.policy, LoggedBehavior)
     taken = probs if every is None else every[np.arange(len(part)), slots]
-    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, rows.layout.slots))[kept]
+    ratios = (
+        Ratios.ones(len(part))
+        if own
+        else logged_ratios(part, taken, rows.layout.slots if every is None else every.shape[1])
+    )[kept]
     return {
         "rows": kept + where.start, "rewards": part.rewards[kept], "ratios": ratios.values, "errors": ratios.errors,
         "continues": frame.continues, "observations": part.observations[kept], "slots": slots[kept],
@@ -87,7 +91,7 @@ def _policy_probs(
         return target.of(where, 2 if every_action else 1)
     times = part.timesteps if rows.terms.time_varying else None
     if isinstance(rows.policy, PolicyMixture):
-        return rows.policy.logged_probs(part, times, where.start)
+        return rows.policy.logged_probs(part, times, where.start, every_action=every_action)
     if rows.policy_in_log:
         return None
     if isinstance(rows.policy, StoredAnswers):

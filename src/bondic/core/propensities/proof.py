@@ -105,8 +105,8 @@ class PropensityProof(Proof):
     def columns(self, question: Question) -> Units:
         """What is weighed, as seen from the lower end."""
         found = []
-        for part, target in zip(question.parts, self.targets, strict=True):
-            every = self.every_action and not part.columns.policy_in_log
+        for part, policy, target in zip(question.parts, self.asked.policies, self.targets, strict=True):
+            every = self.every_action and policy.answered
             found.append(part.columns.decisions(target, every_action=every, drawn=self.value == "population"))
         coefficients = tuple(part.coefficient for part in question.parts)
         if coefficients == (1.0,):
@@ -202,7 +202,8 @@ class PropensityProof(Proof):
             )
             what = "difference of the values" if len(self.asked.policies) > 1 else "value"
             text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
-            if self.changes and self.control is None:  # centers of a control variate know the state
+            paired = self.every_action and len(self.asked.policies) > 1 and all(p.answered for p in self.asked.policies)
+            if self.changes and self.control is None and not paired:  # there centers know the state
                 text += "If starts are draws of the initial distribution, it is the mean over that distribution, too. "
             text += ("" if self._single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
             return words.fixed_before("start", text, self.provenance, rows)
