@@ -125,6 +125,7 @@ def verify_columns(
     opened(certificate).check(question)
     columns, limits = question.first, question.limits
     stored = read_proof(certificate, columns.layout, functions)
+    stored.check_learned()
     _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
     refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
@@ -138,7 +139,7 @@ def verify_columns(
     reviews = proof.reviews(question, claims, sums)
     rejected = result.status is Status.REJECTED
     refuse(
-        certificate.assumptions != stored.assumptions(question, rejected=rejected),
+        certificate.assumptions != stored.all_assumptions(question, rejected=rejected),
         "The assumptions in the certificate are not those of its proof and rows.",
     )
     found = Review.all_of(
@@ -149,12 +150,12 @@ def verify_columns(
             *reviews,
             _review_plan(stored, again, described=certificate.planner is not None),
             check_origin(stored),
-            check_rows(columns.rows, log_rows, stored.provenances()),
+            check_rows(columns.rows, log_rows, (*stored.provenances(), *stored.asked.seen)),
             start,
             Review(("interval and status follow from the end points", "assumptions are those of the proof")),
         ]
     )
-    shown = proof.assumptions(question, rejected=rejected)
+    shown = proof.all_assumptions(question, rejected=rejected)
     rows = (columns.rows.start, columns.rows.stop)
     return Verification(
         result.low,
