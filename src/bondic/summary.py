@@ -108,12 +108,13 @@ def answer(result: Result) -> str:
     if result.status is Status.REJECTED:
         return f"At {at} no interval is given{why}."
     if not result.is_difference:
-        return f"At {at} the value of the policy {_lies(result)}{why}."
+        return f"At {at} the value of {_subject(result)} {_lies(result)}{why}."
     (new, other), (word, size) = result.names, difference_words(result)
+    new = new if _subject(result) == "the policy" else _subject(result)
     if result.comparison is None:
         return f"At {at} {new} is {word} than {other}{size}{why}."
-    values = ", ".join(f"{name} {_ends(part)}" for name, part in zip(result.names, result.parts, strict=True))
-    named = (values, f"{new} is ") if new != "new" else (sentence(values), "")
+    values = ", ".join(f"{name} {_ends(part)}" for name, part in zip((new, other), result.parts, strict=True))
+    named = (values, f"{new} is ") if new == result.names[0] != "new" else (sentence(values), "")
     return f"{named[0]}; {named[1]}{word}{size} (each at {at})."
 
 
@@ -145,6 +146,14 @@ def _ends(result: Result) -> str:
         "lower": f"at least {bound_text(result.low, -1)}",
         "upper": f"at most {bound_text(result.high, 1)}",
     }[result.side]
+
+
+def _subject(result: Result) -> str:
+    """Whose value it is."""
+    asked = None if result.proof is None else result.proof.asked.policies[0]
+    if asked is None or asked.known_by != "mixture":
+        return "the policy"
+    return f"the mixture of {len(asked.learned)} learned policies"
 
 
 def other_policy(result: Result) -> str:

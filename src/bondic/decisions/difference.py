@@ -1,7 +1,7 @@
 """J(π) - J(π'): how far one policy exceeds another, or today's, on the same rows of one log.
 
-Propensities bound the difference itself: what both policies have in common costs nothing. Elsewhere each policy has an interval
-of its own at half of alpha, and the ends are subtracted (`core.separate`).
+Propensities and tables bound the difference itself: what both policies have in common costs nothing. Elsewhere each policy has
+an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bondic.methods.default import Default
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 from bondic.methods.table import NAME as TABLE
+from bondic.methods.table import Table
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
@@ -88,8 +89,8 @@ def difference_interval(
     alpha : float, default 0.1
         Probability that the interval may miss the difference.
     method : Method or str, default None
-        As in `estimate_interval`. Propensities bound the difference itself; with any other method each policy has its own
-        interval at half of alpha.
+        As in `estimate_interval`. Propensities bound the difference itself, and so do tables where that promises a shorter
+        interval; otherwise each policy has its own interval at half of alpha.
     """
     check_alpha(alpha)
     if not isinstance(problem, Rows):
@@ -102,8 +103,13 @@ def difference_interval(
         choice = chosen.choice(problem, alpha)
         rows, paired, why = choice.rows, choice.method, choice.why
     names = ("new", TODAY) if is_today(other.policy) else policy_names(problem.policy, other.policy)
-    if not isinstance(paired, Propensities):
+    if isinstance(paired, Table):
+        together = paired.differs(rows, other_rows(rows, other.policy) if rows is not problem else other, float(alpha))
+    else:
+        together = isinstance(paired, Propensities)
+    if not together:
         return replace(_separate(problem, other, float(alpha), chosen, progress), names=names)
+    assert isinstance(paired, Propensities | Table)
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other_rows(rows, other.policy)
     found = replace(paired.run(rows, float(alpha), progress, against=other), names=names)
