@@ -493,9 +493,9 @@ def test_the_tool_learns_and_certifies(blocks, tmp_path, capsys, monkeypatch):
     (tmp_path / "learn.py").write_text(LEARNER)
     asked = ["log.csv", "--one-step", "--reward-range", "0", "1"]
     learning = ["--policy", "learn.py:fit", "--with", "learn_rows=0.2", *blocks]
-    code, out, err = run(capsys, "evaluate", *asked, *learning, "--against", "today", "--out", "out")
+    code, out, err = run(capsys, "evaluate", *asked, *learning, "--against", "today", "--out", "out", "--verbose")
     assert code == 0, err
-    assert "better than today's by" in out
+    assert "; better by " in " ".join(out.split())
     assert ("note: The policy is a mixture of 6" if blocks else "note: The policy was learned on rows 0 to 1199") in out
     code, out, err = run(capsys, "verify", "out", "log.csv", *learning, "--replay")
     assert code == 0, err
