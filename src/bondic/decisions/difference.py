@@ -22,7 +22,7 @@ from bondic.estimate import as_method, estimate_interval
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
-from bondic.methods.propensities import Propensities
+from bondic.methods.propensities import PILOT, Propensities
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
@@ -30,6 +30,7 @@ from bondic.rows.asked import rebuild, rows_of
 from bondic.rows.decisions import single_rows
 from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
 from bondic.rows.make import make_rows
+from bondic.tuning.states import rows_set_aside
 
 RETURNS = "the log's own returns"
 """What today's value is read off."""
@@ -126,15 +127,17 @@ def paired_units(problem: Rows, other: Rows) -> Units:
 def with_values(found: Result, problem: Rows, against: Any, method: Method | str | None = None) -> Result:
     """The difference with the values of both policies beside it, each an interval by itself at the same alpha."""
     rows = (problem, other_rows(problem, against))
-    parts = tuple(estimate_interval(one, alpha=found.alpha, method=_own(one, as_method(method))) for one in rows)
+    asked = [_own(one, as_method(method)) for one in rows]
+    parts = tuple(estimate_interval(one, alpha=found.alpha, method=own) for own, one in asked)
     return replace(found, parts=parts)
 
 
-def _own(rows: Rows, method: Method) -> Method:
+def _own(rows: Rows, method: Method) -> tuple[Method, Rows]:
     """Today's value is the mean of the log's own returns, whatever answers about other policies."""
     if not isinstance(rows.policy, LoggedBehavior):
-        return method
-    return Propensities(side=getattr(method, "side", "both"))
+        return method, rows
+    returns, planned = Propensities(side=getattr(method, "side", "both")), getattr(method, "planned_rows", None)
+    return (returns, rows) if planned is None else returns.planned_for(rows, planned, rows_set_aside(PILOT, planned))
 
 
 def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress: Progress | None) -> Result:
@@ -142,7 +145,8 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     side: Side = getattr(method, "side", "both")
     budget = ErrorBudget.split(alpha, {"1": 1.0, "2": 1.0})
     first = sided(method, side).run(problem, budget["1"], progress)
-    second = _own(other, sided(method, _OTHER[side])).run(other, budget["2"], progress)
+    own, later = _own(other, sided(method, _OTHER[side]))
+    second = own.run(later, budget["2"], progress)
     if first.proof is None or second.proof is None:
         raise InvalidInput(f"The method {first.method} leaves no proof: its interval cannot be part of a difference.")
     proof = separate_proof((first.proof, second.proof), budget, side)

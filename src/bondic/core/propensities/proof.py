@@ -81,6 +81,10 @@ class PropensityProof(Proof):
         return tuple(name for name, there in chosen.items() if there)
 
     @property
+    def any_length(self) -> bool:
+        return self.beforehand
+
+    @property
     def logged_answers(self) -> tuple[Target | None, ...]:
         return self.targets
 
@@ -199,7 +203,7 @@ class PropensityProof(Proof):
             )
             what = "difference of the values" if len(self.asked.policies) > 1 else "value"
             text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
-            if self.of_today:
+            if self.of_today and self.control is None:  # predictions q̂ would be averaged over these starts alone
                 text += "If starts are draws of the initial distribution, it is the mean over that distribution, too. "
             text += ("" if self._single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
             return words.fixed_before("start", text, self.provenance, rows)
