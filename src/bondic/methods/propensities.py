@@ -148,7 +148,9 @@ class Propensities:
             return replace(self, planned=planned_rows), problem
         parts = split_episodes(problem, pilot)
         if parts is None:
-            raise TooFewRows(f"No episode begins after the first {pilot} rows, which say how many episodes are planned.")
+            raise TooFewRows(
+                f"No episode begins after the first {pilot} rows, which say how many episodes are planned."
+            )
         rest = parts[1]
         looked = problem.select(problem.rows.start, rest.rows.start)
         episodes, ahead = int(episode_numbers(looked).max()) + 1, planned_rows - len(looked.rows)
