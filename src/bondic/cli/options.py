@@ -132,6 +132,7 @@ SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
     "groups": (click.STRING, None),
     "model": (click.STRING, None),
     "planned_rows": (click.INT, None),
+    "state": (click.STRING, None),
     "memory": (click.STRING, None),
     "engine": (click.Choice(ENGINES), None),
     "executor": (click.STRING, None),
@@ -272,7 +273,8 @@ POLICY_WORDS = (
 WITH = settings(
     words="A setting for experts. Statements: side=lower|upper (one bound), radius=R|paper (of the class Q), "
     "require_below=X (a gate: the value may not exceed X), "
-    "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed), groups=COLUMN|SPEC and "
+    "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed, or grows), state=FILE (of a gate "
+    "or choice that is looked at again as the log grows), groups=COLUMN|SPEC and "
     "model=SPEC (your own, module:function). Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
     "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: policy_output=logits, "
     "trust_pickle=yes. Draws: draws=20, seed=1.",

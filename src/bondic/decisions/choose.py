@@ -152,13 +152,13 @@ def choose_policy(
         rows = {name: complete_episodes(one, today=today) for name, one in rows.items()}
         other = other_rows(next(iter(rows.values())), incumbent.policy if isinstance(incumbent, Rows) else incumbent)
         looks = Looks.at(state, (*rows.values(), other), sided(chosen, "lower"), alpha, candidates=list(rows))
-        found, favorite, looks = _tested(rows, other.policy, alpha, chosen, looks, progress)
+        found, favorite, seen = _tested(rows, other.policy, alpha, chosen, looks, progress)
     except TooFewRows as why:
         return SafeChoice(None, {}, None, alpha, words, waiting=str(why))
-    assert looks is not None
-    ends = {} if looks.rejected else {name: looks.best(name, "lower") for name in found}
+    assert seen is not None
+    ends = {} if seen.rejected else {name: seen.best(name, "lower") for name in found}
     taken = _largest({name: low for name, low in ends.items() if low is not None and low > 0})
-    return SafeChoice(taken, found, favorite, alpha, words, looks.write(taken or "keep"))
+    return SafeChoice(taken, found, favorite, alpha, words, seen.write(taken or "keep"))
 
 
 def _proved(result: Result) -> bool:

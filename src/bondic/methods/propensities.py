@@ -233,7 +233,7 @@ class Propensities:
         if value == "contexts":
             if not borders:
                 raise TooFewRows(
-                    f"A pilot of {self.pilot} rows cannot be set aside from a log of {len(columns.rows)} rows."
+                    f"A pilot (pilot={self.pilot}) cannot be set aside from a log of {len(columns.rows)} rows."
                 )
             if not columns.consecutive:
                 raise InvalidInput(
