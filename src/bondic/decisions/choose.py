@@ -29,7 +29,7 @@ from bondic.decisions.difference import (
     paired_units,
     sided,
 )
-from bondic.decisions.looks import Looks, complete_episodes
+from bondic.decisions.looks import Looks, complete_episodes, refuse_undecided
 from bondic.decisions.ranking import refuse_other_questions
 from bondic.errors import TooFewRows
 from bondic.estimate import as_method
@@ -147,14 +147,17 @@ def choose_policy(
         found, favorite, _ = _tested(rows, incumbent, alpha, chosen, None, progress)
         shown = {name: one.low for name, one in found.items() if _proved(one) and one.low > 0}
         return SafeChoice(_largest(shown), found, favorite, alpha, words)
+    looks: Looks | None = None
     try:
         today = is_today(incumbent.policy if isinstance(incumbent, Rows) else incumbent)
         rows = {name: complete_episodes(one, today=today) for name, one in rows.items()}
         other = other_rows(next(iter(rows.values())), incumbent.policy if isinstance(incumbent, Rows) else incumbent)
         looks = Looks.at(state, (*rows.values(), other), sided(chosen, "lower"), alpha, candidates=list(rows))
+        refuse_undecided(chosen, next(iter(rows.values())))
         found, favorite, seen = _tested(rows, other.policy, alpha, chosen, looks, progress)
     except TooFewRows as why:
-        return SafeChoice(None, {}, None, alpha, words, waiting=str(why))
+        looks = None if looks is None else looks.write("keep: nothing can be said yet")
+        return SafeChoice(None, {}, None, alpha, words, looks, waiting=str(why))
     assert seen is not None
     ends = {} if seen.rejected else {name: seen.best(name, "lower") for name in found}
     taken = _largest({name: low for name, low in ends.items() if low is not None and low > 0})

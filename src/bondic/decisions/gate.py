@@ -17,7 +17,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
 from bondic.core.terms import in_full
 from bondic.decisions.difference import difference_interval, other_rows, sided
-from bondic.decisions.looks import End, Looks, complete_episodes
+from bondic.decisions.looks import End, Looks, complete_episodes, refuse_undecided
 from bondic.errors import TooFewRows
 from bondic.estimate import as_method
 from bondic.methods.base import Progress
@@ -170,6 +170,7 @@ def gate(
             problem = complete_episodes(problem, today=other is not None and isinstance(other.policy, LoggedBehavior))
             other = other if other is None else other_rows(problem, other.policy)
             looks = Looks.at(state, [one for one in (problem, other) if one is not None], sided(chosen, "both"), alpha)
+            refuse_undecided(chosen, problem)
         first = end(sides[0])
         shown = proved(first, sides[0])
         if shown >= bound if upward else shown <= bound:
@@ -182,8 +183,10 @@ def gate(
     except TooFewRows as why:
         if state is None:
             raise
+        if looks is not None:
+            looks.write("cannot tell yet")
         nothing = WholeRange(str(why), sides[0]).run(problem, alpha, progress)
-        return Gate("cannot tell", bound, upward, alpha, nothing.with_question(problem), waiting=str(why))
+        return Gate("cannot tell", bound, upward, alpha, nothing.with_question(problem), looks=looks, waiting=str(why))
 
 
 def _proved(result: Result) -> bool:

@@ -86,8 +86,6 @@ class Looks:
     @staticmethod
     def at(path: str | os.PathLike[str], parts: Sequence[Rows], method: Method, alpha: float, **more: Any) -> Looks:
         """The looks of this file with one more at these rows; refused where it would be another decision."""
-        if isinstance(method, Default) and (why := method.undecided(parts[0])):
-            raise TooFewRows(f"The method is not decided: {why}.")
         place, stated = Path(path), _statements(parts, method, alpha, more)
         before = _read(place, stated) if place.exists() else ()
         if not place.parent.is_dir():
@@ -150,7 +148,7 @@ class Looks:
 
     def __str__(self) -> str:
         looks, rows = len(self.looks), self.looks[-1].rows
-        return f"look {looks}, {rows} rows; every look counts in alpha"
+        return f"look {looks}, {rows} rows; the level is that of all looks together"
 
 
 def _statements(parts: Sequence[Rows], method: Method, alpha: float, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,6 +288,12 @@ def _answers_of(problem: Rows, first: RowRange) -> float:
         found.append(problem.answers.initial.ravel())
     numbers = np.concatenate(found)
     return float(np.random.default_rng(0).uniform(size=numbers.size) @ numbers)
+
+
+def refuse_undecided(method: Method, problem: Rows) -> None:
+    """TooFewRows where a longer log may have another method: rows of two methods would be two chances to be wrong."""
+    if isinstance(method, Default) and (why := method.undecided(problem)):
+        raise TooFewRows(f"The method is not decided: {why}.")
 
 
 def complete_episodes(problem: Rows, *, today: bool) -> Rows:
