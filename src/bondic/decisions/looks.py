@@ -1,4 +1,4 @@
-"""A decision on a log that grows: what the first look has fixed, and what all looks together have shown (Theorem 60).
+"""A decision on a log that grows: what the first look has fixed, and what all looks together have shown (Theorem 59 d, e).
 
 Ends that hold at every number of rows at once may be looked at whenever one likes. The file of looks keeps it one decision: the
 same statements, policies and plan, on a log that begins with the rows that were there before. For a value that stands still it
