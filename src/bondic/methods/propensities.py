@@ -233,7 +233,8 @@ class Propensities:
         if value == "contexts":
             if not borders:
                 raise TooFewRows(
-                    f"A pilot (pilot={self.pilot}) cannot be set aside from a log of {len(columns.rows)} rows."
+                    f"A pilot of {self._pilot_units(planned)} {columns.unit}s (pilot={self.pilot}) cannot be set aside from a "
+                    f"log of {columns.units}."
                 )
             if not columns.consecutive:
                 raise InvalidInput(
@@ -332,15 +333,17 @@ class Propensities:
         """Units that rates are made for."""
         return columns.units if self.planned is None else self.planned
 
+    def _pilot_units(self, planned: int) -> int:
+        """Decisions (episodes) before the first block: a share of the planned ones, but enough to fit something; or a number."""
+        if isinstance(self.pilot, float) and 0 < self.pilot < 1:
+            return max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
+        if self.pilot >= 1 and float(self.pilot).is_integer():
+            return int(self.pilot)
+        raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
+
     def _borders(self, columns: Units) -> tuple[int, ...]:
         """Rows of the log where blocks begin: after the pilot, then after twice as many units each; none for a short log."""
-        planned = self._planned(columns)
-        if isinstance(self.pilot, float) and 0 < self.pilot < 1:
-            place = max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
-        elif self.pilot >= 1 and float(self.pilot).is_integer():
-            place = int(self.pilot)
-        else:
-            raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
+        place = self._pilot_units(self._planned(columns))
         starts, found = columns.rows[columns.first.starts], []
         while place < columns.units:
             found.append(int(starts[place]))
