@@ -276,6 +276,21 @@ def test_a_choice_among_tables(tmp_path):
         assert set(found.results) == set(tables)
 
 
+def test_a_choice_says_what_it_rests_on():
+    """States are numbers: the allowance is a statement, and never passes in silence."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.random((3000, 1)), rng.integers(0, 2, 3000)
+    rewards = (rng.random(3000) < np.where(actions == 1, 0.95, 0.05)).astype(float)
+    log = bondic.Transitions(states, actions, rewards, states, np.ones(3000, dtype=bool))
+    asked = bondic.make_problem(log, lambda s: np.ones(len(s), dtype=int), gamma=0.0, reward_range=(0, 1))
+    for decided in (
+        choose_policy({"one": asked}, method=bondic.Groups(allowance=0.02)),
+        gate(asked, better_than="today", method=bondic.Groups(allowance=0.02)),
+    ):
+        assert "This holds if what you stated does: Alike inside a group" in str(decided)
+    assert choose_policy({"one": asked}).chosen is None
+
+
 def test_null_policies_are_seldom_approved_at_any_look(tmp_path):
     """A fair coin, a log that goes on five times as long as planned: 0.5 would be kept by about 40 of 80."""
     wrong, fair = 0, np.full((1, 2), 0.5)

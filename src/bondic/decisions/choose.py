@@ -28,6 +28,7 @@ from bondic.decisions.difference import (
     other_rows,
     paired_units,
     sided,
+    stated_conditions,
 )
 from bondic.decisions.looks import Looks, complete_episodes, refuse_undecided
 from bondic.decisions.ranking import refuse_other_questions
@@ -89,9 +90,12 @@ class SafeChoice:
         if self.waiting:
             return f"Keep {self.incumbent}, nothing can be said yet: {self.waiting}"
         if self.chosen is not None:
+            conditions = stated_conditions(self.results[self.chosen])
             best = None if self.looks is None else self.looks.best(self.chosen, "lower")
             gain = bound_text(self.results[self.chosen].low if best is None else best, -1)
-            return f"Take {self.chosen}: {level} it is better than {self.incumbent} by at least {gain}{more}."
+            return (
+                f"Take {self.chosen}: {level} it is better than {self.incumbent} by at least {gain}{more}.{conditions}"
+            )
         text = f"Keep {self.incumbent}: {level} no policy is shown to be better{more}."
         name, rows = self.rows_needed()
         if not any(result.estimated for result in self.results.values()):

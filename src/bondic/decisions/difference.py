@@ -114,6 +114,12 @@ def difference_interval(
     return found.with_choice("method", why) if why else found
 
 
+def stated_conditions(result: Result) -> str:
+    """What was stated about values, and a decision rests on: a sentence each, none where nothing was."""
+    stated = [item for item in result.assumptions if item.name.startswith("values") and item.state == "stated"]
+    return "".join(f" This holds if what you stated does: {item.text}" for item in stated)
+
+
 def incumbent_words(policy: Any) -> str:
     """The policy that is kept unless another one is shown to be better."""
     return "today's policy" if is_today(policy) else "the incumbent"

@@ -16,7 +16,7 @@ from bondic.core.claims import Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
 from bondic.core.terms import in_full
-from bondic.decisions.difference import difference_interval, other_rows, sided
+from bondic.decisions.difference import difference_interval, other_rows, sided, stated_conditions
 from bondic.decisions.looks import End, Looks, complete_episodes, refuse_undecided
 from bondic.errors import TooFewRows
 from bondic.estimate import as_method
@@ -102,8 +102,7 @@ class Gate:
     @property
     def conditions(self) -> str:
         """What was stated about values, and the verdict rests on."""
-        stated = [item for item in self.result.assumptions if item.name.startswith("values") and item.state == "stated"]
-        return "".join(f" This holds if what you stated does: {item.text}" for item in stated)
+        return stated_conditions(self.result)
 
 
 def gate(

@@ -40,7 +40,7 @@ from bondic.policies.protocol import RowProbabilities
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.batch import make_frame
-from bondic.rows.decisions import ask_target
+from bondic.rows.decisions import ask_target, single_rows
 from bondic.rows.growing import complete_rows
 from bondic.rows.make import make_rows
 from bondic.saving import write_atomically
@@ -281,7 +281,8 @@ def _answers_of(problem: Rows, first: RowRange) -> float:
     if (stored := problem.stored_answers()) is not None:
         following = make_frame(problem.log.read(first), problem.terms).next_rows.size
         found.append(stored[:following].ravel())
-    if problem.layout.discrete and not isinstance(problem.policy, RowProbabilities):
+    known = problem.layout.discrete or hasattr(problem.policy, "action_density")
+    if known and not isinstance(problem.policy, RowProbabilities):
         target = ask_target(problem.restricted(first), every_action=False)
         found += [] if target is None else [target.probs.ravel()]
     if not problem.initial_states.from_rows:
@@ -302,7 +303,7 @@ def complete_episodes(problem: Rows, *, today: bool) -> Rows:
     Rows of other methods count one by one, and stay.
     """
     log = problem.log
-    if not (log.has_episode_ids and (logged(problem) or today)):
+    if not (log.has_episode_ids and (logged(problem) or today)) or single_rows(problem):
         return problem
     if not isinstance(log, Transitions):
         raise InvalidInput("Looks at episodes need the log in memory: leave memory= out, or load it (read_log).")

@@ -203,7 +203,8 @@ class Default:
     def undecided(self, problem: Rows) -> str:
         """Why a longer log may have another method: episodes with propensities, of which none begins after the pilot yet."""
         ahead = self.planned_rows is not None and len(problem.rows) < self.planned_rows
-        if not (ahead and logged(problem) and problem.log.has_episode_ids) or self._too_short(problem):
+        by_form = problem.gamma == 0.0 or problem.policy_in_log or not problem.log.has_episode_ids
+        if not (ahead and logged(problem)) or by_form or self._too_short(problem):
             return ""
         return "" if self._split(problem) is not None else "no episode begins after the pilot yet"
 
