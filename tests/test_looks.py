@@ -223,6 +223,25 @@ def test_decisions_that_become_episodes_are_another_plan(tmp_path):
         gate(walk_problem(mixed), above=1.0, method=method, state=state)
 
 
+def test_a_list_of_one_start_that_units_leave_is_another_plan(tmp_path):
+    """As long as all decisions start there, the list is the log's own start; then it is not."""
+    states = np.append(np.zeros(400), np.ones(200))[:, None]
+    rng, state = np.random.default_rng(0), tmp_path / "looks.json"
+    log = bondic.Transitions(
+        states, rng.integers(0, 2, 600), rng.random(600), states, np.ones(600, bool), behavior_action_probs=np.full(600, 0.5)
+    )  # fmt: skip
+
+    def asked(rows):
+        start = bondic.InitialStates.exact([[0.0]])
+        stated = {"gamma": 0.0, "reward_range": (0, 1), "accept": None}
+        return bondic.make_problem(first(log, rows), lambda s: np.ones(len(s), dtype=int), start, **stated)
+
+    bets = Propensities(planned=600)
+    gate(asked(400), above=0.1, method=bets, state=state)
+    with pytest.raises(InvalidInput, match=r"population\); of these rows it would be .* stated starts"):
+        gate(asked(600), above=0.1, method=bets, state=state)
+
+
 def test_ends_that_cross_contradict_the_assumptions(tmp_path):
     state = tmp_path / "looks.json"
     gate(problem(1000), above=0.99, method=PLANNED, state=state)

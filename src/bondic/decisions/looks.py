@@ -57,7 +57,8 @@ class Shown:
     """One end at one look."""
 
     bound: float | None  # None where nothing is proved
-    plan: tuple[str, int, int | None] | None  # method, first certified row, planned units; None: no row was used
+    plan: str | None  # which process it is an end of; None: no row was used
+    robust: bool = False  # whether doubly robust values are bet on: once begun, they stay
     rejected: bool = False
     moving: bool = False  # what is bounded is a mean over the certified rows, which changes with them
 
@@ -100,12 +101,15 @@ class Looks:
         """The same with an end of this look; refused where it is not one of the process that was looked at before."""
         *before, now = self.looks
         shown = _shown(result, end)
-        known = next((one.ends[name].plan for one in before if name in one.ends and one.ends[name].plan), shown.plan)
-        if shown.plan is not None and known != shown.plan:
-            raise InvalidInput(
-                f"The plan of earlier looks was {_words(known)}; of these rows it would be {_words(shown.plan)}. Another plan is "
-                f"another chance to be wrong. {_OTHERWISE}"
-            )
+        for one in before:
+            then = one.ends.get(name)
+            if then is None or then.plan is None or shown.plan is None:
+                continue
+            if then.plan != shown.plan or then.robust > shown.robust:
+                raise InvalidInput(
+                    f"At {one.rows} rows the plan was {then.plan}; of these rows it would be {shown.plan}. Another plan is "
+                    f"another chance to be wrong. {_OTHERWISE}"
+                )
         return replace(self, looks=(*before, replace(now, ends={**now.ends, name: shown})))
 
     def fixing(self, name: str, value: Any) -> Looks:
@@ -190,10 +194,7 @@ def _read(path: Path, stated: Mapping[str, Any]) -> tuple[Look, ...]:
 
 
 def _look(data: Mapping[str, Any]) -> Look:
-    ends = {
-        name: Shown(**{**one, "plan": None if one["plan"] is None else tuple(one["plan"])})
-        for name, one in data["ends"].items()
-    }
+    ends = {name: Shown(**one) for name, one in data["ends"].items()}
     return Look(**{**data, "rows": int(data["rows"]), "answers": tuple(data["answers"]), "ends": ends})
 
 
@@ -210,9 +211,18 @@ def _shown(result: Result, end: End) -> Shown:
         raise TooFewRows("No episode has begun after the pilot yet.")
     proved = result.status is Status.INTERVAL and result.guarantee == "finite-sample"
     bound = (result.low if end == "lower" else result.high) if proved else None
-    plan = (result.method, result.rows[0], getattr(result.proof, "planned", None)) if used else None
-    moving = any(isinstance(one, PropensityProof) and one.value == "contexts" for one in _proofs(result))
-    return Shown(bound, plan, result.status is Status.REJECTED, moving)
+    bets = [one for one in _proofs(result) if isinstance(one, PropensityProof)]
+    plan = f"{result.method} ({'; '.join(map(_plan, _proofs(result)))})" if used else None
+    robust, moving = any(one.control is not None for one in bets), any(one.value == "contexts" for one in bets)
+    return Shown(bound, plan, robust, result.status is Status.REJECTED, moving)
+
+
+def _plan(proof: Any) -> str:
+    """What distinguishes the process of a proof from others on the same rows."""
+    text = f"from row {proof.asked.rows[0]} on, for {getattr(proof, 'planned', None)}"
+    if not isinstance(proof, PropensityProof):
+        return text
+    return f"{text}, {proof.value}{', all actions' if proof.every_action else ''}"
 
 
 def _proofs(result: Result) -> tuple[Any, ...]:
@@ -228,13 +238,6 @@ def _without_start(result: Result) -> bool:
         for one in _proofs(result)
         if isinstance(one, CellsProof | SequentialProof)
     )
-
-
-def _words(plan: tuple[str, int, int | None] | None) -> str:
-    if plan is None:
-        return "none"
-    method, first, planned = plan
-    return f"{method} from row {first} on" + ("" if planned is None else f", for {planned}")
 
 
 def _refuse_other_rows(path: Path, last: Look, parts: Sequence[Rows]) -> None:
