@@ -93,7 +93,8 @@ class Looks:
             raise InvalidInput(f"{place.parent} is no folder: the file of looks cannot be written there.")
         if before:
             _refuse_other_rows(place, before[-1], parts)
-            before = before[:-1] if before[-1].rows == parts[0].rows.stop else before
+            if before[-1].rows == parts[0].rows.stop:  # the same look again
+                return Looks(place, stated, before)
         now = Look(parts[0].rows.stop, _hash(parts[0].log, parts[0].rows.stop), _answers(parts, parts[0].rows.stop))
         return Looks(place, stated, (*before, now))
 
@@ -101,7 +102,7 @@ class Looks:
         """The same with an end of this look; refused where it is not one of the process that was looked at before."""
         *before, now = self.looks
         shown = _shown(result, end)
-        for one in before:
+        for one in self.looks:
             then = one.ends.get(name)
             if then is None or then.plan is None or shown.plan is None:
                 continue
@@ -115,7 +116,7 @@ class Looks:
     def fixing(self, name: str, value: Any) -> Looks:
         """The same with something that later looks may not change."""
         *before, now = self.looks
-        for one in before:
+        for one in self.looks:
             if one.fixed.get(name, value) != value:
                 raise InvalidInput(
                     f"At {one.rows} rows the {name} was {one.fixed[name]!r}, now it is {value!r}. {_OTHERWISE}"
