@@ -156,7 +156,7 @@ def looks(rng: np.random.Generator) -> list[Check]:
             for stop in ends
         )
         wrong = any(missed(one, truth) for one in results)
-        found.append(Check(f"two policies, all looks, alpha {alpha:g}", wrong, level=alpha))
+        found.append(Check(f"all looks with a planned length, alpha {alpha:g}", wrong, level=alpha))
     return found
 
 
