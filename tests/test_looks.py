@@ -12,6 +12,7 @@ from bondic.decisions.choose import choose_policy
 from bondic.decisions.difference import behavior_change, difference_interval
 from bondic.decisions.gate import gate
 from bondic.methods.propensities import Propensities
+from bondic.policies.learned import LearnedPolicy
 from propensity_cases import BEHAVIOR, REWARD, STATES, decisions, question
 from test_tool import run
 
@@ -207,6 +208,37 @@ def test_looks_need_a_planned_length_and_a_file(tmp_path):
         (tmp_path / "damaged.json").write_text(text)
         with pytest.raises(InvalidInput, match="no file of"):
             gate(problem(1000), above=0.5, method=PLANNED, state=tmp_path / "damaged.json")
+
+
+def test_a_policy_is_learned_once_on_a_number_of_rows(tmp_path):
+    def fit(rows):
+        paid = [rows.rewards[rows.actions == action].mean() for action in (0, 1)]
+        return lambda states: np.full(len(states), int(np.argmax(paid)))
+
+    def asked(count, **learning):
+        learned = LearnedPolicy(fit, **learning)
+        return bondic.make_problem(first(LOG, count), learned, gamma=0.0, reward_range=(0, 1), accept=None)
+
+    state, required = tmp_path / "looks.json", {"better_than": "today", "method": PLANNED}
+    for rows in (1200, 2400):
+        found = gate(asked(rows, rows=300), **required, state=state)
+        assert found.result.rows[0] >= 300
+    assert len(found.looks.looks) == 2
+    with pytest.raises(InvalidInput, match="another value of `first row`"):
+        gate(asked(3000, rows=0.5), **required, state=state)
+    with pytest.raises(InvalidInput, match="Learn it once"):
+        gate(asked(3000, rows=300, blocks=4), **required, state=tmp_path / "other.json")
+
+
+def test_an_episode_that_goes_on_and_a_learned_policy(tmp_path):
+    log = walks(900)
+    cut = int(np.flatnonzero(~log.terminations)[-1]) + 1
+    stated = {"gamma": 0.9, "horizon": 3, "reward_range": (0.0, 1.0)}
+    learned = LearnedPolicy(lambda _: lambda states: np.full((len(states), 2), 0.5), rows=400)
+    asked = bondic.make_problem(first(log, cut), learned, **stated)
+    found = gate(asked, above=0.5, method=bondic.Default(planned_rows=len(log)), state=tmp_path / "looks.json")
+    assert found.result.rows[1] < cut
+    assert found.result.rows[0] >= 400
 
 
 def test_decisions_that_become_episodes_are_another_plan(tmp_path):

@@ -36,6 +36,7 @@ from bondic.methods.candidates import Method
 from bondic.methods.default import Default
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.setting import NOTHING
+from bondic.policies.learned import FittedPolicy, PolicyMixture
 from bondic.policies.protocol import RowProbabilities
 from bondic.result import Result
 from bondic.rows import Rows
@@ -87,6 +88,11 @@ class Looks:
     @staticmethod
     def at(path: str | os.PathLike[str], parts: Sequence[Rows], method: Method, alpha: float, **more: Any) -> Looks:
         """The looks of this file with one more at these rows; refused where it would be another decision."""
+        if any(isinstance(one.policy, PolicyMixture) for one in parts):
+            raise InvalidInput(
+                "A policy that is learned again before every block is another one when the log is longer. Learn it once, on a "
+                "number of rows: LearnedPolicy(fit, rows=2000) (--with learn_rows=2000)."
+            )
         place, stated = Path(path), _statements(parts, method, alpha, more)
         before = _read(place, stated) if place.exists() else ()
         if not place.parent.is_dir():
@@ -326,8 +332,11 @@ def complete_episodes(problem: Rows, *, today: bool) -> Rows:
     states, answers = problem.initial_states, problem.answers
     states = InitialStates.from_log(shorter) if states.from_rows else states
     drawn = None if answers.discrete else int(answers.initial.shape[1])
+    policy = problem.policy
+    if isinstance(policy, FittedPolicy):  # on the first rows, which are those of the shorter log
+        policy = replace(policy, fitted_log=shorter.content_hash)
     made = make_rows(
-        shorter, problem.policy, states, problem.terms, draws=answers.draws, initial_draws=drawn, seed=problem.seed
+        shorter, policy, states, problem.terms, draws=answers.draws, initial_draws=drawn, seed=problem.seed
     )
     waiting = f"{len(log) - stop} of {len(log)} rows wait: the episode of row {stop} has neither ended nor been cut"
     told = {name: getattr(problem, name) for name in ("doubts", "stated", "names", "reading")}
