@@ -13,11 +13,10 @@ from typing import Literal
 from bondic.core.assumptions import VALUE_RANGE
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Assumption, Claim, Guarantee, Status
-from bondic.core.errors import InvalidInput
-from bondic.core.printed import bound_text, ends_text, interval_text, number
+from bondic.core.printed import bound_text, ends_text, interval_text
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.separate import SeparateProof
-from bondic.core.terms import ValueRange, in_full
+from bondic.core.terms import ValueRange
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import CurveView, alike, break_words, curve_view
 from bondic.rendering import STATE_WORDS, Grid, confidence, counted, sentence, three
@@ -111,11 +110,12 @@ def answer(result: Result) -> str:
         return f"At {at} the value of {_subject(result)} {_lies(result)}{why}."
     (new, other), (word, size) = result.names, difference_words(result)
     new = new if _subject(result) == "the policy" else _subject(result)
+    changed = "today: the average behavior over these rows" if "today" in result.choices else ""
     if result.comparison is None:
-        return f"At {at} {new} is {word} than {other}{size}{why}."
+        return f"At {at} {new} is {word} than {other}{size}{why or (changed and f' ({changed})')}."
     values = ", ".join(f"{name} {_ends(part)}" for name, part in zip((new, other), result.parts, strict=True))
     named = (values, f"{new} is ") if new == result.names[0] != "new" else (sentence(values), "")
-    return f"{named[0]}; {named[1]}{word}{size} (each at {at})."
+    return f"{named[0]}; {named[1]}{word}{size} (each at {at}{changed and f'; {changed}'})."
 
 
 def difference_words(result: Result) -> tuple[str, str]:
@@ -283,24 +283,6 @@ def curve_of(result: Result) -> CurveView | None:
         return None
     first = isinstance(result.proof, CellsProof) and result.proof.stated_first
     return curve_view(result.curve, result.allowance, first=first, beside=not result.on_groups)
-
-
-def unmet(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
-    """Why the result does not show that the value is at least `above` (at most `below`); empty where it does."""
-    wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
-    if not wanted:
-        raise InvalidInput("Nothing is required: pass above= or below=.")
-    if result.status is not Status.INTERVAL:
-        return ("; ".join([_verdict(result), *breaks(result, above=above, below=below)]),)
-    if result.guarantee in _LEVELS:
-        return (f"the guarantee of the method {result.method} is {result.guarantee!r}; a finite-sample one is needed",)
-    reasons: list[str] = []
-    for name, bound in wanted:
-        up = name == "above"
-        if not (result.low >= bound if up else result.high <= bound):
-            end = f"lower end {number(result.low)} is below" if up else f"upper end {number(result.high)} is above"
-            reasons.append("; ".join([f"the {end} {in_full(bound)}", *breaks(result, **{name: bound})]))
-    return tuple(reasons)
 
 
 def breaks(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, ErrorBudget, Side, Status, check_alpha
 from bondic.core.codec import with_arrays
@@ -17,25 +19,31 @@ from bondic.core.proof import Asked, Proof
 from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
+from bondic.data.episodes import Episodes
 from bondic.errors import kind_of
 from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
 from bondic.methods.propensities import NAME as PROPENSITIES
-from bondic.methods.propensities import Propensities
+from bondic.methods.propensities import PILOT, Propensities
+from bondic.methods.propensity_pilot import logged
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
+from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import rebuild, rows_of
 from bondic.rows.decisions import single_rows
 from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
 from bondic.rows.make import make_rows
+from bondic.tuning.states import rows_set_aside
 
 RETURNS = "the log's own returns"
 """What today's value is read off."""
+_ROUNDED = 1e-6
+"""Propensities may have been stored with 32 bits."""
 _OTHER: dict[Side, Side] = {"both": "both", "lower": "upper", "upper": "lower"}
 
 
@@ -113,6 +121,8 @@ def difference_interval(
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other_rows(rows, other.policy)
     found = replace(paired.run(rows, float(alpha), progress, against=other), names=names)
+    if is_today(other.policy) and (words := behavior_change(rows)):
+        found = found.with_choice(TODAY, words)
     return found.with_choice("method", why) if why else found
 
 
@@ -130,6 +140,12 @@ def policy_name(policy: Any) -> str:
     return name if name.isidentifier() else ""
 
 
+def stated_conditions(result: Result) -> str:
+    """What was stated about values, and a decision rests on: a sentence each, none where nothing was."""
+    stated = [item for item in result.assumptions if item.name.startswith("values") and item.state == "stated"]
+    return "".join(f" This holds if what you stated does: {item.text}" for item in stated)
+
+
 def incumbent_words(policy: Any) -> str:
     """The policy that is kept unless another one is shown to be better."""
     return "today's policy" if is_today(policy) else policy_name(policy) or "the incumbent"
@@ -138,6 +154,34 @@ def incumbent_words(policy: Any) -> str:
 def is_today(policy: Any) -> bool:
     """Whether the policy is the one that made the log."""
     return isinstance(policy, LoggedBehavior) or (isinstance(policy, str) and policy in (TODAY, LOGGED))
+
+
+def behavior_change(problem: Rows) -> str:
+    """Decisions (episodes) that began with the same state and action, and other propensities, in words; empty: there are none.
+
+    Then today's policy is no one function of the state, and its value the mean of several. Where no state comes again nothing
+    is known of that.
+    """
+    if not (problem.log.held and problem.layout.discrete and logged(problem)):
+        return ""
+    part = problem.log.read(problem.rows)
+    first = np.arange(len(part)) if part.episode_ids is None else Episodes.of(part).first
+    logs, given = part.behavior_log_probs, part.behavior_action_probs
+    chances = np.asarray(np.exp(logs) if given is None and logs is not None else given)[first]
+    pairs = np.column_stack([part.observations[first], part.actions[first]])
+    group = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((chances, group))
+    begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+    ends = np.append(begins[1:], len(order)) - 1
+    apart = np.flatnonzero(chances[order[ends]] > (1 + _ROUNDED) * chances[order[begins]])
+    if not apart.size:
+        return ""
+    two = sorted((int(order[begins[apart[0]]]), int(order[ends[apart[0]]])))
+    rows = " and ".join(str(int(first[one]) + problem.rows.start) for one in two)
+    return (
+        f"the average behavior over these rows: rows {rows} have the same state and action, and propensities "
+        f"{' and '.join(three(float(chances[one])) for one in two)}"
+    )
 
 
 def paired_units(problem: Rows, other: Rows) -> Units:
@@ -191,8 +235,11 @@ def today_value(problem: Rows, alpha: float, method: Method | str | None = None)
 
 def _own_value(rows: Rows, method: Method, alpha: float, progress: Progress | None = None) -> Result:
     """The value of one policy; today's is the mean of the log's own returns, whatever answers about other policies."""
-    today = isinstance(rows.policy, LoggedBehavior)
-    own = Propensities(side=getattr(method, "side", "both")) if today else method
+    if not isinstance(rows.policy, LoggedBehavior):
+        return method.run(rows, alpha, progress)
+    own, planned = Propensities(side=getattr(method, "side", "both")), getattr(method, "planned_rows", None)
+    if planned is not None:
+        own, rows = own.planned_for(rows, planned, rows_set_aside(PILOT, planned))
     return own.run(rows, alpha, progress)
 
 
