@@ -93,6 +93,7 @@ def evaluate_policy(
     model: Callable[[Any, Any], Any] | None = None,
     groups: Callable[[Any], Any] | str | None = None,
     against: Any = None,
+    by: Callable[[Any], Any] | str | int | None = None,
     progress: Progress | None = None,
     **statements: Any,
 ) -> Result:
@@ -100,6 +101,8 @@ def evaluate_policy(
 
     With `against`, another policy or "today" (the one that made the log), the interval is that of the difference of both values;
     `result.parts` are the values, each with an interval by itself.
+    With `by`, a column of the observations or a function of states that returns a label for each, `result.subgroups` are the
+    intervals for every subgroup of starts; they hold together.
     `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
     method decides by looking at the log, and says so in `result.choices["states"]`.
     Where states are numbers: `allowance` says how far values may differ inside a group of states, one number or (averages, single
@@ -113,11 +116,14 @@ def evaluate_policy(
     chosen = chosen if categorical is None else _with_categorical(chosen, categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
     if against is None:
-        return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
-    # decisions stand above this module
-    decide = import_module("bondic.decisions.difference")
-    found: Result = decide.difference_interval(problem, against, alpha=alpha, method=chosen, progress=progress)
-    return decide.with_values(found, problem, against, chosen).with_question(problem)  # type: ignore[no-any-return]
+        found = estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
+    else:  # decisions stand above this module
+        decide = import_module("bondic.decisions.difference")
+        found = decide.difference_interval(problem, against, alpha=alpha, method=chosen, progress=progress)
+        found = decide.with_values(found, problem, against, chosen).with_question(problem)
+    if by is None:
+        return found
+    return import_module("bondic.decisions.subgroups").with_subgroups(found, by, against)  # type: ignore[no-any-return]
 
 
 def with_statements(method: Method, stated: Mapping[str, Any]) -> Method:
@@ -146,7 +152,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             )
 
 
-_OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "against", "progress")
+_OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "against", "by", "progress")
 _ARGUMENTS = (*_OWN, *list(signature(make_problem).parameters)[2:])
 
 

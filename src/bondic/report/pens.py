@@ -45,6 +45,9 @@ def draw(view: Summary, pen: Pen, *, steps: int | None = None, choices: bool = F
         pen.items([(mark, False) for mark in view.curve.marks])
         pen.text(view.curve.advice, "strong")
         pen.text(view.curve.decision)
+    if view.subgroups is not None:
+        pen.title(view.subgroups.title)
+        pen.grid(view.subgroups)
     if view.steps:
         pen.title("What to do next")
         left = len(view.steps) - (len(view.steps) if steps is None else steps)

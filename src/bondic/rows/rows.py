@@ -257,6 +257,10 @@ class Rows:
         rest = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - skipped, cloud.draws)
         return replace(self, initial=rest, initial_states=self.initial_states.later(skipped))
 
+    def pick_starts(self, states: IntArray) -> Rows:
+        """The same question from some of the starts."""
+        return replace(self, initial=self.initial.pick(states), initial_states=self.initial_states.pick(states))
+
     def load(self, start: int, stop: int) -> Rows | None:
         """Rows start..stop-1 of the log, kept in memory; None when none of them counts."""
         stretch = RowRange(start, min(stop, self.rows.stop))

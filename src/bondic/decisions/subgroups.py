@@ -1,0 +1,60 @@
+"""A result by subgroup of its starts: the store, the age band, the start state. One proof serves all of them (section 15)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from bondic.core.claims import Status
+from bondic.core.errors import InvalidInput
+from bondic.core.propensities.proof import PropensityProof
+from bondic.core.subgroups import Subgroup, conclude_by_subgroup, subgroup_assumption
+from bondic.core.sums.forms import Sums
+from bondic.decisions.difference import other_rows
+from bondic.engines.sums import STANDARD
+from bondic.result import Result, Subgroups
+from bondic.rows.asked import rebuild
+from bondic.rows.subgroups import labels_by
+
+
+def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums = STANDARD) -> Result:
+    """The same result with intervals for every subgroup of starts, which hold together with probability at least 1 - alpha.
+
+    Parameters
+    ----------
+    result : Result
+        What `estimate_interval`, `evaluate_policy` or `difference_interval` returns, with its question.
+    by : str, int or callable
+        A column of the observations, by its name or number; or a function of all states that returns a label for each.
+    against : policy, Rows or "today", default None
+        The other policy, where the result is a difference.
+    """
+    proof, problem = result.proof, result.question
+    if proof is None or problem is None:
+        raise InvalidInput(
+            f"The result of the method {result.method} has no subgroups: they need its proof and its question. Name one of "
+            "bondic's own methods."
+        )
+    other = other_rows(problem, against).policy if against is not None else None
+    question = rebuild(proof.asked, problem.log, problem.policy, None, other)
+    names = problem.names or problem.log.observation_names
+    found = conclude_by_subgroup(proof, question, labels_by(by, names), sums)
+    unit = f"{proof.columns(question).unit}s" if isinstance(proof, PropensityProof) else "starts"
+    results = {name: _result(result, one) for name, one in found.items()}
+    counts = {name: one.count for name, one in found.items()}
+    words = getattr(by, "__name__", "by") if callable(by) else str(by)
+    return replace(result, subgroups=Subgroups(words, results, counts, unit, subgroup_assumption(proof, question)))
+
+
+def _result(whole: Result, one: Subgroup) -> Result:
+    """The interval of a subgroup; all else is that of the whole, whose certificate holds its proof."""
+    low, high, status = one.conclusion.low, one.conclusion.high, one.conclusion.status
+    middles = [claim.value.mid for claim in one.claims if claim.uses_log]
+    estimate = sum(middles) / 2 if len(middles) == 2 and status is Status.INTERVAL else math.nan
+    hashes = {name: text for name, text in whole.hashes.items() if name != "certificate"}
+    more: dict[str, Any] = {"curve": None, "parts": (), "steps": (), "subgroups": None, "robustness": None}
+    return replace(
+        whole, low=low, high=high, status=status, claims=one.claims, estimate=estimate, certificate=None, rejection=None,
+        gap=(math.nan, math.nan), effective_sample_size=0.0, hashes=hashes, **more,
+    )  # fmt: skip
