@@ -121,15 +121,12 @@ class Subgroups:
         How many starts, decisions or episodes of the log each of them has.
     unit : str
         What is counted: "starts", "decisions" or "episodes".
-    assumption : Assumption
-        What is assumed beyond the assumptions of the whole.
     """
 
     by: str
     results: dict[str, Result]
     counts: dict[str, int]
     unit: str
-    assumption: Assumption
 
     def __getitem__(self, name: str) -> Result:
         if name not in self.results:
@@ -142,7 +139,8 @@ class Subgroups:
     def headline(self) -> str:
         """What the intervals promise together."""
         alpha = next(iter(self.results.values())).alpha
-        return f"By {self.by}: all {len(self.results)} intervals together at {100 * (1 - alpha):g}% confidence"
+        count = f"all {len(self.results)} intervals together" if len(self.results) > 1 else "one subgroup"
+        return f"By {self.by}: {count} at {100 * (1 - alpha):g}% confidence"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A dict per subgroup: its name, ends, estimate, status and count; no ends after a rejection."""

@@ -24,6 +24,7 @@ from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, with_values
 from bondic.decisions.gate import Gate, gate
+from bondic.decisions.subgroups import with_subgroups
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
@@ -62,6 +63,8 @@ def command(**options: Any) -> int:
                 result = difference_interval(question, other, **level).with_question(question)
             if other is not None:
                 result = with_values(result, question, other, method)
+        if options["by"] is not None:
+            result = with_subgroups(result, options["by"], other, sums=sums)
         not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)

@@ -127,6 +127,7 @@ class _Radius(click.ParamType[Any]):
 SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
     "side": (click.Choice(["both", "lower", "upper"]), "both"),
     "never_terminates": (click.BOOL, False),
+    "no_rows": (click.BOOL, False),
     "radius": (_Radius(), None),
     "require_below": (click.FLOAT, None),
     "groups": (click.STRING, None),
@@ -274,8 +275,8 @@ WITH = settings(
     "require_below=X (a gate: the value may not exceed X), "
     "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed), groups=COLUMN|SPEC and "
     "model=SPEC (your own, module:function). Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
-    "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: policy_output=logits, "
-    "trust_pickle=yes. Draws: draws=20, seed=1.",
+    "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: no_rows=yes (no single row in report and "
+    "certificate), policy_output=logits, trust_pickle=yes. Draws: draws=20, seed=1.",
     methods=True,
 )
 ALLOWANCE = option(
@@ -285,6 +286,13 @@ ALLOWANCE = option(
     type=click.UNPROCESSED,
     callback=_allowance,
     metavar="A [B]",
+)
+
+BY = option(
+    "--by",
+    "Also an interval for every subgroup of the starts, all of which hold together: a column of the observations (store, age "
+    "band), its number from 0, or module:function of states.",
+    metavar="COLUMN|SPEC",
 )
 
 # --- output -------------------------------------------------------------------------------------------

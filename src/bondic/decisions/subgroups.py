@@ -15,7 +15,7 @@ from bondic.decisions.difference import other_rows
 from bondic.engines.sums import STANDARD
 from bondic.result import Result, Subgroups
 from bondic.rows.asked import rebuild
-from bondic.rows.subgroups import labels_by
+from bondic.rows.subgroups import labels_by, words_by
 
 
 def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums = STANDARD) -> Result:
@@ -43,8 +43,8 @@ def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums =
     unit = f"{proof.columns(question).unit}s" if isinstance(proof, PropensityProof) else "starts"
     results = {name: _result(result, one) for name, one in found.items()}
     counts = {name: one.count for name, one in found.items()}
-    words = getattr(by, "__name__", "by") if callable(by) else str(by)
-    return replace(result, subgroups=Subgroups(words, results, counts, unit, subgroup_assumption(proof, question)))
+    assumptions = (*result.assumptions, subgroup_assumption(proof, question))
+    return replace(result, subgroups=Subgroups(words_by(by), results, counts, unit), assumptions=assumptions)
 
 
 def _result(whole: Result, one: Subgroup) -> Result:

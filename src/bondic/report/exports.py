@@ -11,8 +11,8 @@ one after the last]; `budget` event -> probability; `assumptions` [{name, state,
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
 limit) or null; `curve` (what every allowance would give: `line` [{averages, single, low, high, status}] with both numbers
 alike, `marks` [{name, value, text, certified}], `groups` in words, `model`, `allowance` [averages, single] as stated or null,
-`stated` "before the curve" or "after the curve") or null; `subgroups` (`by`, `unit`, `assumption` {name, state, text}, `lines`
-[{subgroup, low, high, estimate, status, and the count of `unit`}], which hold together) or null; `estimate_in_interval`;
+`stated` "before the curve" or "after the curve") or null; `subgroups` (`by`, `unit`, `lines` [{subgroup, low, high,
+estimate, status, and the count of `unit`}], which hold together) or null; `estimate_in_interval`;
 `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
 the log was read; `next_steps` [{kind, text, basis, loud, numbers}]: advice; `reading` argument -> value: what was stated
@@ -103,7 +103,7 @@ def _subgroups(result: Result) -> dict[str, Any] | None:
     found = result.subgroups
     if found is None:
         return None
-    return {"by": found.by, "unit": found.unit, "assumption": asdict(found.assumption), "lines": found.to_rows()}
+    return {"by": found.by, "unit": found.unit, "lines": found.to_rows()}
 
 
 def _ends(result: Result) -> dict[str, float | None]:

@@ -18,6 +18,7 @@ from bondic.report.allowance import allowance_data, allowance_section
 from bondic.report.drawings import action_bars, interval_picture, reward_histogram, stacked_terms
 from bondic.report.health import FEWEST_ROWS, Health, LoggedValue, examine, logged_value
 from bondic.report.html import badge, document, facts, html_table
+from bondic.report.subgroups import subgroups_section
 from bondic.report.words import COVERED, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
 from bondic.result import NextStep, Result
 from bondic.rows import Rows
@@ -47,6 +48,7 @@ def report_page(
     body = [
         _answer(view, result, doubts, None if result.is_difference else logged_value(asked, result.alpha)),
         allowance_section(result),
+        subgroups_section(result, view.subgroups),
         _next_steps(view.steps),
         _contributions(result, view.parts),
         _assumptions(result),

@@ -15,6 +15,7 @@ from bondic.core.errors import InvalidInput, one_line
 from bondic.core.subgroups import Labels
 from bondic.core.terms import in_full
 from bondic.errors import did_you_mean, kind_of
+from bondic.modules import import_object
 
 MOST = 100
 """Lines of a table that people read."""
@@ -22,8 +23,9 @@ MOST = 100
 
 def labels_by(by: Any, names: Sequence[str]) -> Labels:
     """The subgroups that `by` makes of states whose columns have these names: their names in order, with the places of each."""
-    of = by if callable(by) else _column(by, tuple(names))
-    title = "by" if callable(by) else str(by)
+    if isinstance(by, str) and ":" in by and by not in names:
+        by = import_object(by)
+    of, title = by if callable(by) else _column(by, tuple(names)), words_by(by)
 
     def labels(states: FloatArray) -> dict[str, IntArray]:
         values = np.asarray(of(states))
@@ -34,13 +36,18 @@ def labels_by(by: Any, names: Sequence[str]) -> Labels:
         kinds, codes = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)
         if kinds.size > MOST:
             raise InvalidInput(
-                f"{title} has {kinds.size} different values, and a table of subgroups has at most {MOST} lines. Make bands of it: "
+                f"{title} has {kinds.size} different values, and a table of subgroups has at most {MOST} lines. Make bands: "
                 "a function of states that returns a label for each, by=lambda states: states[:, 0] // 10 (--by "
                 "module:function)."
             )
         return {_text(kind): np.flatnonzero(codes.reshape(-1) == k) for k, kind in enumerate(kinds.tolist())}
 
     return labels
+
+
+def words_by(by: Any) -> str:
+    """What makes the subgroups, for a reader."""
+    return str(getattr(by, "__name__", "by")) if callable(by) else str(by)
 
 
 def _text(value: Any) -> str:
@@ -69,8 +76,8 @@ def _column(by: Any, names: tuple[str, ...]) -> Callable[[FloatArray], Any]:
     known = list(dict.fromkeys(name.split("=")[0] for name in names))
     listed = f"; these are {', '.join(known)}" if known else ", and their columns have no names: use numbers, from 0"
     raise InvalidInput(
-        f"by={one_line(str(by))} is no column of the observations{listed}.{did_you_mean(str(by), known)} A subgroup has to be known "
-        "before the action: make the column part of the observations (columns=, --columns observations=...)."
+        f"by={one_line(str(by))} is no column of the observations{listed}.{did_you_mean(str(by), known)} A subgroup has to be "
+        "known before the action: make the column part of the observations (columns=, --columns observations=...)."
     )
 
 
