@@ -1,4 +1,4 @@
-"""Values by subgroup of the starts: one event for all of them (26), units of their own for propensities, and how it is shown."""
+"""Values by subgroup of the starts: one event for all of them (29), units of their own for propensities, and how it is shown."""
 
 import json
 import math
@@ -26,7 +26,7 @@ from test_cells_event import LEAST_LOG, draw_case
 from test_cells_readings import ROWS, certain_log, ends, setting, two_states
 from test_tool import run
 
-# --- (26), on every log on which the events hold ----------------------------------------------------------
+# --- (29), on every log on which the events hold ----------------------------------------------------------
 
 
 def many_starts(seed):

@@ -2,7 +2,7 @@
 
 *Classes, tables, groups of states.* (13) is an identity for every distribution d_g of starts, with the same sum_i v_i Z_i:
 
-    Λ J_g  =  Λ E_{d_g pi}[q̂] - sum_i v_i R̂q̂_i + <e, μ + Λ (ψ_g - ψ_0)> + sum_i v_i Z_i.                                 (26)
+    Λ J_g  =  Λ E_{d_g pi}[q̂] - sum_i v_i R̂q̂_i + <e, μ + Λ (ψ_g - ψ_0)> + sum_i v_i Z_i.                                 (29)
 
 The events of a proof bound sums of Z_i and say where e lies; they do not see the starts. So with one set of weights the ends hold
 for all d_g at once, and no part of alpha is divided. (Weights made for one of the d_g would be another event.) With a stated
@@ -106,7 +106,7 @@ def _scaled(budget: ErrorBudget, shares: Mapping[str, float]) -> ErrorBudget:
 
 
 def _by_starts(proof: _OneEvent, rows: Columns, labels: Labels, sums: Sums) -> dict[str, Subgroup]:
-    """(26); a subgroup all of whose starts were used before the bets on them has no claims."""
+    """(29); a subgroup all of whose starts were used before the bets on them has no claims."""
     states, bets, limits = rows.initial_states, _bets(proof), Question.value(rows).limits
     skipped = 0 if bets is None else bets.skipped
     known = None if states.kind == "exact" or states.count_fixed else skipped

@@ -62,6 +62,12 @@ def make_terms(
     value_range: tuple[float, float] | None = None,
 ) -> Terms:
     """The statements, checked one by one and against each other."""
+    for name, given in (("gamma", gamma), ("horizon", horizon)):
+        if np.ndim(given):
+            raise InvalidInput(
+                f"`{name}` holds {np.size(given)} numbers, and one is needed: each has a value function of its own, hence events of "
+                f"its own. Ask for each by itself, at alpha / {np.size(given)} if all of them are to hold together."
+            )
     if not isinstance(gamma, Real) or not abs(gamma) < math.inf:
         raise InvalidInput(
             f"`gamma` is {gamma!r}; a discount in [0, 1) is needed, such as gamma=0.9: what a reward one step later is worth."

@@ -41,14 +41,14 @@ def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums =
     names = problem.names or problem.log.observation_names
     found = conclude_by_subgroup(proof, question, labels_by(by, names), sums)
     unit = f"{proof.columns(question).unit}s" if isinstance(proof, PropensityProof) else "starts"
-    results = {name: _result(result, one) for name, one in found.items()}
+    results = {name: part_of(result, one) for name, one in found.items()}
     counts = {name: one.count for name, one in found.items()}
     assumptions = (*result.assumptions, subgroup_assumption(proof, question))
     return replace(result, subgroups=Subgroups(words_by(by), results, counts, unit), assumptions=assumptions)
 
 
-def _result(whole: Result, one: Subgroup) -> Result:
-    """The interval of a subgroup; all else is that of the whole, whose certificate holds its proof."""
+def part_of(whole: Result, one: Subgroup) -> Result:
+    """An interval that the proof of the whole shows, beside its own; all else is that of the whole."""
     low, high, status = one.conclusion.low, one.conclusion.high, one.conclusion.status
     middles = [claim.value.mid for claim in one.claims if claim.uses_log]
     estimate = sum(middles) / 2 if len(middles) == 2 and status is Status.INTERVAL else math.nan
