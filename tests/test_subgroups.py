@@ -16,6 +16,7 @@ from bondic.core.question import Question
 from bondic.core.starts import start_cost
 from bondic.core.subgroups import conclude_by_subgroup, shares
 from bondic.core.sums.reference import REFERENCE
+from bondic.decisions.curves import radius_curve
 from bondic.decisions.difference import difference_interval
 from bondic.methods.propensities import Propensities
 from bondic.rows.asked import rebuild
@@ -378,3 +379,33 @@ def test_the_tool_shows_writes_and_verifies_subgroups(capsys, tmp_path, monkeypa
     assert code == 2
     assert "these are store" in err
     assert not (tmp_path / "three").exists()
+
+
+# --- curves -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [bondic.Sequential(radius=6.0), bondic.Dual(radius=6.0)], ids=lambda one: one.name)
+def test_smaller_radii_are_on_the_same_event(method):
+    """The proof itself at the stated radius; nested; too small a ball is refuted. A larger one may be another event."""
+    result = bondic.evaluate_policy(part(LOG, slice(0, 1500)), policy, initial=LISTED, method=method, **STATED)
+    curve = radius_curve(result, (1e-3, 2.0, 4.0, 6.0))
+    assert (curve[6.0].low, curve[6.0].high) == pytest.approx((result.low, result.high), abs=1e-9)
+    assert curve[4.0].low >= result.low - 1e-9
+    assert curve[4.0].high <= result.high + 1e-9
+    if method.name == "sequential":
+        assert curve[1e-3].status.name == "REJECTED"
+        proof = replace(result.proof, plan=replace(result.proof.plan, limits=(-9.0, 9.0)))
+        with pytest.raises(InvalidInput, match="another event"):
+            radius_curve(replace(result, proof=proof), (7.0,))
+    else:
+        assert radius_curve(result, (12.0,))[12.0].length >= result.length
+
+
+def test_what_has_an_event_for_every_value_is_no_list():
+    for stated in ({"gamma": [0.5, 0.8]}, {"horizon": (3, 4)}):
+        with pytest.raises(InvalidInput, match="alpha / 2 if all of them are to hold together"):
+            bondic.make_problem(LOG, policy, LISTED, **{**STATED, **stated})
+    with pytest.raises(InvalidInput, match="every alpha has events of its own"):
+        bondic.evaluate_policy(LOG, policy, initial=LISTED, alpha=[0.05, 0.1], **STATED)
+    with pytest.raises(InvalidInput, match="no stated ball"):
+        radius_curve(bondic.evaluate_policy(LOG, policy, initial=LISTED, method=bondic.Table(), **STATED), (1.0,))

@@ -62,11 +62,12 @@ def make_terms(
     value_range: tuple[float, float] | None = None,
 ) -> Terms:
     """The statements, checked one by one and against each other."""
-    for name, given in (("gamma", gamma), ("horizon", horizon)):
+    listed: tuple[tuple[str, Any], ...] = (("gamma", gamma), ("horizon", horizon))
+    for name, given in listed:
         if np.ndim(given):
             raise InvalidInput(
-                f"`{name}` holds {np.size(given)} numbers, and one is needed: each has a value function of its own, hence events of "
-                f"its own. Ask for each by itself, at alpha / {np.size(given)} if all of them are to hold together."
+                f"`{name}` holds {np.size(given)} numbers, and one is needed: each has events of its own. "
+                f"Ask for each by itself, at alpha / {np.size(given)} if all of them are to hold together."
             )
     if not isinstance(gamma, Real) or not abs(gamma) < math.inf:
         raise InvalidInput(
