@@ -37,7 +37,7 @@ from bondic.core.sequential.proof import INITIAL, SequentialProof, claims_of
 from bondic.core.starts import StartBets, used_starts
 from bondic.core.sums.forms import Sums
 
-Labels = Callable[[FloatArray], Mapping[str, IntArray]]
+Labeling = Callable[[FloatArray], Mapping[str, IntArray]]
 """From states (m, d) to the places, ascending, of those in each subgroup."""
 _OneEvent = CellsProof | SequentialProof | DualProof
 
@@ -51,7 +51,7 @@ class Subgroup:
     count: int  # starts, or decisions (episodes), that were used
 
 
-def conclude_by_subgroup(proof: Proof, question: Question, labels: Labels, sums: Sums) -> dict[str, Subgroup]:
+def conclude_by_subgroup(proof: Proof, question: Question, labels: Labeling, sums: Sums) -> dict[str, Subgroup]:
     """The intervals of all subgroups of starts: with the probability of the proof all of them hold at once."""
     if isinstance(proof, PropensityProof):
         return _by_units(proof, question, labels)
@@ -90,7 +90,7 @@ def shares(groups: Sequence[IntArray], known: int | None) -> list[float]:
     return [part if place < known else part / (ranks[place] * (ranks[place] + 1)) for place in first]
 
 
-def _likely(rows: Columns, labels: Labels) -> dict[str, IntArray]:
+def _likely(rows: Columns, labels: Labeling) -> dict[str, IntArray]:
     """The starts of every subgroup, those of weight 0 left out."""
     states = rows.initial_states
     found = {name: places[states.weights[places] > 0] for name, places in labels(states.observations).items()}
@@ -105,7 +105,7 @@ def _scaled(budget: ErrorBudget, shares: Mapping[str, float]) -> ErrorBudget:
 # --- one event ------------------------------------------------------------------------------------------
 
 
-def _by_starts(proof: _OneEvent, rows: Columns, labels: Labels, sums: Sums) -> dict[str, Subgroup]:
+def _by_starts(proof: _OneEvent, rows: Columns, labels: Labeling, sums: Sums) -> dict[str, Subgroup]:
     """(29); a subgroup all of whose starts were used before the bets on them has no claims."""
     states, bets, limits = rows.initial_states, _bets(proof), Question.value(rows).limits
     skipped = 0 if bets is None else bets.skipped
@@ -164,7 +164,7 @@ def _evaluator(proof: _OneEvent, rows: Columns, sums: Sums) -> Callable[[Any, Co
 # --- propensities ---------------------------------------------------------------------------------------
 
 
-def _by_units(proof: PropensityProof, question: Question, labels: Labels) -> dict[str, Subgroup]:
+def _by_units(proof: PropensityProof, question: Question, labels: Labeling) -> dict[str, Subgroup]:
     """Every subgroup from its own units, at its share of alpha. A number of units that was planned says nothing of theirs."""
     if not question.first.states_recorded:
         raise InvalidInput("The log has no observations: nothing says which subgroup a row is in.")

@@ -32,7 +32,7 @@ from bondic.core.propensities import proof as propensities
 from bondic.core.question import Question
 from bondic.core.sequential import plan
 from bondic.core.sequential import proof as sequential
-from bondic.core.subgroups import Labels, conclude_by_subgroup, subgroup_assumption
+from bondic.core.subgroups import Labeling, conclude_by_subgroup, subgroup_assumption
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange
@@ -118,7 +118,7 @@ def verify_columns(
     start: Review,
     functions: UserFunctions | None = None,
     replay: Callable[[Proof], Replayed] | None = None,
-    labels: Labels | None = None,
+    labels: Labeling | None = None,
     sums: Sums = REFERENCE,
 ) -> Verification:
     """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.

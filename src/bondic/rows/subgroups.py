@@ -12,7 +12,7 @@ import numpy as np
 
 from bondic.core.bounded import FloatArray, IntArray
 from bondic.core.errors import InvalidInput, one_line
-from bondic.core.subgroups import Labels
+from bondic.core.subgroups import Labeling
 from bondic.core.terms import in_full
 from bondic.errors import did_you_mean, kind_of
 from bondic.modules import import_object
@@ -21,7 +21,7 @@ MOST = 100
 """Lines of a table that people read."""
 
 
-def labels_by(by: Any, names: Sequence[str]) -> Labels:
+def labels_by(by: Any, names: Sequence[str]) -> Labeling:
     """The subgroups that `by` makes of states whose columns have these names: their names in order, with the places of each."""
     if isinstance(by, str) and ":" in by and by not in names:
         by = import_object(by)
