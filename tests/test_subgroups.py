@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bondic
+from bondic.core.cells import ends as cell_ends
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.ends import end_terms
 from bondic.core.cells.localize import locate
@@ -18,6 +19,7 @@ from bondic.core.subgroups import conclude_by_subgroup, shares
 from bondic.core.sums.reference import REFERENCE
 from bondic.decisions.curves import radius_curve
 from bondic.decisions.difference import difference_interval
+from bondic.decisions.subgroups import subgroup_problems
 from bondic.methods.propensities import Propensities
 from bondic.rows.asked import rebuild
 from bondic.rows.subgroups import labels_by
@@ -56,6 +58,19 @@ def test_every_distribution_of_starts_is_covered_on_the_one_event():
     found = np.concatenate([many_starts(seed) for seed in range(96)])
     assert not found[:, 0].any()
     assert found[:, 1].sum() >= 100, "ends that say less than the range cannot be wrong"
+
+
+def test_the_balance_of_other_starts_is_caught(monkeypatch):
+    """μ of d_0 in place of μ + Λ (ψ_g - ψ_0)."""
+    honest, seen = cell_ends._balance, []
+
+    def of_the_first(tally, starts, tail, sign):
+        seen.append((tally, starts))
+        first = next(other for one, other in seen if one is tally)
+        return honest(tally, first, tail, sign)
+
+    monkeypatch.setattr(cell_ends, "_balance", of_the_first)
+    assert np.concatenate([many_starts(seed) for seed in range(48)])[:, 0].sum() >= 10
 
 
 def test_the_start_averages_of_one_distribution_are_not_those_of_another():
@@ -171,6 +186,28 @@ def test_starts_that_are_a_sample_pay_for_it_in_every_subgroup():
                 0 < claim["initial distribution"].upper <= cost.upper * (1 + 1e-9)
             )  # what is known of values may help
         assert one.low <= value_from(state) <= one.high
+
+
+def test_each_subgroup_may_have_an_evaluation_of_its_own():
+    problem = bondic.make_problem(LOG, policy, LISTED, **STATED)
+    shared = bondic.evaluate_policy(LOG, policy, initial=LISTED, method=bondic.Table(), by=0, **STATED).subgroups
+    for state, (name, rows) in enumerate(subgroup_problems(problem, 0).items()):
+        assert rows.initial_states.observations.tolist() == [[float(name)]]
+        own = bondic.estimate_interval(rows, alpha=0.05, method=bondic.Table())
+        assert own.low <= value_from(state) <= own.high
+        assert own.length < 1.2 * shared[name].length
+        again = bondic.verify(own, LOG, policy, replay=True, initial=bondic.InitialStates.exact([[float(name)]]))
+        assert (again.low, again.high) == pytest.approx((own.low, own.high))
+    with pytest.raises(InvalidInput, match="of which plans see the first ones"):
+        subgroup_problems(bondic.make_problem(LOG, policy, **STATED), 0)
+
+
+def test_a_policy_in_the_log_has_subgroups_of_stated_starts():
+    log = decisions(np.random.default_rng(10), 800)
+    log = part(log, target_action_probs=(log.actions == 1).astype(float))
+    listed = bondic.InitialStates.exact([[0.0], [1.0]])
+    found = bondic.evaluate_policy(log, "logged", initial=listed, method=Propensities(), by=0, **ONE_STEP).subgroups
+    assert all(found[str(k)].low <= CHANCE[k, 1] <= found[str(k)].high < 1 for k in (0, 1))
 
 
 def test_shares_are_known_before_the_draws_they_are_used_on():

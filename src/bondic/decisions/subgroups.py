@@ -14,6 +14,7 @@ from bondic.core.sums.forms import Sums
 from bondic.decisions.difference import other_rows
 from bondic.engines.sums import STANDARD
 from bondic.result import Result, Subgroups
+from bondic.rows import Rows
 from bondic.rows.asked import rebuild
 from bondic.rows.subgroups import labels_by, words_by
 
@@ -45,6 +46,29 @@ def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums =
     counts = {name: one.count for name, one in found.items()}
     assumptions = (*result.assumptions, subgroup_assumption(proof, question))
     return replace(result, subgroups=Subgroups(words_by(by), results, counts, unit), assumptions=assumptions)
+
+
+def subgroup_problems(problem: Rows, by: Any) -> dict[str, Rows]:
+    """The question by subgroup of stated starts, each for an evaluation of its own: K of them hold together at alpha / K each.
+
+    `with_subgroups` answers for all of them with the weights that were made for all starts; own weights are shorter where
+    subgroups are few, or far apart. Each evaluation has its own certificate.
+
+    Parameters
+    ----------
+    problem : Rows
+        What `make_problem` returns, with starts that are stated: a list, or a sample.
+    by : str, int or callable
+        As in `with_subgroups`.
+    """
+    states = problem.initial_states
+    if states.from_rows:
+        raise InvalidInput(
+            "The starts are those of the log's episodes, of which plans see the first ones. State them: "
+            "initial=InitialStates.exact(states) for the value from these states, or .sample(states) if they are other draws."
+        )
+    groups = labels_by(by, problem.names or problem.log.observation_names)(states.observations)
+    return {name: problem.pick_starts(places) for name, places in groups.items() if states.weights[places].any()}
 
 
 def part_of(whole: Result, one: Subgroup) -> Result:
