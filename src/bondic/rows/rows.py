@@ -259,10 +259,11 @@ class Rows:
 
     def pick_starts(self, states: IntArray) -> Rows:
         """The same question from some of the starts."""
-        asked = self.answers.initial  # empty where the log knows the policy
-        answers = replace(self.answers, initial=asked[states] if len(asked) else asked)
-        starts = {"initial": self.initial.pick(states), "initial_states": self.initial_states.pick(states)}
-        return replace(self, **starts, answers=answers)  # type: ignore[arg-type]
+        picked = replace(self, initial_states=self.initial_states.pick(states))
+        if self.policy_in_log:  # it has no answers
+            return picked
+        answers = replace(self.answers, initial=self.answers.initial[states])
+        return replace(picked, initial=self.initial.pick(states), answers=answers)
 
     def load(self, start: int, stop: int) -> Rows | None:
         """Rows start..stop-1 of the log, kept in memory; None when none of them counts."""
