@@ -24,6 +24,7 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.inputs import refuse_unknown_arguments
 from bondic.rows.problem import make_problem
+from bondic.rows.subgroups import labels_of
 
 OWN: dict[str, type[Method]] = {"auto": Default, **CANDIDATES}
 """bondic's own methods by name; those of other packages are found by `bondic.extensions`."""
@@ -115,6 +116,8 @@ def evaluate_policy(
     chosen = with_statements(as_method(method), {name: value for name, value in stated.items() if value is not None})
     chosen = chosen if categorical is None else _with_categorical(chosen, categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
+    if by is not None:  # a slip here need not wait for a long evaluation
+        labels_of(problem, by)
     if against is None:
         found = estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
     else:  # decisions stand above this module

@@ -35,6 +35,7 @@ from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.subgroups import labels_of
 
 
 def command(**options: Any) -> int:
@@ -46,6 +47,8 @@ def command(**options: Any) -> int:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question, required = make_question(inputs, options["policy"], options), _requirement(options)
         against = options["against"] if required is None or required.better_than is None else required.better_than
+        if options["by"] is not None:  # a slip here need not wait for a long evaluation
+            labels_of(question, options["by"])
         verdict: Gate | None = None
         method = make_method(options["method"], options, inputs, sums)
         if options["method"] == "auto" and (words := effort_words(question, method.choices, method.radius)):

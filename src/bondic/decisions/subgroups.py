@@ -16,7 +16,7 @@ from bondic.engines.sums import STANDARD
 from bondic.result import Result, Subgroups
 from bondic.rows import Rows
 from bondic.rows.asked import rebuild
-from bondic.rows.subgroups import labels_by, words_by
+from bondic.rows.subgroups import labels_of, words_by
 
 
 def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums = STANDARD) -> Result:
@@ -39,8 +39,7 @@ def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums =
         )
     other = other_rows(problem, against).policy if against is not None else None
     question = rebuild(proof.asked, problem.log, problem.policy, None, other)
-    names = problem.names or problem.log.observation_names
-    found = conclude_by_subgroup(proof, question, labels_by(by, names), sums)
+    found = conclude_by_subgroup(proof, question, labels_of(problem, by), sums)
     unit = f"{proof.columns(question).unit}s" if isinstance(proof, PropensityProof) else "starts"
     results = {name: part_of(result, one) for name, one in found.items()}
     counts = {name: one.count for name, one in found.items()}
@@ -67,7 +66,7 @@ def subgroup_problems(problem: Rows, by: Any) -> dict[str, Rows]:
             "The starts are those of the log's episodes, of which plans see the first ones. State them: "
             "initial=InitialStates.exact(states) for the value from these states, or .sample(states) if they are other draws."
         )
-    groups = labels_by(by, problem.names or problem.log.observation_names)(states.observations)
+    groups = labels_of(problem, by)(states.observations)
     return {name: problem.pick_starts(places) for name, places in groups.items() if states.weights[places].any()}
 
 

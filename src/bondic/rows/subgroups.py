@@ -16,6 +16,7 @@ from bondic.core.subgroups import Labeling
 from bondic.core.terms import in_full
 from bondic.errors import did_you_mean, kind_of
 from bondic.modules import import_object
+from bondic.rows.rows import Rows
 
 MOST = 100
 """Lines of a table that people read."""
@@ -42,6 +43,13 @@ def labels_by(by: Any, names: Sequence[str]) -> Labeling:
             )
         return {_text(kind): np.flatnonzero(codes.reshape(-1) == k) for k, kind in enumerate(kinds.tolist())}
 
+    return labels
+
+
+def labels_of(problem: Rows, by: Any) -> Labeling:
+    """The same for the states of a problem; that there are such subgroups of its starts is looked at."""
+    labels = labels_by(by, problem.names or problem.log.observation_names)
+    labels(problem.initial_states.observations)
     return labels
 
 
