@@ -99,9 +99,9 @@ def policy(states):
     return POLICY[states[:, 0].astype(int)]
 
 
-def value_from(state):
-    following = np.einsum("sat,sa->st", MOVE[:, :, :2], POLICY)
-    return float(np.linalg.solve(np.eye(2) - GAMMA * following, (POLICY * GAIN).sum(axis=1))[state])
+def value_from(state, table=POLICY):
+    following = np.einsum("sat,sa->st", MOVE[:, :, :2], table)
+    return float(np.linalg.solve(np.eye(2) - GAMMA * following, (table * GAIN).sum(axis=1))[state])
 
 
 def episodes(rng, count):
@@ -359,10 +359,33 @@ def test_what_makes_no_subgroups_is_refused(by, words):
         labels_by(by, ("age", "store=north"))(states)
 
 
-def test_a_difference_of_tables_has_no_subgroups():
-    with pytest.raises(InvalidInput, match="need propensities"):
+@pytest.mark.parametrize("initial", [LISTED, None], ids=["list", "sample"])
+def test_a_difference_on_a_table_has_subgroups(initial):
+    given = {"initial": initial, "against": second, "method": bondic.Table(), **STATED}
+    result = bondic.evaluate_policy(LOG, policy, by=0, **given)
+    checked = bondic.verify(result, LOG, policy, against=second, by=0)
+    for state, one in enumerate(result.subgroups.results.values()):
+        assert (
+            one.low
+            <= value_from(state) - value_from(state, second(np.zeros((2, 1))))
+            <= one.high
+            < one.value_range.high
+        )
+        assert (checked.subgroups[str(state)].low, checked.subgroups[str(state)].high) == pytest.approx(
+            (one.low, one.high)
+        )
+
+
+def test_a_difference_of_two_proofs_has_no_subgroups():
+    with pytest.raises(InvalidInput, match="each with a proof of its own"):
         bondic.evaluate_policy(
-            part(LOG, slice(0, 600)), policy, initial=LISTED, method=bondic.Table(), by=0, against=second, **STATED
+            part(LOG, slice(0, 600)),
+            policy,
+            initial=LISTED,
+            method=bondic.Dual(radius=6.0),
+            by=0,
+            against=second,
+            **STATED,
         )
 
 

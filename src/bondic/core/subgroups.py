@@ -57,9 +57,10 @@ def conclude_by_subgroup(proof: Proof, question: Question, labels: Labeling, sum
         return _by_units(proof, question, labels)
     if not isinstance(proof, CellsProof | SequentialProof | DualProof):
         raise InvalidInput(
-            "Subgroups of a difference need propensities: elsewhere ask for each policy by itself. Leave one of them out."
+            "The difference is that of two intervals, each with a proof of its own: it has no subgroups. Ask for each policy by "
+            "itself, or for the difference with a method that bounds it as one: Table(), Propensities()."
         )
-    return _by_starts(proof, question.columns, labels, sums)
+    return _by_starts(proof, question, labels, sums)
 
 
 def subgroup_assumption(proof: Proof, question: Question) -> Assumption:
@@ -105,19 +106,20 @@ def _scaled(budget: ErrorBudget, shares: Mapping[str, float]) -> ErrorBudget:
 # --- one event ------------------------------------------------------------------------------------------
 
 
-def _by_starts(proof: _OneEvent, rows: Columns, labels: Labeling, sums: Sums) -> dict[str, Subgroup]:
+def _by_starts(proof: _OneEvent, question: Question, labels: Labeling, sums: Sums) -> dict[str, Subgroup]:
     """(29); a subgroup all of whose starts were used before the bets on them has no claims."""
-    states, bets, limits = rows.initial_states, _bets(proof), Question.value(rows).limits
+    rows, bets, limits = question.first, _bets(proof), question.limits
+    states = rows.initial_states
     skipped = 0 if bets is None else bets.skipped
     known = None if states.kind == "exact" or states.count_fixed else skipped
     groups = _likely(rows, labels)
-    evaluated, found = _evaluator(proof, rows, sums), {}
+    evaluated, found = _evaluator(proof, question, sums), {}
     for (name, places), share in zip(groups.items(), shares(list(groups.values()), known), strict=True):
         used, claims = places[places >= skipped], Claims(())
         if used.size:
             before, kept = places.size - used.size, np.concatenate([np.arange(skipped), used])
             part = used.size / (len(states) - skipped) if known is None else (1 + before) / (1 + skipped)
-            claims = evaluated(_restricted(proof, rows, kept, share, part), rows.pick_starts(kept))
+            claims = evaluated(_restricted(proof, rows, kept, share, part), _from(question, kept))
         conclusion = conclude(limits, claims.ends, claims.rejected, proof.side)
         found[name] = Subgroup(claims.ends, conclusion, int(used.size))
     return found
@@ -144,21 +146,27 @@ def _restricted(proof: _OneEvent, rows: Columns, kept: IntArray, share: float, p
     return replace(proof, budget=budget)
 
 
-def _evaluator(proof: _OneEvent, rows: Columns, sums: Sums) -> Callable[[Any, Columns], Claims]:
-    """From a restricted proof and its rows to claims; on cells the rows are added up, and the values located, once."""
+def _evaluator(proof: _OneEvent, question: Question, sums: Sums) -> Callable[[Any, Question], Claims]:
+    """From a restricted proof and its question to claims; on cells the rows are added up, and the values located, once."""
     if not isinstance(proof, CellsProof):
-        return lambda own, here: cast(Proof, own).claims(Question.value(here), sums)
+        return lambda own, here: cast(Proof, own).claims(here, sums)
     if proof.cells.needs_allowance and proof.allowance is None:
         return lambda *_: Claims(())
-    bound = proof.bound(rows)
+    bound = proof.bound(proof.cells.answered(question))
     located = bound.locate(NOTHING_ALLOWED if proof.allowance is None else proof.allowance)
 
-    def on_cells(own: CellsProof, here: Columns) -> Claims:
-        used = used_starts(here, 0 if own.events.start is None else own.events.start.skipped)
+    def on_cells(own: CellsProof, here: Question) -> Claims:
+        rows = own.cells.answered(here)
+        used = used_starts(rows, 0 if own.events.start is None else own.events.start.skipped)
         starts = own.cells.last_starts(used).starts(used)
-        return claims_of(own.evaluate_on(here, replace(bound, starts=starts), located), own.budget)
+        return claims_of(own.evaluate_on(rows, replace(bound, starts=starts), located), own.budget)
 
     return on_cells
+
+
+def _from(question: Question, places: IntArray) -> Question:
+    """The same question from some of the starts."""
+    return Question(tuple(PolicyValue(one.coefficient, one.columns.pick_starts(places)) for one in question.parts))
 
 
 # --- propensities ---------------------------------------------------------------------------------------
@@ -200,8 +208,3 @@ def _for_fewer(
     delta = proof.budget[end]
     more = math.sqrt(math.log(1 / (delta * share)) / math.log(1 / delta) / (1.0 if proof.beforehand else part))
     return tuple(rate * more for rate in rates)
-
-
-def _from(question: Question, places: IntArray) -> Question:
-    """The same question from some of the stated starts."""
-    return Question(tuple(PolicyValue(one.coefficient, one.columns.pick_starts(places)) for one in question.parts))

@@ -12,6 +12,7 @@ from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
 from bondic.data._arrays import FloatArray
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
+from bondic.policies.learned import PolicyMixture
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.rows.batch import make_frame
 from bondic.rows.episodes import check_steps, episode_numbers
@@ -65,12 +66,16 @@ def _columns(rows: Rows, part: Transitions, where: RowRange, probs: FloatArray |
     """Those rows of a batch that count; `probs` are π at its states, of the logged actions or of all."""
     frame = make_frame(part, rows.terms)
     kept = np.flatnonzero(frame.kept)
-    named = part.discrete_actions and not rows.policy_in_log
+    named = part.discrete_actions and probs is not None
     slots = np.asarray(part.actions, dtype=np.int64) if named else np.zeros(len(part), dtype=np.int64)
     every = probs if probs is not None and probs.ndim == 2 else None
     own = isinstance(rows.policy, LoggedBehavior)
     taken = probs if every is None else every[np.arange(len(part)), slots]
-    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, rows.layout.slots))[kept]
+    ratios = (
+        Ratios.ones(len(part))
+        if own
+        else logged_ratios(part, taken, rows.layout.slots if every is None else every.shape[1])
+    )[kept]
     return {
         "rows": kept + where.start, "rewards": part.rewards[kept], "ratios": ratios.values, "errors": ratios.errors,
         "continues": frame.continues, "observations": part.observations[kept], "slots": slots[kept],
@@ -84,13 +89,15 @@ def _policy_probs(
     """π at the states of a batch, from wherever it is known; None: the log's own columns hold it."""
     if target is not None:
         return target.of(where, 2 if every_action else 1)
+    times = part.timesteps if rows.terms.time_varying else None
+    if isinstance(rows.policy, PolicyMixture):
+        return rows.policy.logged_probs(part, times, where.start, every_action=every_action)
     if rows.policy_in_log:
         return None
     if isinstance(rows.policy, StoredAnswers):
         raise InvalidInput(
             "The certificate does not hold the policy's probabilities at the logged states: pass the policy (--policy SPEC)."
         )
-    times = part.timesteps if rows.terms.time_varying else None
     slots, numbers = rows.layout.slots, np.arange(where.start, where.stop)
     if every_action:
         return logged_state_probs(rows.policy, part.observations, times, slots=slots, log_rows=numbers)
@@ -99,7 +106,7 @@ def _policy_probs(
 
 def ask_target(rows: Rows, *, every_action: bool) -> Target | None:
     """The policy at the logged states, to be stored; None where the log's own columns hold it."""
-    if rows.policy_in_log:
+    if rows.policy_in_log and not isinstance(rows.policy, PolicyMixture):
         return None
     found = [
         _policy_probs(rows, part, where, None, every_action=every_action) for where, part in rows.log.batches(rows.rows)
