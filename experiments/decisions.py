@@ -4,7 +4,8 @@
         [--page docs/decision-coverage.md]
 
 Controls are wrong on purpose, and the same test must catch them: the best of many null policies at alpha each, a difference
-with the range of one value, a policy that was learned on the certified rows, fifty looks without a planned length, the best end
+with the range of one value, a policy that was learned on the certified rows, subgroups at alpha each, weights
+made for every subgroup without dividing alpha, fifty looks without a planned length, the best end
 of all looks at a difference that changes with the rows. Exit status 1 when a statement is not as expected. Log t of a case is
 made from (seed, name of the case, t).
 """
@@ -20,6 +21,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +33,22 @@ from experiments.coverage import as_record, write_atomically
 from experiments.coverage_checks import Check, FloatArray, Role, Tally, missed, tally
 
 import bondic
+from bondic.core.cells.allowance import NOTHING_ALLOWED
+from bondic.core.cells.ends import EndWeights, end_terms
 from bondic.core.propensities.bound import LowerEnd
+from bondic.core.question import Question
+from bondic.core.subgroups import conclude_by_subgroup
+from bondic.core.sums.reference import REFERENCE
 from bondic.decisions.choose import choose_policy
 from bondic.decisions.difference import difference_interval, other_rows
 from bondic.decisions.gate import gate
 from bondic.decisions.learned import mixture_of
 from bondic.decisions.ranking import rank_policies
+from bondic.decisions.subgroups import with_subgroups
 from bondic.methods.propensities import Propensities
 from bondic.policies.learned import LearnedPolicy
 from bondic.rows.asked import question_of
+from bondic.rows.subgroups import labels_by
 
 LEVELS = (0.1, 0.5)
 ROWS, ACTIONS = 300, 3
@@ -442,6 +451,74 @@ def tables(rng: np.random.Generator) -> list[Check]:
     return found
 
 
+STORES, VISITS = 8, 50
+SALES = np.column_stack([np.linspace(0.1, 0.8, STORES), np.linspace(0.6, 0.2, STORES)])  # of rewards 0 or 1, by action
+
+
+def subgroups(rng: np.random.Generator) -> list[Check]:
+    """Eight subgroups of the contexts: all values hold, and all differences to the behavior."""
+    uniform, second = np.full((STORES, 2), 0.5), np.eye(2)[np.ones(STORES, dtype=np.int64)]
+    log, found = drawn(rng, STORES * VISITS, uniform, SALES), list[Check]()
+    problem, values, gains = problem_of(log, second), SALES[:, 1], SALES[:, 1] - SALES.mean(axis=1)
+
+    def wrong(result: Any, truths: FloatArray) -> bool:
+        lines = with_subgroups(result.with_question(problem), 0, "today" if result.is_difference else None).subgroups
+        return any(missed(one, float(truths[int(name)])) for name, one in lines.results.items())  # type: ignore[union-attr]
+
+    for alpha in LEVELS:
+        own, today = Propensities().run(problem, alpha, None), difference_interval(problem, alpha=alpha)
+        found.append(Check(f"all eight values, alpha {alpha:g}", wrong(own, values), level=alpha))
+        found.append(Check(f"all eight gains, alpha {alpha:g}", wrong(today, gains), level=alpha))
+    each = wrong(Propensities().run(problem, STORES * 0.1, None), values)
+    found.append(Check("at alpha each, alpha 0.1", each, "control", 0.1))
+    return found
+
+
+@cache
+def table_plan(alpha: float) -> Any:
+    """The proof of an upper bound, from a log whose rewards are rare: its plan is older than the logs it is used on."""
+    log = visits(np.random.default_rng(0), 0.01)
+    return bondic.Table(side="upper").run(table_problem(log), alpha, None).proof
+
+
+def visits(rng: np.random.Generator, chance: float) -> bondic.Transitions:
+    states = np.tile(np.arange(STORES, dtype=np.float64), VISITS + 25)[:, None]
+    rewards = (rng.random(len(states)) < chance).astype(np.float64)
+    return bondic.Transitions(
+        states, np.zeros(len(states), np.int64), rewards, states, np.ones(len(states), dtype=bool), discrete_observations=True
+    )  # fmt: skip
+
+
+def table_problem(log: bondic.Transitions) -> Any:
+    starts = bondic.InitialStates.exact(np.arange(STORES, dtype=np.float64)[:, None])
+    return bondic.make_problem(
+        log, lambda states: np.ones((len(states), 1)), starts, gamma=0.0, reward_range=(0.0, 1.0), accept=None
+    )
+
+
+def subgroups_of_a_table(rng: np.random.Generator) -> list[Check]:
+    """Eight start states that pay just more than a log without a reward leaves possible: shared weights, and those of each."""
+    found = []
+    for alpha in LEVELS:
+        proof, bet = table_plan(alpha), 0.99
+        first, stop = proof.asked.rows
+        chance = 1.001 * math.log(1 / proof.budget["upper"]) / (bet * ((stop - first) // STORES))
+        rows = table_problem(visits(rng, chance)).select(first, stop)
+        shown = conclude_by_subgroup(proof, Question.value(rows), labels_by(0, ()), REFERENCE)
+        wrong = any(one.conclusion.high < chance for one in shown.values())
+        found.append(Check(f"all eight with shared weights, alpha {alpha:g}", wrong, level=alpha))
+        bound, each = proof.bound(rows), list[bool]()
+        located, counts = bound.locate(NOTHING_ALLOWED), bound.tally.count
+        for place in range(STORES):
+            weights = np.where(np.arange(counts.shape[1]) == place, bet, 0.0) * np.ones(counts.shape)
+            tail = EndWeights(weights, bet * float(counts[:, place].sum()))
+            starts = proof.cells.starts(rows.pick_starts(np.array([place])))
+            end = end_terms(located, starts, tail, 1.0, proof.budget["upper"])
+            each.append(end.value.mid + end.spread < chance)
+        found.append(Check(f"all eight with weights of their own, alpha {alpha:g}", any(each), "control", alpha))
+    return found
+
+
 CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
     "one step": (one_step, 1.0),
     "range of one value": (no_range, 0.1),
@@ -459,6 +536,8 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
     "episodes": (episodes, 0.5),
     "learned episodes": (learned_episodes, 0.25),
     "tables": (tables, 0.05),
+    "subgroups": (subgroups, 1.0),
+    "start states of a table": (subgroups_of_a_table, 1.0),
 }
 """Every case, and the share of the trials that it gets: some take long."""
 

@@ -195,7 +195,7 @@ def test_models_groups_and_what_no_method_has(capsys):
         (["--method", "dual", "--allowance", "0.1"], "--allowance is no option of the method dual"),
         (["--with", "groups=age"], "is no column of the states"),
         (["--with", "model=rules.py:nothing"], "has no `nothing`"),
-        (["--allowance", "0.1", "--no-rows"], "held row by row"),
+        (["--allowance", "0.1", "--with", "no_rows=yes"], "held row by row"),
     ]:
         code, _, err = run(capsys, *asked(*words))
         assert code == 2

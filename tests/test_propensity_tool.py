@@ -34,7 +34,11 @@ def place(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--with", f"max_ratio={LARGEST}", "--no-rows"], ["--with", "value=contexts", "--with", "pilot=100"]],
+    [
+        [],
+        ["--with", f"max_ratio={LARGEST}", "--with", "no_rows=yes"],
+        ["--with", "value=contexts", "--with", "pilot=100"],
+    ],
 )
 def test_a_table_of_probabilities_becomes_a_verified_interval(place, options, capsys):
     question = ["--policy", "logged", "--method", "propensities", *QUESTION]

@@ -151,7 +151,7 @@ def test_text_actions_need_their_order(place, capsys):
 
 
 def test_no_rows_keeps_rows_out_of_report_and_certificate(place, capsys):
-    code, _, _ = evaluate(capsys, "--no-rows", "--out", "res", "--quiet")
+    code, _, _ = evaluate(capsys, "--with", "no_rows=yes", "--out", "res", "--quiet")
     assert code == 0
     with np.load(place / "res" / "certificate.npz") as arrays:
         assert not any(array.shape[:1] == (len(LOG),) for array in arrays.values())
@@ -168,7 +168,7 @@ def test_a_withheld_sample_of_initial_states_is_asked_for(place, capsys):
     (place / "others.csv").write_text("obs_0\n" + "\n".join(map(str, np.zeros(40))) + "\n")
     words = "evaluate log.parquet --policy policy.npz --quiet --initial sample:draws.csv"
     arguments = [*words.split(), *QUESTION]
-    assert run(capsys, *arguments, "--no-rows", "--out", "res")[0] in (0, 4)
+    assert run(capsys, *arguments, "--with", "no_rows=yes", "--out", "res")[0] in (0, 4)
     check = ["verify", "res/certificate.json", "log.parquet", "--policy", "policy.npz"]
     code, _, err = run(capsys, *check)
     assert (code, "--initial" in err) == (1, True)

@@ -26,7 +26,10 @@ def test_force_replaces_the_whole_result_and_nothing_else(place, capsys):
     assert evaluate(capsys, "--out", "res", "--quiet", *also("csv", "markdown", "svg"))[0] == 0
     (place / "res" / "mine.txt").write_text("keep me")
     (place / "res" / "terms").mkdir()
-    assert evaluate(capsys, "--out", "res", "--quiet", "--force", "--no-rows", "--method", "dm")[0] in (0, 4)
+    assert evaluate(capsys, "--out", "res", "--quiet", "--force", "--with", "no_rows=yes", "--method", "dm")[0] in (
+        0,
+        4,
+    )
     names = {item.name for item in (place / "res").iterdir()}
     assert names == {"report.html", "result.json", "mine.txt", "terms"}
     assert printed_result(place)["method"] == "dm"
@@ -79,7 +82,7 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
     (place / "states.csv").write_text((place / "starts.csv").read_text().replace("obs_0", "how bad"))
     asked = ["evaluate", "my log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "states.csv", "--quiet"]
     asked += ["--columns", "observations=how bad", "--columns", "next_observations=next; bad", "--out", "some where"]
-    extra = [] if kind == "plain" else ["--no-rows", "--with", "memory=3GB"]
+    extra = [] if kind == "plain" else ["--with", "no_rows=yes", "--with", "memory=3GB"]
     code, out, err = run(capsys, *asked, *extra)
     assert code == 0, err
     page = (place / "some where" / "report.html").read_text()

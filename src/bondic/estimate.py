@@ -26,6 +26,7 @@ from bondic.rows import Rows
 from bondic.rows.asked import asked_of
 from bondic.rows.inputs import refuse_unknown_arguments
 from bondic.rows.problem import make_problem
+from bondic.rows.subgroups import labels_of
 
 OWN: dict[str, type[Method]] = {"auto": Default, **CANDIDATES}
 """bondic's own methods by name; those of other packages are found by `bondic.extensions`."""
@@ -97,6 +98,7 @@ def evaluate_policy(
     model: Callable[[Any, Any], Any] | None = None,
     groups: Callable[[Any], Any] | str | None = None,
     against: Any = None,
+    by: Callable[[Any], Any] | str | int | None = None,
     progress: Progress | None = None,
     **statements: Any,
 ) -> Result:
@@ -105,6 +107,8 @@ def evaluate_policy(
     With `against`, another policy or "today" (the one that made the log), the interval is that of the difference of both values;
     `result.parts` are the values, each with an interval by itself. Without it, `result.today` is the difference to today's
     policy where the log has propensities, or is a table: it takes about as long again.
+    With `by`, a column of the observations or a function of states that returns a label for each, `result.subgroups` are the
+    intervals for every subgroup of starts; they hold together.
     `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
     method decides by looking at the log, and says so in `result.choices["states"]`.
     Where states are numbers: `allowance` says how far values may differ inside a group of states, one number or (averages, single
@@ -117,12 +121,18 @@ def evaluate_policy(
     chosen = with_statements(as_method(method), {name: value for name, value in stated.items() if value is not None})
     chosen = chosen if categorical is None else _with_categorical(chosen, categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
+    if by is not None:  # a slip here need not wait for a long evaluation
+        labels_of(problem, by)
     decide = import_module("bondic.decisions.difference")  # decisions stand above this module
     if against is None:
-        value = estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
-        return decide.with_today(value, problem, chosen, progress)  # type: ignore[no-any-return]
-    found: Result = decide.difference_interval(problem, against, alpha=alpha, method=chosen, progress=progress)
-    return decide.with_values(found, problem, against, chosen).with_question(problem)  # type: ignore[no-any-return]
+        found: Result = estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
+        found = decide.with_today(found, problem, chosen, progress)
+    else:
+        found = decide.difference_interval(problem, against, alpha=alpha, method=chosen, progress=progress)
+        found = decide.with_values(found, problem, against, chosen).with_question(problem)
+    if by is None:
+        return found
+    return import_module("bondic.decisions.subgroups").with_subgroups(found, by, against)  # type: ignore[no-any-return]
 
 
 def with_statements(method: Method, stated: Mapping[str, Any]) -> Method:
@@ -151,7 +161,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             )
 
 
-_OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "against", "progress")
+_OWN = ("allowance", "model", "groups", "alpha", "method", "categorical", "against", "by", "progress")
 _ARGUMENTS = (*_OWN, *list(signature(make_problem).parameters)[2:])
 
 

@@ -110,6 +110,53 @@ class NextStep:
 
 
 @dataclass(frozen=True)
+class Subgroups:
+    """Intervals by subgroup of the starts, which hold together with probability at least 1 - alpha: `result.subgroups["north"]`.
+
+    Parameters
+    ----------
+    by : str
+        The column, or the name of the function, that makes the subgroups.
+    results : dict of str to Result
+        By subgroup. Their certificate is that of the whole: `verify(result, log, by=...)` makes all of them again.
+    counts : dict of str to int
+        How many starts, decisions or episodes of the log each of them has.
+    unit : str
+        What is counted: "starts", "decisions" or "episodes".
+    """
+
+    by: str
+    results: dict[str, Result]
+    counts: dict[str, int]
+    unit: str
+
+    def __getitem__(self, name: str) -> Result:
+        if name not in self.results:
+            raise InvalidInput(f"There is no subgroup {name!r}; there are {', '.join(self.results)}.")
+        return self.results[name]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.headline()}:", *(f"{name}: {one!r}" for name, one in self.results.items())])
+
+    def headline(self) -> str:
+        """What the intervals promise together."""
+        alpha = next(iter(self.results.values())).alpha
+        count = f"all {len(self.results)} intervals together" if len(self.results) > 1 else "one subgroup"
+        return f"By {self.by}: {count} at {100 * (1 - alpha):g}% confidence"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dict per subgroup: its name, ends, estimate, status and count; no ends after a rejection."""
+        return [
+            {
+                "subgroup": name,
+                **{key: row[key] for key in ("low", "high", "estimate", "status")},
+                self.unit: self.counts[name],
+            }
+            for name, row in ((name, one.to_row()) for name, one in self.results.items())
+        ]
+
+
+@dataclass(frozen=True)
 class Result:
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
@@ -150,6 +197,7 @@ class Result:
     today: Result | None = field(
         repr=False, compare=False, default=None
     )  # how far the policy exceeds the one that made the log, where the log says it cheaply
+    subgroups: Subgroups | None = field(repr=False, compare=False, default=None)  # intervals by subgroup, if requested
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod

@@ -46,6 +46,7 @@ class Summary:
     ]  # further sentences: what the estimate is worth, what the ranges say, how far the search came
     parts: Grid | None  # None where an end point does not split into parts
     curve: CurveView | None  # None where there are no groups
+    subgroups: Grid | None  # None where none were requested
     steps: tuple[NextStep, ...]  # what to do next, the most urgent first
     assumptions: Grid
     choices: Grid
@@ -71,6 +72,7 @@ def summarize(result: Result) -> Summary:
         lines=tuple(f"{sentence(line)}." for line in _lines(result, split=parts is not None)),
         parts=parts,
         curve=None if result.curve is None or result.curve.says_nothing else curve_of(result),
+        subgroups=subgroups_grid(result),
         steps=tuple(step for step in result.steps if step.kind != "allowance"),  # said with the curve
         assumptions=Grid("Assumptions", ("assumption", "state", "in words"), tuple(stated), states),
         choices=Grid("Choices", ("what", "how"), tuple(result.choices.items())),
@@ -283,6 +285,19 @@ def curve_of(result: Result) -> CurveView | None:
         return None
     first = isinstance(result.proof, CellsProof) and result.proof.stated_first
     return curve_view(result.curve, result.allowance, first=first, beside=not result.on_groups)
+
+
+def subgroups_grid(result: Result) -> Grid | None:
+    """Intervals by subgroup, with the digits that each deserves."""
+    found = result.subgroups
+    if found is None:
+        return None
+    rows = [
+        (name, *(ends_text(one.low, one.high) if one.status is not Status.REJECTED else ("-", "-")), one.status.name.lower(),
+         str(found.counts[name]))
+        for name, one in found.results.items()
+    ]  # fmt: skip
+    return Grid(found.headline(), (found.by, "low", "high", "status", found.unit), tuple(rows))
 
 
 def breaks(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:

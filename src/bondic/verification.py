@@ -19,6 +19,7 @@ from bondic.engines.sums import STANDARD
 from bondic.loading import load_certificate
 from bondic.rows.asked import Replay, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
+from bondic.rows.subgroups import labels_by
 
 
 def verify(
@@ -30,6 +31,7 @@ def verify(
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     replay: bool = False,
+    by: Any = None,
     sums: Sums = STANDARD,
 ) -> Verification:
     """Recompute the interval from the proof and the log; raise VerificationError where the certificate claims more.
@@ -44,6 +46,7 @@ def verify(
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
     the interval of that plan; without it, when the plan was made is the certificate's own statement.
+    `by`, as in `evaluate_policy`, makes the intervals of all subgroups of starts again: `subgroups` of the answer.
     `sums=REFERENCE` (`bondic.core.sums.reference`) does without compiled code: slower, by definition.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
@@ -58,7 +61,8 @@ def verify(
         refuse(against is not None and len(asked) == 1, "The certificate is about one policy: leave `against` out.")
     # planners stand above this module, and are loaded where they are asked for
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
-    given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again}
+    labels = None if by is None else labels_by(by, source.names)
+    given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again, "labels": labels}
     return verify_certificate(
         found, source.log, *asked[:1], against=asked[1] if asked[1:] else None, sums=sums, **given
     )

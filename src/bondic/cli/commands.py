@@ -129,7 +129,6 @@ _FILES = [
         "Also write result.csv, summary.md, or a picture of the terms. May be repeated.",
         type=click.Choice(FORMATS),
     ),
-    opt.flag("--no-rows", "Keep single rows out of the report and the certificate."),
 ]
 _TABLES = [
     opt.flag("--joint", "Divide alpha over all lines (policies times methods), so that all hold at once."),
@@ -149,6 +148,7 @@ _CHECKS = [
         "MODULE|FILE.py",
         "Your module with a kernel, noise bound or proof that the certificate uses. Its code is run. May be repeated.",
     ),
+    opt.option("--by", "Also make the intervals of all subgroups again, as in evaluate.", metavar="COLUMN|SPEC"),
     opt.flag(
         "--replay",
         "Make the plan again, every block from the log cut before it, and answer with the interval of that plan.",
@@ -258,7 +258,7 @@ COMMANDS = (
         """,
         ("Question", opt.QUESTION),
         _READ,
-        ("Policy", [*_POLICY[1], _AGAINST]),
+        ("Policy", [*_POLICY[1], _AGAINST, opt.BY]),
         ("Method", [_METHOD, opt.ALLOWANCE, opt.WITH]),
         ("Output", [*_FILES, *opt.EVALUATED]),
         arguments=[_LOG],

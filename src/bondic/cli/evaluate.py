@@ -26,6 +26,7 @@ from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values
 from bondic.decisions.gate import Gate, gate
 from bondic.decisions.looks import complete_episodes
+from bondic.decisions.subgroups import with_subgroups
 from bondic.errors import Doubt, TooFewRows, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
@@ -36,6 +37,7 @@ from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.subgroups import labels_of
 
 
 def command(**options: Any) -> int:
@@ -47,6 +49,12 @@ def command(**options: Any) -> int:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question, required = make_question(inputs, options["policy"], options), _requirement(options)
         against = options["against"] if required is None or required.better_than is None else required.better_than
+        if options["by"] is not None:
+            if options["state"] is not None:
+                raise InvalidInput(
+                    "--by is about one look at a log, and --with state keeps many: leave one of them out."
+                )
+            labels_of(question, options["by"])  # a slip here need not wait for a long evaluation
         if options["state"] is not None:
             if required is None:
                 raise InvalidInput(
@@ -73,6 +81,8 @@ def command(**options: Any) -> int:
             if other is not None and not (verdict and verdict.waiting):
                 named = result.names if is_today(other.policy) else policy_names(options["policy"], against)
                 result = replace(with_values(result, question, other, method), names=named)
+        if options["by"] is not None:
+            result = with_subgroups(result, options["by"], other, sums=sums)
         not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)

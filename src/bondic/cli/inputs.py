@@ -136,7 +136,7 @@ def refuse_unused_options(methods: Collection[str], options: Mapping[str, Any]) 
             )
     if options.get("no_rows", False) and "groups" in listed:
         raise InvalidInput(
-            "--no-rows: groups and a model are held row by row in the certificate of the method groups. Leave one of them out."
+            "--with no_rows: groups and a model stand row by row in the certificate of the method groups. Leave one of them out."
         )
 
 

@@ -127,6 +127,7 @@ class _Radius(click.ParamType[Any]):
 SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
     "side": (click.Choice(["both", "lower", "upper"]), "both"),
     "never_terminates": (click.BOOL, False),
+    "no_rows": (click.BOOL, False),
     "radius": (_Radius(), None),
     "require_below": (click.FLOAT, None),
     "groups": (click.STRING, None),
@@ -280,8 +281,8 @@ WITH = settings(
     "model=SPEC (your own, module:function). Learning: learn_rows=0.5 (--policy is a function that learns one on the first half; "
     "the other half certifies it), learn_blocks=8 (it learns again before each of 8 blocks). "
     "Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
-    "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: policy_output=logits, "
-    "trust_pickle=yes. Draws: draws=20, seed=1.",
+    "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: no_rows=yes (no single row in report and "
+    "certificate), policy_output=logits, trust_pickle=yes. Draws: draws=20, seed=1.",
     methods=True,
 )
 ALLOWANCE = option(
@@ -291,6 +292,13 @@ ALLOWANCE = option(
     type=click.UNPROCESSED,
     callback=_allowance,
     metavar="A [B]",
+)
+
+BY = option(
+    "--by",
+    "Also an interval for every subgroup of the starts, all of which hold together: a column of the observations (store, age "
+    "band), its number from 0, or module:function of states.",
+    metavar="COLUMN|SPEC",
 )
 
 # --- output -------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
         told = ["against", *told]
     if asked.start.observations is None:
         told = ["initial", *told]
+    told.append("by")
     words = [word for name in told for word in _said(name, options.get(name))]
     return shlex.join(["bondic", "verify", str(options["out"] / "certificate.json"), options["log"], *words])
 

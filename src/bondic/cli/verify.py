@@ -15,6 +15,7 @@ import numpy as np
 from bondic.cli.executors import choose_policy, sums_of
 from bondic.cli.reading import SAMPLE, read_initial, read_rows, reading_options
 from bondic.core.certificate import Certificate
+from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
 from bondic.core.printed import interval_text
 from bondic.core.verify import Replayed, Verification
@@ -26,6 +27,7 @@ from bondic.modules import import_module
 from bondic.rendering import STATE_WORDS
 from bondic.rows.asked import verify_certificate
 from bondic.rows.inputs import GivenLog, action_names, take_policy
+from bondic.rows.subgroups import labels_by
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:
@@ -41,8 +43,10 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     chosen, against = (_policy(found, rows, loaded, options, name) for name in ("policy", "against"))
     with sums_of(options) as sums:
         replay = _replay if options["replay"] else None
-        checked = verify_certificate(found, rows, chosen, against=against, initial=initial, replay=replay, sums=sums)
-    _print(checked)
+        by, names = options["by"], rows.observation_names if loaded is None else loaded.names
+        given = {"against": against, "initial": initial, "labels": None if by is None else labels_by(by, names)}
+        checked = verify_certificate(found, rows, chosen, replay=replay, sums=sums, **given)
+    _print(checked, by)
 
 
 _RESULT = "result.json"
@@ -105,7 +109,7 @@ _LABELS = {
 _STATES = {**STATE_WORDS, "stated": "stated by the certificate's maker"}
 
 
-def _print(checked: Verification) -> None:
+def _print(checked: Verification, by: str | None) -> None:
     """What was found, what was checked and what was not, and under which assumptions it is to be read."""
     sides = "" if checked.side == "both" else f", {checked.side} bound"
     word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
@@ -115,6 +119,11 @@ def _print(checked: Verification) -> None:
         f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {ends} at alpha = "
         f"{checked.alpha:g} ({checked.status.lower()}{sides})"
     )
+    if by is not None:
+        click.echo(f"  by {clean_text(by)}, all {len(checked.subgroups)} together:")
+    for name, one in checked.subgroups.items():
+        ends = "no interval" if one.status is Status.REJECTED else interval_text(one.low, one.high)
+        click.echo(f"    {clean_text(name)}: {ends} ({one.status.name.lower()})")
     for check in checked.checks:
         click.echo(f"  {clean_text(check)}")
     for gap in checked.unchecked:

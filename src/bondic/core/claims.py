@@ -87,6 +87,11 @@ class ErrorBudget:
 
 
 def check_alpha(alpha: float) -> None:
+    if isinstance(alpha, Sequence) and not isinstance(alpha, str):
+        raise InvalidInput(
+            f"`alpha` holds {len(alpha)} numbers, and one is needed: every alpha has events of its own. Ask for each by itself; "
+            "together they miss with at most the sum of their probabilities."
+        )
     if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
         raise InvalidInput(
             f"`alpha` is {alpha!r}; the total error probability lies strictly between 0 and 1. For 95 % confidence it is 0.05."

@@ -88,6 +88,11 @@ class Starts:
         count = len(self) - skipped
         return replace(self, observations=self.observations[skipped:], weights=np.full(count, 1.0 / count))
 
+    def pick(self, states: IntArray) -> Self:
+        """Some of the states, ascending: d_0 given that a start is among them."""
+        weights = self.weights[states]
+        return replace(self, observations=self.observations[states], weights=weights / math.fsum(weights.tolist()))
+
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
@@ -303,6 +308,10 @@ class Columns(AnsweredRows, Protocol):
 
     def restricted(self, rows: RowRange) -> Self:
         """The same question on these rows."""
+        ...
+
+    def pick_starts(self, states: IntArray) -> Self:
+        """The same question from some of the starts, by their places, ascending."""
         ...
 
     # -- rows with propensities

@@ -62,6 +62,13 @@ def make_terms(
     value_range: tuple[float, float] | None = None,
 ) -> Terms:
     """The statements, checked one by one and against each other."""
+    listed: tuple[tuple[str, Any], ...] = (("gamma", gamma), ("horizon", horizon))
+    for name, given in listed:
+        if np.ndim(given):
+            raise InvalidInput(
+                f"`{name}` holds {np.size(given)} numbers, and one is needed: each has events of its own. "
+                f"Ask for each by itself, at alpha / {np.size(given)} if all of them are to hold together."
+            )
     if not isinstance(gamma, Real) or not abs(gamma) < math.inf:
         raise InvalidInput(
             f"`gamma` is {gamma!r}; a discount in [0, 1) is needed, such as gamma=0.9: what a reward one step later is worth."

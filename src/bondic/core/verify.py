@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from bondic.core.propensities import proof as propensities
 from bondic.core.question import Question
 from bondic.core.sequential import plan
 from bondic.core.sequential import proof as sequential
+from bondic.core.subgroups import Labeling, conclude_by_subgroup, subgroup_assumption
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange
@@ -76,6 +77,9 @@ class Verification:
     rows: tuple[int, int]  # certified: first row and the row after the last
     left_out: tuple[int, int]  # rows of the log before and after them
     start: str  # the initial states in words
+    subgroups: Mapping[str, Conclusion] = field(
+        default_factory=dict
+    )  # by subgroup of the starts, where they were requested
 
 
 @contextmanager
@@ -115,12 +119,13 @@ def verify_columns(
     start: Review,
     functions: UserFunctions | None = None,
     replay: Callable[[Proof], Replayed] | None = None,
+    labels: Labeling | None = None,
     sums: Sums = REFERENCE,
 ) -> Verification:
     """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.
 
     `policy` and `start` say how the columns were compared with the policies and with the initial states that were given:
-    nothing is read or asked here. The log has `log_rows` rows in all.
+    nothing is read or asked here. The log has `log_rows` rows in all. `labels` ask for the intervals of subgroups of the starts.
     """
     opened(certificate).check(question)
     columns, limits = question.first, question.limits
@@ -156,6 +161,8 @@ def verify_columns(
         ]
     )
     shown = proof.all_assumptions(question, rejected=rejected)
+    parts = {} if labels is None else conclude_by_subgroup(proof, question, labels, sums)
+    shown += () if labels is None else (subgroup_assumption(proof, question),)
     rows = (columns.rows.start, columns.rows.stop)
     return Verification(
         result.low,
@@ -172,6 +179,7 @@ def verify_columns(
         rows,
         (rows[0], log_rows - rows[1]),
         describe_start(columns.initial_states),
+        {name: one.conclusion for name, one in parts.items()},
     )
 
 

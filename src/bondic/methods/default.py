@@ -216,7 +216,7 @@ class Default:
             if self.no_rows:
                 raise InvalidInput(
                     "Groups and a model are held row by row in the certificate, which is to hold no single row: leave no_rows "
-                    "(--no-rows) out, or what was stated on groups."
+                    "(--with no_rows) out, or what was stated on groups."
                 )
             return Choice(self._made(Groups), problem, f"groups, as you stated {' and '.join(stated)}")
         only_dual = self._only_dual() or self._too_short(problem)

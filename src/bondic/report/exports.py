@@ -14,7 +14,8 @@ one after the last]; `budget` event -> probability; `assumptions` [{name, state,
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
 limit) or null; `curve` (what every allowance would give: `line` [{averages, single, low, high, status}] with both numbers
 alike, `marks` [{name, value, text, certified}], `groups` in words, `model`, `allowance` [averages, single] as stated or null,
-`stated` "before the curve" or "after the curve") or null; `estimate_in_interval`;
+`stated` "before the curve" or "after the curve") or null; `subgroups` (`by`, `unit`, `lines` [{subgroup, low, high,
+estimate, status, and the count of `unit`}], which hold together) or null; `estimate_in_interval`;
 `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
 the log was read; `next_steps` [{kind, text, basis, loud, numbers}]: advice; `reading` argument -> value: what was stated
@@ -78,6 +79,7 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
         "chosen": [asdict(item) for item in result.chosen],
         "robustness": None if result.robustness is None else result.robustness.to_dict(),
         "curve": _curve(result),
+        "subgroups": _subgroups(result),
         "estimate_in_interval": not result.estimate_outside,
         **{name: getattr(result, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
         "effective_sample_size": result.effective_sample_size,
@@ -110,6 +112,13 @@ def _curve(result: Result) -> dict[str, Any] | None:
     if result.curve is None:
         return None
     return curve_dict(result.curve, result.allowance, first=getattr(result.proof, "stated_first", False))
+
+
+def _subgroups(result: Result) -> dict[str, Any] | None:
+    found = result.subgroups
+    if found is None:
+        return None
+    return {"by": found.by, "unit": found.unit, "lines": found.to_rows()}
 
 
 def _ends(result: Result) -> dict[str, float | None]:

@@ -19,6 +19,7 @@ from bondic.report.allowance import allowance_data, allowance_section
 from bondic.report.drawings import action_bars, forest, reward_histogram, stacked_terms
 from bondic.report.health import FEWEST_ROWS, Health, examine
 from bondic.report.html import badge, document, facts, html_table
+from bondic.report.subgroups import subgroups_section
 from bondic.report.words import COVERED, FRAGILE, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
 from bondic.result import NextStep, Result
 from bondic.rows import Rows
@@ -56,6 +57,7 @@ def report_page(
     body = [
         _answer(view, result, doubts, values),
         allowance_section(result),
+        subgroups_section(result, view.subgroups),
         _next_steps(view.steps),
         _assumptions(result, all_assumptions(result, beside)),
         _data_health(health, no_rows, doubts),

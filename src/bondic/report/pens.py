@@ -49,6 +49,7 @@ def draw(view: Summary, pen: Pen, *, steps: int | None = None, choices: bool = F
 
 
 def _draw_curve(view: Summary, pen: Pen) -> None:
+    """What allowances would give, and the subgroups."""
     if view.curve is not None:
         pen.title(view.curve.title)
         pen.text(view.curve.head)
@@ -56,6 +57,9 @@ def _draw_curve(view: Summary, pen: Pen) -> None:
         pen.items([(mark, False) for mark in view.curve.marks])
         pen.text(view.curve.advice, "strong")
         pen.text(view.curve.decision)
+    if view.subgroups is not None:
+        pen.title(view.subgroups.title)
+        pen.grid(view.subgroups)
 
 
 def _draw_steps(view: Summary, pen: Pen, steps: int | None) -> None:

@@ -39,6 +39,7 @@ TITLES = {
     "length": "How many rows the log has",
     "process": "What the value is",
     "log": "What you accept about the log",
+    "subgroups": "Which subgroups there are",
 }
 COVERED = {
     BIAS: "what the log does not tell about the value function where the policy goes",

@@ -19,6 +19,7 @@ from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Answers, Asked, AskedPolicy, Learned, Proof, Review, StoredStart, describe_start
 from bondic.core.propensities.ratios import Target
 from bondic.core.question import PolicyValue, Question
+from bondic.core.subgroups import Labeling
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.verify import (
@@ -299,6 +300,7 @@ def verify_certificate(
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     replay: Replay | None = None,
+    labels: Labeling | None = None,
     sums: Sums = REFERENCE,
 ) -> Verification:
     """The columns of the question from log and policies, which are compared with the certificate; the core does the rest."""
@@ -325,5 +327,6 @@ def verify_certificate(
             start=Review.all_of([check_start(states, log, initial) for states in _different_starts(rows)]),
             functions=functions,
             replay=again,
+            labels=labels,
             sums=sums,
         )

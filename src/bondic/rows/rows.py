@@ -257,6 +257,14 @@ class Rows:
         rest = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - skipped, cloud.draws)
         return replace(self, initial=rest, initial_states=self.initial_states.later(skipped))
 
+    def pick_starts(self, states: IntArray) -> Rows:
+        """The same question from some of the starts."""
+        picked = replace(self, initial_states=self.initial_states.pick(states))
+        if self.policy_in_log:  # it has no answers
+            return picked
+        answers = replace(self.answers, initial=self.answers.initial[states])
+        return replace(picked, initial=self.initial.pick(states), answers=answers)
+
     def load(self, start: int, stop: int) -> Rows | None:
         """Rows start..stop-1 of the log, kept in memory; None when none of them counts."""
         stretch = RowRange(start, min(stop, self.rows.stop))

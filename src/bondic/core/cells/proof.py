@@ -136,7 +136,10 @@ class CellsProof(Proof):
 
     def evaluate(self, rows: AnsweredRows, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
         """The ends at an allowance, on the event of the proof."""
-        located = bound.locate(allowance)
+        return self.evaluate_on(rows, bound, bound.locate(allowance))
+
+    def evaluate_on(self, rows: AnsweredRows, bound: CellBound, located: Located) -> Evaluation:
+        """The ends over what the rows leave of the values."""
         everything, found = self.cells.value_range(rows), []
         for sign, terms in bound.ends(located).items():
             end: End = "upper" if sign > 0 else "lower"

@@ -86,6 +86,11 @@ class Cells(ABC):
         del rows
         return self
 
+    def pick_starts(self, cloud: Cloud, states: IntArray) -> Cells:
+        """The same for some of the starts, by their places; `cloud` are the points of all of them."""
+        del cloud, states
+        return self
+
     def start_cells(self, cloud: Cloud, first: int, stop: int) -> tuple[FloatArray, FloatArray]:
         """(m, p) the policy's cells at the starts first..stop-1, and (m,) the center's value there."""
         groups, values = self.start_points(cloud)
@@ -290,6 +295,10 @@ class GroupCells(Cells):
             raise InvalidInput("A start has no group.")
         first, value = self.start_group.size - points, self.start_value.size - states
         return replace(self, start_group=self.start_group[first:], start_value=self.start_value[value:])
+
+    def pick_starts(self, cloud: Cloud, states: IntArray) -> GroupCells:
+        points = np.isin(cloud.rows, states)
+        return replace(self, start_group=self.start_group[points], start_value=self.start_value[states])
 
     def part(self, rows: slice, points: slice) -> GroupCells:
         return replace(

@@ -83,6 +83,10 @@ class Contrast:
         """Some of the rows, whole units."""
         return replace(self, first=self.first.part(rows), second=self.second.part(rows))
 
+    def pick(self, units: IntArray) -> Contrast:
+        """Some of the units, by their numbers."""
+        return replace(self, first=self.first.pick(units), second=self.second.pick(units))
+
     def bounds_weights(self, cap: float) -> bool:
         return self.first.bounds_weights(cap)
 

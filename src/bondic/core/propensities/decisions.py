@@ -99,6 +99,10 @@ class Decisions:
     def units(self) -> int:
         return int(np.count_nonzero(self.steps == 0))
 
+    def pick(self, units: IntArray) -> Self:
+        """Some of the units, by their numbers."""
+        return self.part(np.flatnonzero(np.isin(self.episodes, units)))
+
     @property
     def consecutive(self) -> bool:
         """Whether the rows of every unit stand together, as q̂ needs them."""
@@ -118,12 +122,12 @@ class Decisions:
         """Of a mean over π of numbers within the limits: π is a row over its sum, one rounding for every action."""
         return 4 * U * self.limits.largest * ((1 if self.probs is None else self.probs.shape[1]) + 4)
 
-    def part(self, rows: slice) -> Self:
-        """Some of the rows, whole units."""
+    def part(self, rows: slice | IntArray) -> Self:
+        """Some of the rows, ascending, whole units."""
         names = ("rows", "rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
         columns = {name: getattr(self, name) for name in names}
         found = replace(self, **{name: values[rows] for name, values in columns.items() if values is not None})
-        return replace(found, episodes=found.episodes - found.episodes.min(initial=self.units))
+        return replace(found, episodes=np.unique(found.episodes, return_inverse=True)[1].reshape(-1))
 
     def seen_from(self, end: End) -> Self:
         """The same rows for an end."""
