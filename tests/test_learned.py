@@ -17,6 +17,8 @@ from bondic.core.propensities.betting import MeansProcess, running_means
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.decisions import SingleDecisions
 from bondic.core.propensities.ratios import Ratios
+from bondic.core.question import Question
+from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import make_terms
 from bondic.decisions.choose import choose_policy
 from bondic.decisions.difference import difference_interval
@@ -26,6 +28,7 @@ from bondic.decisions.ranking import rank_policies
 from bondic.errors import PolicyError
 from bondic.methods.propensities import Propensities
 from bondic.policies.learned import LearnedPolicy
+from bondic.result import Result
 from builders import part
 from propensity_cases import REWARD, STATES, ThreeStates, decisions, drawn_walks, one_step, question
 from test_tool import run
@@ -459,6 +462,40 @@ def test_tables_and_monitors_refuse_them_too():
     monitor = bondic.SequentialMonitor(Late(), gamma=0.8, reward_range=(0, 1), planned_rows=4000)
     with pytest.raises(InvalidInput, match="rows 0 to 2999"):
         monitor.update(log)
+
+
+def memorized(rows):
+    """Right at every start that it has seen, wrong elsewhere."""
+    known = np.isin(np.arange(60), rows.observations[:, 0].astype(int))
+    table = np.eye(2)[np.where(known, np.arange(60) % 2, 1 - np.arange(60) % 2)]
+    return lambda states: table[states[:, 0].astype(int)]
+
+
+def test_starts_that_taught_a_policy_are_no_draws_for_it():
+    """The policy is right at the 50 starts that it was learned on: over these its mean is 1, over all states about a half."""
+    rng = np.random.default_rng(0)
+    state, action = rng.integers(60, size=3000), rng.integers(2, size=3000)
+    states, ended = state[:, None].astype(float), np.ones(3000, bool)
+    paid = (action == state % 2).astype(float)
+    log = bondic.Transitions(states, action, paid, states, ended, episode_ids=np.arange(3000))
+    learner, asking = LearnedPolicy(memorized, 50), {"gamma": 0.5, "reward_range": (0, 1)}
+    for count in (50, 100):
+        starts = bondic.InitialStates.sample(states[:count])
+        with pytest.raises(InvalidInput, match=r"no draws for this policy.*Leave `initial` out"):
+            bondic.evaluate_policy(log, learner, initial=starts, method=bondic.Table(), **asking)
+    problem = bondic.make_problem(log, learner, **asking)
+    found = bondic.Table().run(problem, 0.1, None)
+    true = np.unique(state[:50]).size / 60
+    assert found.low <= true <= found.high
+    assert bondic.verify(found, log, learner).low == found.low
+    bets = found.proof.events.start
+    assert bets.skipped >= 50
+    events = replace(found.proof.events, start=replace(bets, skipped=0, guess=1.0))
+    proof, rows = replace(found.proof, events=events), problem.select(*found.rows)
+    claims = proof.claims(Question.value(rows), REFERENCE)
+    made = {"estimate": 1.0, "claims": claims, "choices": {}, "effective": 1.0, "seconds": {}}
+    with pytest.raises(VerificationError, match="taught the policy are used as draws"):
+        bondic.verify(Result.of(proof, rows, method="table", **made), log, learner)
 
 
 # --- on the command line --------------------------------------------------------------------------------

@@ -14,11 +14,13 @@ import numpy as np
 
 from bondic.core.bounded import U
 from bondic.core.certificate import Certificate
+from bondic.core.codec import instances
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Answers, Asked, AskedPolicy, Learned, Proof, Review, StoredStart, describe_start
 from bondic.core.propensities.ratios import Target
 from bondic.core.question import PolicyValue, Question
+from bondic.core.starts import StartBets
 from bondic.core.subgroups import Labeling
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.reference import REFERENCE
@@ -32,6 +34,7 @@ from bondic.core.verify import (
     verify_columns,
 )
 from bondic.data._arrays import FloatArray
+from bondic.data.episodes import episode_starts
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.extensions import register_named
@@ -51,7 +54,7 @@ def asked_of(rows: Rows, against: Rows | None = None) -> Asked:
     """
     answers = rows.answers
     parts = ((1.0, rows),) if against is None else ((1.0, rows), (-1.0, against))
-    return Asked(
+    found = Asked(
         rows.log_hash,
         rows.terms,
         (rows.rows.start, rows.rows.stop),
@@ -60,6 +63,25 @@ def asked_of(rows: Rows, against: Rows | None = None) -> Asked:
         None if answers.discrete else int(answers.initial.shape[1]),
         tuple(_policy_of(coefficient, part) for coefficient, part in parts),
     )
+    refuse_taught_starts(found, [part for _, part in parts])
+    return found
+
+
+def refuse_taught_starts(asked: Asked, parts: Sequence[Rows], proof: Proof | None = None) -> None:
+    """InvalidInput where starts of rows that taught a policy are taken for draws: from the log, a proof leaves them out."""
+    seen = [one.rows[1] for one in asked.seen if one.rows is not None and one.log_hash in ("", asked.log_hash)]
+    for rows in parts if seen else ():
+        states = rows.initial_states
+        if states.kind == "sample" and not states.from_rows and rows.own_starts:
+            raise InvalidInput(
+                "The policy was learned on rows of this log, and the sample of initial states is the log's own episode starts, "
+                "those of these rows among them: they are no draws for this policy. Leave `initial` out (no --initial): those "
+                "that taught the policy are then left out."
+            )
+    bets = [] if proof is None else list(instances(proof, StartBets))
+    if seen and bets and any(rows.initial_states.from_rows for rows in parts):
+        taught = sum(int((rows.start + starts < max(seen)).sum()) for rows, _, starts in episode_starts(parts[0].log))
+        refuse(any(one.skipped < taught for one in bets), "Starts of rows that taught the policy are used as draws.")
 
 
 def _policy_of(coefficient: float, rows: Rows) -> AskedPolicy:
@@ -315,6 +337,7 @@ def verify_certificate(
         question, policies = rebuild(asked, log, policy, initial, against), (policy, against)
         rows = rows_of(question)
         stored = read_proof(certificate, rows[0].layout, functions)
+        refuse_taught_starts(asked, rows, stored)
         own = tuple(
             one if other is None else replace(one, policy=other) for one, other in zip(rows, policies, strict=False)
         )
