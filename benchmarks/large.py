@@ -1,0 +1,226 @@
+"""The defaults on large logs: seconds and peak memory of clicks and tables, beside reading the same columns.
+
+python benchmarks/large.py --rows 100000 1000000 10000000        both logs, every size, with ratios and slopes
+python benchmarks/large.py --rows 1000000 --rivals               also a NumPy mean, and obp where it is installed
+python benchmarks/large.py --rows 1000000 --logs clicks --actions 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from machine import describe
+
+import bondic
+
+PART = 1_000_000
+STATES, CHOICES, GAMMA = 50, 4, 0.9
+FloatArray = npt.NDArray[np.float64]
+
+
+# -- two logs whose truth is known
+
+
+def prices(actions: int) -> FloatArray:
+    return np.linspace(-1.0, 1.0, actions)
+
+
+def clicks_policy(states: FloatArray, actions: int) -> FloatArray:
+    """Prefers actions near the first coordinate of the state."""
+    logits = -2.0 * (states[:, :1] - prices(actions)) ** 2
+    weights = np.exp(logits)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def clicks(rows: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
+    """One decision a row: three numbers, an action with its propensity, and a click."""
+    states = np.round(rng.uniform(-1.0, 1.0, (rows, 3)), 6)
+    favorite = rng.integers(actions, size=rows)
+    taken = np.where(rng.random(rows) < 0.3, np.argmin(np.abs(states[:, :1] - prices(actions)), axis=1), favorite)
+    near = np.argmin(np.abs(states[:, :1] - prices(actions)), axis=1)
+    propensity = 0.7 / actions + 0.3 * (taken == near)
+    click = rng.random(rows) < 0.4 - 0.1 * (states[:, 0] - prices(actions)[taken]) ** 2
+    return {
+        **{f"obs_{k}": states[:, k] for k in range(3)},
+        "action": taken,
+        "reward": click.astype(np.float64),
+        "behavior_action_probs": propensity,
+    }
+
+
+def chain() -> tuple[FloatArray, FloatArray]:
+    """Next states (S, A, 3) that are equally likely, and mean rewards (S, A)."""
+    rng = np.random.default_rng(5)
+    return rng.integers(STATES, size=(STATES, CHOICES, 3)), np.round(rng.uniform(0.1, 0.9, (STATES, CHOICES)), 3)
+
+
+def table(rows: int, first: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Episodes of ten steps that begin in state 0; actions are taken at random."""
+    following, means = chain()
+    episodes = rows // 10
+    states, out = np.zeros(episodes, np.int64), []
+    for step in range(10):
+        actions = rng.integers(CHOICES, size=episodes)
+        rewards = (rng.random(episodes) < means[states, actions]).astype(np.float64)
+        after = following[states, actions, rng.integers(3, size=episodes)]
+        out.append((states, actions, rewards, after, np.full(episodes, step)))
+        states = after
+    state, action, reward, after, step = (np.stack(one, axis=1).ravel() for one in zip(*out, strict=True))
+    return {
+        "obs_0": state,
+        "action": action,
+        "reward": reward,
+        "next_obs_0": after,
+        "terminated": np.zeros(state.size, bool),
+        "truncated": step == 9,
+        "episode_id": np.repeat(np.arange(episodes) + first // 10, 10),
+        "timestep": step,
+    }
+
+
+def table_policy(states: FloatArray) -> FloatArray:
+    favorite = states[:, 0].astype(int) % CHOICES
+    return 0.1 + 0.6 * (favorite[:, None] == np.arange(CHOICES))
+
+
+def write(folder: Path, log: str, rows: int, actions: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, first in enumerate(range(0, rows, PART)):
+        rng, count = np.random.default_rng([11, number]), min(PART, rows - first)
+        columns = clicks(count, actions, rng) if log == "clicks" else table(count, first, rng)
+        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=2**16)
+
+
+# -- what is timed, each in a process of its own
+
+
+def read(folder: Path, actions: int) -> dict[str, Any]:
+    """Every column once, in record batches."""
+    del actions
+    rows = 0
+    for part in sorted(folder.iterdir()):
+        for batch in pq.ParquetFile(part).iter_batches():
+            rows += batch.num_rows
+    return {"rows": rows}
+
+
+def floor(folder: Path, actions: int) -> dict[str, Any]:
+    """The IPS mean of clicks in a few lines of NumPy, without an interval."""
+    total = rows = 0.0
+    for part in sorted(folder.iterdir()):
+        for batch in pq.ParquetFile(part).iter_batches():
+            column = {name: batch.column(name).to_numpy() for name in batch.schema.names}
+            states = np.column_stack([column[f"obs_{k}"] for k in range(3)])
+            policy = clicks_policy(states, actions)[np.arange(len(states)), column["action"]]
+            total += float(np.sum(policy / column["behavior_action_probs"] * column["reward"]))
+            rows += len(states)
+    return {"estimate": total / rows}
+
+
+def obp(folder: Path, actions: int) -> dict[str, Any]:
+    """IPS of the Open Bandit Pipeline with its bootstrap interval."""
+    from obp.ope import InverseProbabilityWeighting
+
+    column = pq.read_table(folder).to_pydict()
+    column = {name: np.asarray(values) for name, values in column.items()}
+    states = np.column_stack([column[f"obs_{k}"] for k in range(3)])
+    found = InverseProbabilityWeighting().estimate_interval(
+        reward=column["reward"],
+        action=column["action"],
+        pscore=column["behavior_action_probs"],
+        action_dist=clicks_policy(states, actions)[:, :, None],
+        alpha=0.1,
+        n_bootstrap_samples=100,
+        random_state=0,
+    )
+    return {"low": found["90.0% CI (lower)"], "high": found["90.0% CI (upper)"]}
+
+
+def ours(folder: Path, actions: int) -> dict[str, Any]:
+    clock = time.perf_counter()
+    log = bondic.stream_log(folder, memory="1GB", one_step="table" not in folder.name)
+    opened = time.perf_counter() - clock
+    if "table" in folder.name:
+        policy, stated = bondic.CallablePolicy(table_policy), {"gamma": GAMMA}
+        initial: Any = bondic.InitialStates.exact([[0.0]])
+    else:
+        policy, stated, initial = bondic.CallablePolicy(lambda s: clicks_policy(s, actions)), {"gamma": 0.0}, None
+    problem = bondic.make_problem(log, policy, initial, reward_range=(0.0, 1.0), **stated)
+    made = time.perf_counter() - clock - opened
+    result = bondic.estimate_interval(problem, alpha=0.1)
+    return {
+        "low": result.low,
+        "high": result.high,
+        "method": result.method,
+        "open s": round(opened, 2),
+        "question s": round(made, 2),
+        "stages": {name: round(value, 2) for name, value in result.seconds.items()},
+    }
+
+
+TIMED = {"read": read, "ours": ours, "floor": floor, "obp": obp}
+
+
+def timed(what: str, folder: Path, actions: int) -> dict[str, Any]:
+    """In a process of its own, so that the peak is its own; imports do not count."""
+    command = [sys.executable, __file__, "--one", what, "--folder", str(folder), "--actions", str(actions)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"OPENBLAS_NUM_THREADS": "1", **os.environ}
+    )
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "table"])
+    parser.add_argument("--actions", type=int, default=10)
+    parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--keep", type=Path, default=None, help="where the logs stay; used again if they are there")
+    parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, default=None, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one is not None:
+        clock, processor = time.perf_counter(), time.process_time()
+        found = TIMED[args.one](args.folder, args.actions)
+        seconds, processor = time.perf_counter() - clock, time.process_time() - processor
+        status = Path("/proc/self/status").read_text()  # ru_maxrss would hold the parent's
+        peak = int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
+        print(json.dumps({"s": round(seconds, 2), "cpu s": round(processor, 2), "GB": round(peak, 3), **found}))
+        return
+    print(json.dumps(describe()), flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        for log in args.logs:
+            before: tuple[int, float] | None = None
+            for rows in args.rows:
+                folder = (args.keep or Path(temporary)) / f"{log}-{rows}-{args.actions}"
+                if not folder.exists():
+                    write(folder, log, rows, args.actions)
+                reading, answer = timed("read", folder, args.actions), timed("ours", folder, args.actions)
+                print(f"{log} {rows}: read {reading}\n  bondic {answer}", flush=True)
+                if "failed" not in answer:
+                    ratio = answer["s"] / reading["s"]
+                    slope = math.nan if before is None else math.log(answer["s"] / before[1]) / math.log(rows / before[0])
+                    print(f"  {ratio:.2f} x reading, slope {slope:.2f}", flush=True)
+                    before = rows, answer["s"]
+                for rival in ("floor", "obp") if args.rivals and log == "clicks" else ():
+                    print(f"  {rival} {timed(rival, folder, args.actions)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
