@@ -15,6 +15,7 @@ from bondic.data import _arrays
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.episodes import KeyCheck
 from bondic.data.hygiene.inspection import Inspection
+from bondic.data.hygiene.single_rows import SingleRowsInspection
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
@@ -34,7 +35,7 @@ class LogStream(Log):
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
         self.batch_rows = _checked_rows(batch_rows)
         self.content_hash = ""
-        self._inspection = Inspection()
+        self._inspection: Inspection = SingleRowsInspection()
         self._check_everything(progress)
 
     @abstractmethod
@@ -59,6 +60,8 @@ class LogStream(Log):
                 first = part
             first.refuse_other_form(part, done)
             keys.add(part, done)
+            if not self._inspection.fits(part):
+                self._inspection = self._inspected(done)
             self._inspection.add(part, done)
             digest.add(part.columns())
             done += len(part)
@@ -68,6 +71,15 @@ class LogStream(Log):
         first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.unrecorded = first.unrecorded
         self._first, self.content_hash = first, digest.hexdigest()
+
+    def _inspected(self, rows: int) -> Inspection:
+        """So many first rows once more, as rows that may follow each other."""
+        found, done = Inspection(), 0
+        for columns in self._raw(RowRange(0, rows), self.batch_rows) if rows else ():
+            part = Transitions.part(columns, done, "")
+            found.add(part, done)
+            done += len(part)
+        return found
 
     @property
     def form(self) -> Transitions:

@@ -218,9 +218,9 @@ class Transitions(Log):
     @cached_property
     def inspection(self) -> Inspection:
         """What looks wrong in this log: see `inspect_log`."""
-        from bondic.data.hygiene.inspection import Inspection  # verification has no use for it
+        from bondic.data.hygiene.single_rows import inspection_of  # verification has no use for it
 
-        return Inspection.of(self)
+        return inspection_of(self)
 
     @property
     def form(self) -> Transitions:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray, IntArray
+from bondic.data.unread import Unread
 from bondic.errors import PolicyError
 from bondic.policies import protocol
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
@@ -43,6 +44,25 @@ class StartAnswers:
     @property
     def slots(self) -> int:
         return int(self.initial.shape[1]) if self.discrete else 1
+
+    @property
+    def start_draws(self) -> int | None:
+        """Actions drawn at each initial state; None where they have probabilities."""
+        return None if self.discrete else int(self.initial.shape[1])
+
+
+    def without_starts(self, action_dim: int) -> StartAnswers:
+        """For other processes: how the policy is asked, and what form its answers have."""
+        shape = (0, self.slots) if self.discrete else (0, self.start_draws or 1, action_dim)
+        return StartAnswers(np.zeros(shape), self.discrete, self.exact, self.draws)
+
+
+class LaterAnswers(Unread, StartAnswers):
+    """Probabilities at starts of a log that is read in batches: most methods have no use for them."""
+
+    @property
+    def slots(self) -> int:
+        return super().slots if self.made else int(vars(self)["actions"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +152,14 @@ def ask_start(
             "actions, or pass actions as floats if they are continuous."
         )
     return StartAnswers(_start_probabilities(policy, states, times), True, True, 1)
+
+
+def ask_start_later(policy: Any, some: FloatArray, states: Callable[[], FloatArray]) -> StartAnswers:
+    """The same of a policy with probabilities that is asked at some states now, and at all of them where that is needed."""
+    asked = ask_start(policy, some, None, action_dim=0, log_rows=0, draws=1, initial_draws=None, rng=np.random.default_rng(0))
+    return LaterAnswers.made_by(
+        lambda: {"initial": _start_probabilities(policy, states(), None)}, actions=asked.slots, discrete=True, exact=True, draws=1
+    )
 
 
 def _start_probabilities(policy: Any, states: FloatArray, times: IntArray | None) -> FloatArray:

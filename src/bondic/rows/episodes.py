@@ -10,6 +10,7 @@ import numpy as np
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import Episodes, episode_starts
+from bondic.data.initial import of_stream
 from bondic.data.transitions import Transitions
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def own_starts(problem: Rows) -> bool:
     states = problem.initial_states
     if states.kind == "exact":
         return False
+    if of_stream(states, problem.log):
+        return True
     left = states.observations
     for _, part, starts in episode_starts(problem.log):
         here = part.observations[starts][: len(left)]

@@ -14,7 +14,7 @@ import numpy as np
 from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray
-from bondic.data.initial import InitialStates
+from bondic.data.initial import InitialStates, first_starts
 from bondic.errors import ExecutorError, PolicyError
 from bondic.policies.answers import NextStates, StoredAnswers, ask_next, same_answers
 from bondic.policies.protocol import RowProbabilities
@@ -43,12 +43,12 @@ class SentRows:
                 "Other processes have to ask the policy themselves. Probabilities that were written down row by row stay in this "
                 "process: leave the executor out, or pass the policy (file.py:function)."
             )
-        layout, tried = question.layout, question.initial_states.observations[:_TRIED]
+        layout, tried = question.layout, first_starts(question.initial_states, _TRIED)
         light = replace(
             question,
             initial=Cloud(np.zeros((0, layout.dimension)), np.zeros((0, layout.slots)), np.zeros(0, np.int64)),
             initial_states=InitialStates.exact(np.zeros((1, layout.observation_dim))),
-            answers=replace(question.answers, initial=question.answers.initial[:0]),
+            answers=question.answers.without_starts(layout.action_dim),
             notes=(),
             doubts=(),
         )
