@@ -12,7 +12,6 @@ from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.episodes import episode_starts
-from bondic.data.hygiene.single_rows import SingleRowsInspection
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.data.unread import Unread
@@ -147,7 +146,7 @@ def read_starts(log: Log, count: int) -> FloatArray:
 
 def _count_starts(log: Log) -> int:
     """How many there are; refused where the log does not tell them apart, or where they are no starts."""
-    if not log.held and isinstance(log.inspection, SingleRowsInspection):
+    if log.single_rows:
         return len(log)
     total, told_apart = 0, log.has_episode_ids
     for rows, part, starts in episode_starts(log):

@@ -34,6 +34,11 @@ class Log(ABC):
         """What looks wrong in this log: see `inspect_log`."""
 
     @property
+    @abstractmethod
+    def single_rows(self) -> bool:
+        """Whether every row ends an episode that no column names."""
+
+    @property
     def observation_dim(self) -> int:
         return int(self.form.observations.shape[1])
 

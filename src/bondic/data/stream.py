@@ -71,6 +71,7 @@ class LogStream(Log):
         first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.unrecorded = first.unrecorded
         self._first, self.content_hash = first, digest.hexdigest()
+        self._single_rows = isinstance(self._inspection, SingleRowsInspection)
 
     def _inspected(self, rows: int) -> Inspection:
         """So many first rows once more, as rows that may follow each other."""
@@ -84,6 +85,10 @@ class LogStream(Log):
     @property
     def form(self) -> Transitions:
         return self._first
+
+    @property
+    def single_rows(self) -> bool:
+        return self._single_rows
 
     @property
     def inspection(self) -> Inspection:

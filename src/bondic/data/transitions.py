@@ -129,7 +129,7 @@ class Transitions(Log):
                 shape = (count, *mine.shape[1:])
                 found[name] = np.zeros(shape, mine.dtype) if given is None else _shaped(given, mine.dtype, shape)
         following = found["next_observations"]
-        if (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
+        if columns.get("next_observations") is not None and (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
             found["next_observations"] = np.where(missing[:, None], 0.0, following)
         return self._of(found, content_hash)
 
@@ -221,6 +221,10 @@ class Transitions(Log):
         from bondic.data.hygiene.single_rows import inspection_of  # verification has no use for it
 
         return inspection_of(self)
+
+    @cached_property
+    def single_rows(self) -> bool:
+        return self.episode_ids is None and self.timesteps is None and bool(self.terminations.all())
 
     @property
     def form(self) -> Transitions:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.episodes import own_starts
 from bondic.rows.serialization import SentRows
 
+T = TypeVar("T")
 LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
 _BLOCK_BYTES = 150_000_000
@@ -120,8 +121,10 @@ class Rows:
     def single_rows(self, *, drawn: bool = True) -> bool:
         return single_rows(self, drawn=drawn)
 
-    def decisions(self, target: Target | None, *, every_action: bool, drawn: bool = True) -> Decisions:
-        return read_decisions(self, target, every_action=every_action, drawn=drawn)
+    def decisions(
+        self, target: Target | None, *, every_action: bool, drawn: bool = True, states: bool = True
+    ) -> Decisions:
+        return read_decisions(self, target, every_action=every_action, drawn=drawn, states=states)
 
     @property
     def next_draws(self) -> int:
@@ -144,6 +147,12 @@ class Rows:
             part = batch.cut(self.rows)
             if len(part):
                 yield part
+
+    def over_parts(self, task: Callable[[RowRange, Transitions], T]) -> Iterator[T]:
+        """task(rows, part) for the log's own rows, in order: all at once in memory, else block by block, as `batches`."""
+        if self.log.held:
+            return (task(where, part) for where, part in self.log.batches(self.rows))
+        return (task(where, part) for where, part in self.log.batches(self._outward(self.rows), self.block_rows))
 
     def sent(self) -> SentRows:
         """The question for other processes."""

@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_sum, next_down
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_sum, next_down, portions
 from bondic.core.errors import InvalidInput, NumericalError
 
 Place = tuple[float, float]
@@ -79,11 +79,16 @@ def plug_in_rates(
     variance and many values; another rate makes an end longer, never wrong.
     """
     mean, variance, weight = prior
-    values = moderate(values)
-    before = weight + np.arange(values.size)
-    means = (weight * mean + _sums_before(values)) / before
-    spread = (weight * variance + _sums_before((values - means) ** 2)) / before
-    return np.asarray(np.sqrt(2.0 * math.log(1.0 / probability) / (max(planned, 1) * spread)))
+    found, total, squares = np.empty(values.size), 0.0, 0.0
+    for some in portions(values.size):
+        mine, before = moderate(values[some]), weight + np.arange(some.start, some.stop)
+        sums = np.cumsum(np.concatenate([[total], mine]))
+        deviations = (mine - (weight * mean + sums[:-1]) / before) ** 2
+        spread = np.cumsum(np.concatenate([[squares], deviations]))
+        total, squares = float(sums[-1]), float(spread[-1])
+        variances = (weight * variance + spread[:-1]) / before
+        found[some] = np.sqrt(2.0 * math.log(1.0 / probability) / (max(planned, 1) * variances))
+    return found
 
 
 def running_means(values: FloatArray, guess: float) -> FloatArray:
@@ -125,8 +130,11 @@ class BettingProcess:
     def log_factors(self, candidate: float) -> FloatArray:
         """Of (22), rounded down. Below the floor nothing can be lost, and rates are not cut."""
         gap = candidate - self.floor
-        rates = np.minimum(self.rates, self.risk / gap) if gap > 0 else self.rates
-        return _log_factors(rates * (self.values - candidate), self.risk)
+        most, found = self.risk / gap if gap > 0 else math.inf, np.empty(self.values.size)
+        for some in portions(found.size):
+            rates = np.minimum(self.rates[some], most)
+            found[some] = _log_factors(rates * (self.values[some] - candidate), self.risk)
+        return found
 
 
 def lower_end(stages: Sequence[Sequence[BettingProcess]], least: float, most: float, probability: float) -> float:

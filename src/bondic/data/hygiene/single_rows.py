@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
 
 
-def single_rows(part: Transitions) -> bool:
-    """Whether every row ends an episode that no column names."""
-    return part.episode_ids is None and part.timesteps is None and bool(part.terminations.all())
-
-
 class SingleRowsInspection(Inspection):
     """Same findings as `Inspection` has for such rows."""
 
@@ -38,7 +33,7 @@ class SingleRowsInspection(Inspection):
         self._states: list[Marks] = []
 
     def fits(self, part: Transitions) -> bool:
-        return single_rows(part)
+        return part.single_rows
 
     def add(self, part: Transitions, first_row: int) -> None:
         self._discrete &= bool(part.discrete_observations)
@@ -86,6 +81,6 @@ class SingleRowsInspection(Inspection):
 
 def inspection_of(log: Transitions) -> Inspection:
     """The inspection of a log in memory."""
-    found = SingleRowsInspection() if single_rows(log) else Inspection()
+    found = SingleRowsInspection() if log.single_rows else Inspection()
     found.add(log, 0)
     return found
