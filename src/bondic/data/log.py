@@ -39,6 +39,11 @@ class Log(ABC):
         """Whether every row ends an episode that no column names."""
 
     @property
+    @abstractmethod
+    def reward_span(self) -> tuple[float, float]:
+        """The least and the largest reward."""
+
+    @property
     def observation_dim(self) -> int:
         return int(self.form.observations.shape[1])
 

@@ -53,7 +53,7 @@ class LogStream(Log):
         if len(self) == 0:
             raise InvalidInput("The log is empty. An interval needs at least one transition.")
         digest, keys, first = ContentHash(), KeyCheck(), None
-        done = 0
+        done, span = 0, (np.inf, -np.inf)
         for columns in self._raw(RowRange(0, len(self)), self.batch_rows):
             part = Transitions.part(columns, done, "")
             if first is None:
@@ -64,6 +64,8 @@ class LogStream(Log):
                 self._inspection = self._inspected(done)
             self._inspection.add(part, done)
             digest.add(part.columns())
+            (least, most), (low, high) = span, part.reward_span
+            span = min(least, low), max(most, high)
             done += len(part)
             if progress is not None:
                 progress(done / len(self))
@@ -71,6 +73,7 @@ class LogStream(Log):
         first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.unrecorded = first.unrecorded
         self._first, self.content_hash = first, digest.hexdigest()
+        self._reward_span = span
         self._single_rows = isinstance(self._inspection, SingleRowsInspection)
 
     def _inspected(self, rows: int) -> Inspection:
@@ -85,6 +88,10 @@ class LogStream(Log):
     @property
     def form(self) -> Transitions:
         return self._first
+
+    @property
+    def reward_span(self) -> tuple[float, float]:
+        return self._reward_span
 
     @property
     def single_rows(self) -> bool:

@@ -227,6 +227,10 @@ class Transitions(Log):
         return self.episode_ids is None and self.timesteps is None and bool(self.terminations.all())
 
     @property
+    def reward_span(self) -> tuple[float, float]:
+        return float(self.rewards.min()), float(self.rewards.max())
+
+    @property
     def form(self) -> Transitions:
         return self
 

@@ -115,6 +115,8 @@ def refuse_unrecorded(log: Log) -> None:
 
 def _looked_through(rows: Rows) -> Rows:
     """Every block of the log against what was stated, before any long work; those of a log in memory are kept."""
+    if _known_to_fit(rows):
+        return replace(rows, following=np.zeros(-(-len(rows.log) // rows.block_rows) + 1, dtype=np.int64))
     returns = None if rows.terms.value_range is None else ReturnCheck(rows.terms)
     before, kept = [0], []
     for where, part in rows.log.batches(size=rows.block_rows):
@@ -130,3 +132,13 @@ def _looked_through(rows: Rows) -> Rows:
     if isinstance(rows.policy, StoredAnswers):
         rows.policy.check_count(before[-1])
     return replace(rows, following=np.array(before), kept=tuple(kept) if rows.log.held else None)
+
+
+def _known_to_fit(rows: Rows) -> bool:
+    """Whether opening the log has told that every row fits: decisions of one step, read in batches."""
+    log, terms = rows.log, rows.terms
+    if log.held or not log.single_rows or not terms.may_terminate or terms.value_range is not None:
+        return False
+    (low, high), (least, most) = terms.reward_range, log.reward_span
+    named = isinstance(rows.policy, LoggedTarget) or not log.discrete_actions
+    return low <= least and most <= high and (named or log.inspection.action_counts.size <= rows.layout.slots)

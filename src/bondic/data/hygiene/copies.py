@@ -56,7 +56,7 @@ class CopiedBlock:
 def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
     """The heaviest block that chance does not explain, if there is one."""
     count = marks.size
-    if count < 2 or not _come_again(marks).size:
+    if count < 2 or not come_again(marks).size:
         return None
     _, inverse, counts = np.unique(marks, return_inverse=True, return_counts=True)
     repeats = counts[inverse]
@@ -77,7 +77,7 @@ def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
     return None if best is None else best[1]
 
 
-def _come_again(marks: Marks) -> Marks:
+def come_again(marks: Marks) -> Marks:
     """Those that occur twice or more, in order; of most logs none, and then nothing else is made."""
     ordered = np.sort(marks)
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
@@ -289,7 +289,7 @@ class NearCopies:
 
 def equal_rows(marks: Marks, states: Marks, row_at: Callable[[int], int], keys: str) -> Iterator[Finding]:
     """Rows with the content of an earlier one; `states` are those of the first rows, `row_at` gives the row of a place."""
-    repeated = _come_again(marks)
+    repeated = come_again(marks)
     if not repeated.size:
         return
     some = np.flatnonzero(np.isin(marks, repeated))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bondic.data._arrays import IntArray
-from bondic.data.hygiene.copies import MOST_CONTENTS, MOST_ROWS, copied_blocks, equal_rows
+from bondic.data.hygiene.copies import MOST_CONTENTS, MOST_ROWS, come_again, copied_blocks, equal_rows
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.hygiene.marks import Marks, column_marks
@@ -73,6 +73,8 @@ class SingleRowsInspection(Inspection):
     def _copies(self) -> Iterator[Finding]:
         contents = np.concatenate(self._contents)
         paths = None if self._discrete else np.concatenate(self._paths)
+        if paths is not None and not come_again(paths).size:
+            return  # nor does a content
         blocks = list(copied_blocks(contents, paths, int))
         yield from blocks
         if not blocks and not self._discrete:
