@@ -216,7 +216,9 @@ def main() -> None:
                 print(f"{log} {rows}: read {reading}\n  bondic {answer}", flush=True)
                 if "failed" not in answer:
                     ratio = answer["s"] / reading["s"]
-                    slope = math.nan if before is None else math.log(answer["s"] / before[1]) / math.log(rows / before[0])
+                    slope = (
+                        math.nan if before is None else math.log(answer["s"] / before[1]) / math.log(rows / before[0])
+                    )
                     print(f"  {ratio:.2f} x reading, slope {slope:.2f}", flush=True)
                     before = rows, answer["s"]
                 for rival in ("floor", "obp") if args.rivals and log == "clicks" else ():

@@ -128,9 +128,10 @@ class Transitions(Log):
             if mine is not None:
                 shape = (count, *mine.shape[1:])
                 found[name] = np.zeros(shape, mine.dtype) if given is None else _shaped(given, mine.dtype, shape)
-        following = found["next_observations"]
-        if columns.get("next_observations") is not None and (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
-            found["next_observations"] = np.where(missing[:, None], 0.0, following)
+        if columns.get("next_observations") is not None:
+            following = found["next_observations"]
+            if (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
+                found["next_observations"] = np.where(missing[:, None], 0.0, following)
         return self._of(found, content_hash)
 
     def cut(self, rows: RowRange) -> Transitions:

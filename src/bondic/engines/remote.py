@@ -77,8 +77,8 @@ class Remote(Threads):
             for future in waiting:
                 future.cancel()
 
-    def over_blocks(self, task: Callable[[Any], T], rows: Any) -> Iterator[T]:
-        """task(part) for every block of rows that can be sent (`Rows.sent`), in the order of the log."""
+    def over_blocks(self, task: Callable[..., T], rows: Any) -> Iterator[T]:
+        """task(*part) for every part of rows that can be sent (`SentRows`), in the order of the log."""
         for found in self.parts(_block, pack_job(rows, task), rows.places):
             yield from found
 
@@ -94,7 +94,7 @@ def _perform(task: Callable[[bytes, P], T], job: bytes, place: P) -> T:
 def _block(job: bytes, place: int) -> list[Any]:
     """In the other process: one block of the log."""
     rows, task = _received(job)
-    return [task(part) for part in rows.block(place)]
+    return [task(*part) for part in rows.block(place)]
 
 
 @lru_cache(maxsize=2)

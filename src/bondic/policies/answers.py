@@ -50,7 +50,6 @@ class StartAnswers:
         """Actions drawn at each initial state; None where they have probabilities."""
         return None if self.discrete else int(self.initial.shape[1])
 
-
     def without_starts(self, action_dim: int) -> StartAnswers:
         """For other processes: how the policy is asked, and what form its answers have."""
         shape = (0, self.slots) if self.discrete else (0, self.start_draws or 1, action_dim)
@@ -156,9 +155,15 @@ def ask_start(
 
 def ask_start_later(policy: Any, some: FloatArray, states: Callable[[], FloatArray]) -> StartAnswers:
     """The same of a policy with probabilities that is asked at some states now, and at all of them where that is needed."""
-    asked = ask_start(policy, some, None, action_dim=0, log_rows=0, draws=1, initial_draws=None, rng=np.random.default_rng(0))
+    asked = ask_start(
+        policy, some, None, action_dim=0, log_rows=0, draws=1, initial_draws=None, rng=np.random.default_rng(0)
+    )
     return LaterAnswers.made_by(
-        lambda: {"initial": _start_probabilities(policy, states(), None)}, actions=asked.slots, discrete=True, exact=True, draws=1
+        lambda: {"initial": _start_probabilities(policy, states(), None)},
+        actions=asked.slots,
+        discrete=True,
+        exact=True,
+        draws=1,
     )
 
 

@@ -16,7 +16,7 @@ from bondic.data._arrays import FloatArray
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.rows.batch import make_frame
-from bondic.rows.episodes import check_steps, episode_numbers
+from bondic.rows.episodes import check_steps, episode_numbers, read_keys
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -39,7 +39,7 @@ def read_decisions(
     asks for π(.|s_i) too. `drawn` as in `single_rows`. Without `states` a log that is read in batches gives neither states nor
     actions: they are not held.
     """
-    read = partial(_columns, rows, target=target, every_action=every_action, states=states or rows.log.held)
+    read = partial(_columns, target=target, every_action=every_action, states=states or rows.log.held)
     columns = _gathered(rows.over_parts(read), len(rows))
     columns["ratios"] = Ratios(columns["ratios"], columns.pop("errors"))
     if single_rows(rows, drawn=drawn):
@@ -52,10 +52,11 @@ def read_decisions(
         if rows.terms.time_varying:
             _refuse_later_steps(rows, found)
         return found
-    episodes = episode_numbers(rows)
+    keys = read_keys(rows)
+    episodes = episode_numbers(rows, keys)
     order, lengths = np.argsort(episodes, kind="stable"), np.bincount(episodes)
     position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    check_steps(rows, order, position)
+    check_steps(rows, order, position, keys)
     steps = np.empty(order.size, dtype=np.int64)
     steps[order] = position
     own = isinstance(rows.policy, LoggedBehavior)
@@ -80,13 +81,19 @@ def _columns(
     own = isinstance(rows.policy, LoggedBehavior)
     taken = probs if every is None else every[np.arange(len(part)), slots]
     ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, rows.layout.slots))[here]
-    continues = frame.continues if frame.continues.any() else np.broadcast_to(False, kept.size)
-    return {
+    columns = {
         "rows": kept + where.start, "rewards": part.rewards[here], "ratios": ratios.values, "errors": ratios.errors,
-        "continues": continues, "observations": part.observations[here] if states else np.zeros((kept.size, 0)),
+        "continues": frame.continues, "observations": part.observations[here] if states else np.zeros((kept.size, 0)),
         "slots": slots[here] if states else np.broadcast_to(np.int64(0), kept.size),
         "probs": None if every is None else every[here],
     }  # fmt: skip
+    return columns if rows.log.held else {name: _short(column) for name, column in columns.items()}
+
+
+def _short(column: Any) -> Any:
+    """One number where a column of this part has no other: that is what other processes send, and what is held."""
+    one = column is not None and column.ndim == 1 and column.size and bool((column == column[0]).all())
+    return column[:1].copy() if one else column
 
 
 def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
@@ -96,21 +103,22 @@ def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
     for part in parts:
         size = len(part["rows"])
         for name, values in part.items():
-            if size == count or values is None:
+            mine = found.get(name)
+            if size == count or values is None or (mine is None and _is_short(values)):
                 found[name] = values
-                continue
-            mine = found.setdefault(name, values if _one_number(values) else np.empty((count, *values.shape[1:]), values.dtype))
-            if _one_number(mine) and not (_one_number(values) and mine[0] == values[0]):
-                mine = found[name] = np.full((count, *values.shape[1:]), mine[0])
-            if not _one_number(mine):
+            elif mine is None or (_is_short(mine) and not (_is_short(values) and mine[0] == values[0])):
+                joined = np.empty((count, *values.shape[1:]), values.dtype)
+                joined[:done] = 0 if mine is None else mine[0]
+                found[name] = mine = joined
+            if mine is not None and not _is_short(mine):
                 mine[done : done + size] = values
         done += size
     assert done == count
-    return {name: np.broadcast_to(one[0], (count,)) if _one_number(one) else one for name, one in found.items()}
+    return {name: np.broadcast_to(one, count) if _is_short(one) else one for name, one in found.items()}
 
 
-def _one_number(values: Any) -> bool:
-    return values is not None and values.shape[0] > 0 and values.strides == (0,)
+def _is_short(column: Any) -> bool:
+    return column is not None and column.shape == (1,)
 
 
 def _policy_probs(

@@ -41,10 +41,10 @@ def make_rows(
             "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
         )
     _refuse_without_target(log, policy)
-    later = (
-        of_stream(initial, log) and not terms.time_varying and log.action_dim == 0 and hasattr(policy, "action_probs")
-    )
-    answers, starts = (_later if later else _now)(log, policy, initial, terms, draws, initial_draws, seed)
+    if of_stream(initial, log) and not terms.time_varying and not log.action_dim and hasattr(policy, "action_probs"):
+        answers, starts = _asked_later(policy, initial)
+    else:
+        answers, starts = _asked_now(log, policy, initial, terms, draws, initial_draws, seed)
     layout = Layout(log.observation_dim, terms.time_varying, log.action_dim, answers.slots)
     rows = Rows(log, policy, terms, layout, starts, initial, answers, RowRange(0, len(log)), seed, len(log))
     if log.plan is not None:
@@ -56,7 +56,7 @@ def make_rows(
     return whole
 
 
-def _now(
+def _asked_now(
     log: Log, policy: Any, initial: InitialStates, terms: Terms, draws: int, initial_draws: int | None, seed: int
 ) -> tuple[StartAnswers, Cloud]:
     """The policy at the initial states."""
@@ -70,11 +70,8 @@ def _now(
     return answers, make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
 
 
-def _later(
-    log: Log, policy: Any, initial: InitialStates, terms: Terms, draws: int, initial_draws: int | None, seed: int
-) -> tuple[StartAnswers, Cloud]:
+def _asked_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
     """The same where starts are read off the log, and may be as many as its rows: they are read and asked for when used."""
-    del terms, draws, initial_draws, seed
     some = first_starts(initial, _TRIED)
     answers = ask_start_later(policy, some, lambda: initial.observations)
     every = np.arange(len(initial))

@@ -22,6 +22,7 @@ from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
+from bondic.engines.remote import Remote
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
@@ -148,15 +149,25 @@ class Rows:
             if len(part):
                 yield part
 
-    def over_parts(self, task: Callable[[RowRange, Transitions], T]) -> Iterator[T]:
-        """task(rows, part) for the log's own rows, in order: all at once in memory, else block by block, as `batches`."""
-        if self.log.held:
-            return (task(where, part) for where, part in self.log.batches(self.rows))
-        return (task(where, part) for where, part in self.log.batches(self._outward(self.rows), self.block_rows))
+    @property
+    def executor(self) -> Remote | None:
+        """What works on blocks of the log, where that is not this process."""
+        return None if self.log.executor is None else Remote(self.log.executor)
 
-    def sent(self) -> SentRows:
+    def over_parts(self, task: Callable[[Rows, RowRange, Transitions], T]) -> Iterator[T]:
+        """task(question, rows, part) for the log's own rows, in order: all at once in memory, else block by block.
+
+        The policy is a part of the question: it may be another process that asks it.
+        """
+        if self.log.held:
+            return (task(self, where, part) for where, part in self.log.batches(self.rows))
+        if self.executor is not None:
+            return self.executor.over_blocks(task, self.sent(raw=True))
+        return (task(self, where, part) for where, part in self.log.batches(self._outward(self.rows), self.block_rows))
+
+    def sent(self, *, raw: bool) -> SentRows:
         """The question for other processes."""
-        return SentRows.of(self)
+        return SentRows.of(self, raw=raw)
 
     @cached_property
     def _whole(self) -> Batch:
