@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
@@ -277,3 +279,34 @@ def test_rows_of_a_longer_pilot_are_not_certified_either():
     chosen, _ = b.Default().choose(problem)
     assert isinstance(chosen, b.Table)
     assert chosen.pilot == b.Sequential().pilot_rows(problem) == 300
+
+
+def test_a_long_log_that_proves_nothing_is_answered_from_its_first_rows(tmp_path, monkeypatch):
+    """The policy takes an action of probability .003: weights of 333, and a range that 4 000 such rows do not narrow."""
+    monkeypatch.setattr("bondic.methods.default._LONG", 3_000)
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 1_000)
+    rng = np.random.default_rng(3)
+
+    def asked(rare):
+        action = (np.arange(4_000) % round(1 / rare) == 17).astype(int)
+        columns = {"obs_0": rng.normal(size=4_000), "action": action, "reward": rng.random(4_000)}
+        pq.write_table(
+            pa.table({**columns, "behavior_action_probs": np.where(action, rare, 1 - rare)}), tmp_path / "log.parquet"
+        )
+        log = b.stream_log(tmp_path / "log.parquet", one_step=True)
+        problem = b.make_problem(
+            log, lambda states: np.tile([0.0, 1.0], (len(states), 1)), gamma=0.0, reward_range=(0.0, 1.0), accept=None
+        )
+        return problem, b.estimate_interval(problem)
+
+    problem, result = asked(0.003)
+    assert result.interval == (0.0, 1.0)
+    assert result.rows == (0, 512)  # blocks are powers of two
+    words = result.choices["method"]
+    assert "stopped after 512 of 4000 decisions" in words
+    assert "worth about 2 of the policy's own" in words
+    policy = problem.policy
+    assert b.verify(result.certificate, problem.log, policy).low == result.low
+    _, result = asked(0.25)
+    assert result.rows == (0, 4_000)
+    assert result.high - result.low < 0.2
