@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
@@ -281,32 +279,34 @@ def test_rows_of_a_longer_pilot_are_not_certified_either():
     assert chosen.pilot == b.Sequential().pilot_rows(problem) == 300
 
 
-def test_a_long_log_that_proves_nothing_is_answered_from_its_first_rows(tmp_path, monkeypatch):
-    """The policy takes an action of probability .003: weights of 333, and a range that 4 000 such rows do not narrow."""
-    monkeypatch.setattr("bondic.methods.default._LONG", 3_000)
-    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 1_000)
-    rng = np.random.default_rng(3)
-
-    def asked(rare):
-        action = (np.arange(4_000) % round(1 / rare) == 17).astype(int)
-        columns = {"obs_0": rng.normal(size=4_000), "action": action, "reward": rng.random(4_000)}
-        pq.write_table(
-            pa.table({**columns, "behavior_action_probs": np.where(action, rare, 1 - rare)}), tmp_path / "log.parquet"
-        )
-        log = b.stream_log(tmp_path / "log.parquet", one_step=True)
-        problem = b.make_problem(
-            log, lambda states: np.tile([0.0, 1.0], (len(states), 1)), gamma=0.0, reward_range=(0.0, 1.0), accept=None
-        )
-        return problem, b.estimate_interval(problem)
-
-    problem, result = asked(0.003)
-    assert result.interval == (0.0, 1.0)
-    assert result.rows == (0, 512)  # blocks are powers of two
-    words = result.choices["method"]
-    assert "stopped after 512 of 4000 decisions" in words
-    assert "worth about 2 of the policy's own" in words
-    policy = problem.policy
-    assert b.verify(result.certificate, problem.log, policy).low == result.low
-    _, result = asked(0.25)
-    assert result.rows == (0, 4_000)
-    assert result.high - result.low < 0.2
+@pytest.mark.parametrize("hopeless", [True, False])
+def test_a_long_table_that_proves_nothing_is_answered_from_its_first_rows(hopeless, monkeypatch):
+    """The log takes action 2 in one row of the last tenth alone, and the policy nothing else."""
+    monkeypatch.setattr("bondic.methods.default._LONG", 5_000)
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 1_024)
+    planned = []
+    plan = b.Table.plan
+    monkeypatch.setattr(b.Table, "plan", lambda *given: planned.append(1) or plan(*given))
+    rng, rows = np.random.default_rng(3), 8_000
+    action, states = rng.integers(2, size=rows), rng.integers(4, size=(rows + 1, 1)).astype(float)
+    action[7_900] = 2
+    ends = np.arange(rows) % 10 == 9
+    log = b.Transitions(
+        states[:-1],
+        action,
+        rng.random(rows),
+        states[1:],
+        np.zeros(rows, bool),
+        ends,
+        np.arange(rows) // 10,
+        np.arange(rows) % 10,
+    )
+    policy = b.TablePolicy([[0.0, 0.0, 1.0] if hopeless else [0.5, 0.5, 0.0]] * 4)
+    start = b.InitialStates.exact([[0.0]])
+    problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0.0, 1.0), accept=None)
+    result = b.estimate_interval(problem)
+    assert bool(planned) is not hopeless
+    assert (result.interval == (0.0, 5.0)) is hopeless
+    if hopeless:
+        assert "the first 1024 of 8000 rows promise no more than the value range" in result.choices["nothing is said"]
+        assert b.verify(result.certificate, log, policy).low == 0.0

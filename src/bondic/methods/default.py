@@ -25,14 +25,13 @@ from bondic.methods.candidates import Candidate
 from bondic.methods.dual import Dual, dual_needs
 from bondic.methods.groups import Groups
 from bondic.methods.propensities import Propensities
-from bondic.methods.propensity_pilot import logged, missing_decisions
+from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.policies.logged_target import LoggedBehavior
-from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import split_episodes
@@ -52,6 +51,8 @@ _FEWEST_LANDMARKS = 50
 """With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
 _LONG = 2**20
 """Rows from which on it pays to see first whether they can prove anything."""
+_MARGIN = 8
+"""So many times as many rows have to be hopeless, too: a prediction is not exact."""
 _BOTH_TOO = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _DUAL_TOO = "dual (--method) applies too, with the worst noise that the ranges allow"
 _SEQUENTIAL_TOO = "sequential (--method) may apply too"
@@ -181,34 +182,13 @@ class Default:
             return None
         if problem.gamma == 0.0:
             alone = "propensities, as the log holds propensities and every decision stands alone: nothing is assumed about q*"
-            if method.applies(problem) is not None:
-                return None
-            return self._stopped_early(method, problem, alpha) or chosen(problem, alone)
+            return chosen(problem, alone) if method.applies(problem) is None else None
         parts = split_episodes(problem, 0 if self._too_short(problem) else self._pilot_rows(problem))
         if parts is None:
             return None
         looked, rest = parts
         advantage = method.advantage(looked, len(rest.rows), alpha)
         return chosen(rest, f"propensities, as {advantage}") if advantage else None
-
-    def _stopped_early(self, method: Propensities, problem: Rows, alpha: float) -> Choice | None:
-        """The first rows of a long log alone, where they show that all of them prove nothing; None: go on.
-
-        Bets hold at every number of decisions, so they may be stopped by what they have shown, with the rates of all rows.
-        """
-        units, start = len(problem.rows), problem.rows.start
-        if units < _LONG or method.planned is not None or method.value != "population":
-            return None
-        first = problem.select(start, start + problem.block_rows)
-        width, missing = range_of(problem.terms).width, missing_decisions(method.stated, first, alpha, units)
-        if missing is None:
-            return None
-        ratio, needed = missing
-        why = (
-            f"propensities, stopped after {len(first.rows)} of {units} decisions: these are worth about {three(ratio)} of the "
-            f"policy's own, and {three(needed)} like them would be needed for half of the value range, {three(width)}"
-        )
-        return Choice(replace(method, planned=units), first, why)
 
     def _without_propensities(self, problem: Rows, alpha: float) -> Choice:
         if known := degenerate_range(problem):
@@ -246,8 +226,11 @@ class Default:
             count, width = len(rows.rows), range_of(rows.terms).width
             if count >= _LONG:
                 first = rows.select(rows.rows.start, rows.rows.start + rows.block_rows)
-                if table.predicted_length(first, alpha, count) >= width:
-                    why = f"the first {len(first.rows)} of {count} rows promise no more than the value range"
+                if table.predicted_length(first, alpha, _MARGIN * count) >= (1 - 1e-9) * width:
+                    why = (
+                        f"the first {len(first.rows)} of {count} rows promise no more than the value range, even if "
+                        f"{_MARGIN} times as many followed: what the policy does leads where the log has no rows"
+                    )
                     return WholeRange(why, self.side).run(rows, alpha, progress)
             try:
                 return table.run(rows, alpha, progress)

@@ -47,20 +47,6 @@ def predicted(stated: Stated, pilot: Rows, alpha: float, rows: float) -> float:
     return min(max(length, 0.0), range_of(pilot.terms).width)
 
 
-def missing_decisions(stated: Stated, first: Rows, alpha: float, rows: float) -> tuple[float, float] | None:
-    """What keeps so many decisions like these first ones from proving anything; None where they may prove something.
-
-    (What these are worth in decisions of the policy's own, and how many like them give half of the value range.)
-    """
-    width = range_of(first.terms).width
-    if predicted(stated, first, alpha, rows) < width:
-        return None
-    ratios, needed = read_decisions(first, None, every_action=False, states=False).unit_ratios, 2 * rows
-    while predicted(stated, first, alpha, needed) > 0.5 * width and needed < 1e15:
-        needed *= 2
-    return float(ratios.sum() ** 2 / np.square(ratios).sum()) if ratios.any() else 0.0, needed
-
-
 def expected_spread(variance: float, width: float, units: float, probability: float) -> float:
     """sqrt( 2 s^2 log(1/delta) / n ) + width log(1/delta) / n: about how far bets leave an end from the mean of n values."""
     price = math.log(1 / probability)
