@@ -306,7 +306,7 @@ def test_a_long_table_that_proves_nothing_is_answered_from_its_first_rows(hopele
     problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0.0, 1.0), accept=None)
     result = b.estimate_interval(problem)
     assert bool(planned) is not hopeless
-    assert (result.interval == (0.0, 5.0)) is hopeless
+    assert (result.high - result.low > 4.99) is hopeless
     if hopeless:
         assert "the first 1024 of 8000 rows promise no more than the value range" in result.choices["nothing is said"]
-        assert b.verify(result.certificate, log, policy).low == 0.0
+        assert b.verify(result.certificate, log, policy).low == result.low
