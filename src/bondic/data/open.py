@@ -13,6 +13,7 @@ import numpy as np
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
+from bondic.data.compact import CompactColumns
 from bondic.data.io.encode import Treatment
 from bondic.data.io.formats import FORMATS
 from bondic.data.io.parts import Given, Parts, find_parts, known_actions
@@ -35,6 +36,7 @@ class FileStream(LogStream):
         actions: Sequence[str | int] | int | None = None,
         one_step: bool = False,
         progress: Callable[[float], None] | None = None,
+        held_bytes: int = 0,
     ) -> None:
         self.path: Path = files.path
         self._files, self._actions, self._one_step = files, known_actions(actions), one_step
@@ -49,12 +51,19 @@ class FileStream(LogStream):
         for note in found.notes:
             warnings.warn(note, ValidityWarning, stacklevel=3)
         self._codes: dict[str, int] = {}
-        super().__init__(batch_rows, progress)
+        super().__init__(batch_rows, progress, held_bytes)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which opens the same files, and need not check their rows again."""
         where = self.path.resolve(), self._files.stamps()
-        return {**vars(self), "_files": where, "_inspection": None, "_codes": {}, "executor": None}
+        return {
+            **vars(self),
+            "_files": where,
+            "_inspection": None,
+            "_codes": {},
+            "executor": None,
+            "_compact": CompactColumns(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, stamps = state["_files"]
@@ -130,6 +139,7 @@ def stream_log(
             "batch_rows": batch_rows or plan.batch_rows,
             "progress": progress,
             "one_step": one_step,
+            "held_bytes": budget // 4,
         }
         stream = FileStream(files, columns=columns, actions=actions, **reading)
     else:

@@ -132,14 +132,17 @@ class Transitions(Log):
             following = found["next_observations"]
             if (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
                 found["next_observations"] = np.where(missing[:, None], 0.0, following)
-        return self._of(found, content_hash)
+        return self.of_columns(found, content_hash)
 
     def cut(self, rows: RowRange) -> Transitions:
         """These rows, with the hash of the whole log."""
         where = slice(rows.start, rows.stop)
-        return self._of({name: c[where] for name, c in self.columns().items() if c is not None}, self.content_hash)
+        return self.of_columns(
+            {name: c[where] for name, c in self.columns().items() if c is not None}, self.content_hash
+        )
 
-    def _of(self, columns: Mapping[str, Any], content_hash: str) -> Transitions:
+    def of_columns(self, columns: Mapping[str, Any], content_hash: str) -> Transitions:
+        """Rows of the same log, as they were checked."""
         return _unchecked(columns, self.discrete_observations, self.unrecorded, content_hash)
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:

@@ -209,7 +209,33 @@ def ask_next(policy: Any, states: NextStates, start: StartAnswers, generator: Ge
         return protocol.check_probabilities(given, count, "next state", slots, states.rows)
     if count == 0:
         return np.zeros((0, slots))
-    return protocol.discrete_probabilities(policy, states.observations, states.times, "next state", slots, states.rows)
+    some = _few_states(states.observations) if states.times is None else None
+    if some is None:
+        return protocol.discrete_probabilities(
+            policy, states.observations, states.times, "next state", slots, states.rows
+        )
+    first, code = some
+    found = protocol.discrete_probabilities(
+        policy, states.observations[first], None, "next state", slots, states.rows[first]
+    )
+    return found[code]
+
+
+def _few_states(states: FloatArray) -> tuple[IntArray, IntArray] | None:
+    """States that are few whole numbers: a row of each, and (n,) which of them every row is; None where they are others."""
+    low, high = states.min(axis=0), states.max(axis=0)
+    if not float(np.prod(high - low + 1.0)) <= states.shape[0] / 4:
+        return None
+    codes = np.zeros(states.shape[0], dtype=np.int64)
+    for column, least, most in zip(states.T, low, high, strict=True):
+        own = (column - least).astype(np.int64)
+        if not np.array_equal(own + least, column):
+            return None
+        codes = codes * int(most - least + 1) + own
+    rows = np.full(int(codes.max()) + 1, -1)
+    rows[codes[::-1]] = np.arange(codes.size)[::-1]  # the last assignment stays: the first row
+    there = rows >= 0
+    return rows[there], (np.cumsum(there) - 1)[codes]
 
 
 def _drawn(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:
