@@ -1,7 +1,7 @@
 """The defaults on large logs: seconds and peak memory of clicks and tables, beside reading the same columns.
 
 python benchmarks/large.py --rows 100000 1000000 10000000        both logs, every size, with ratios and slopes
-python benchmarks/large.py --rows 1000000 --rivals               also a NumPy mean, and obp where it is installed
+python benchmarks/large.py --rows 1000000 --rivals --tool        also a NumPy and a polars mean, obp, and `bondic evaluate`
 python benchmarks/large.py --rows 1000000 --logs clicks --actions 1000
 """
 
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +132,23 @@ def floor(folder: Path, actions: int) -> dict[str, Any]:
     return {"estimate": total / rows}
 
 
+def polars(folder: Path, actions: int) -> dict[str, Any]:
+    """The same where the policy's probabilities stand in a column already: one line of polars."""
+    import polars as pl
+
+    del actions
+    weighted = pl.col("reward") / pl.col("behavior_action_probs")
+    return {
+        "estimate": pl.scan_parquet(folder / "*.parquet").select(weighted.mean()).collect(engine="streaming").item()
+    }
+
+
 def obp(folder: Path, actions: int) -> dict[str, Any]:
     """IPS of the Open Bandit Pipeline with its bootstrap interval."""
+    sys.modules.setdefault("seaborn", types.ModuleType("seaborn"))  # its plots need it, intervals do not
     from obp.ope import InverseProbabilityWeighting
 
-    column = pq.read_table(folder).to_pydict()
-    column = {name: np.asarray(values) for name, values in column.items()}
+    column = {name: values.to_numpy() for name, values in zip(*_columns(folder), strict=True)}
     states = np.column_stack([column[f"obs_{k}"] for k in range(3)])
     found = InverseProbabilityWeighting().estimate_interval(
         reward=column["reward"],
@@ -148,6 +160,40 @@ def obp(folder: Path, actions: int) -> dict[str, Any]:
         random_state=0,
     )
     return {"low": found["90.0% CI (lower)"], "high": found["90.0% CI (upper)"]}
+
+
+def _columns(folder: Path) -> tuple[list[str], list[Any]]:
+    table = pq.read_table(folder)
+    return table.column_names, table.columns
+
+
+def tool(folder: Path, actions: int) -> dict[str, Any]:
+    """`bondic evaluate` with report and certificate, as a user types it."""
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        name = "table_policy(states)" if "table" in folder.name else f"clicks_policy(states, {actions})"
+        path = f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\n"
+        (place / "rules.py").write_text(f"{path}import large\ndef target(states):\n    return large.{name}\n")
+        (place / "starts.csv").write_text("obs_0,weight\n0,1\n")
+        more = (
+            ["--gamma", str(GAMMA), "--initial", str(place / "starts.csv")]
+            if "table" in folder.name
+            else ["--one-step"]
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "bondic",
+            "evaluate",
+            str(folder),
+            "--policy",
+            f"{place / 'rules.py'}:target",
+            *more,
+        ]
+        command += ["--reward-range", "0", "1", "--out", str(place / "out"), "--with", "memory=1GB"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        files = sum(file.stat().st_size for file in (place / "out").iterdir())
+        return {"said": done.stderr.strip().splitlines()[-1], "MB written": round(files / 1e6, 1)}
 
 
 def ours(folder: Path, actions: int) -> dict[str, Any]:
@@ -172,7 +218,7 @@ def ours(folder: Path, actions: int) -> dict[str, Any]:
     }
 
 
-TIMED = {"read": read, "ours": ours, "floor": floor, "obp": obp}
+TIMED = {"read": read, "ours": ours, "numpy": floor, "polars": polars, "obp": obp, "tool": tool}
 
 
 def timed(what: str, folder: Path, actions: int) -> dict[str, Any]:
@@ -192,6 +238,7 @@ def main() -> None:
     parser.add_argument("--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "table"])
     parser.add_argument("--actions", type=int, default=10)
     parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--tool", action="store_true")
     parser.add_argument("--keep", type=Path, default=None, help="where the logs stay; used again if they are there")
     parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, default=None, help=argparse.SUPPRESS)
@@ -221,8 +268,9 @@ def main() -> None:
                     )
                     print(f"  {ratio:.2f} x reading, slope {slope:.2f}", flush=True)
                     before = rows, answer["s"]
-                for rival in ("floor", "obp") if args.rivals and log == "clicks" else ():
-                    print(f"  {rival} {timed(rival, folder, args.actions)}", flush=True)
+                others = ("numpy", "polars", "obp") if args.rivals and log == "clicks" else ()
+                for other in (*others, *(("tool",) if args.tool else ())):
+                    print(f"  {other} {timed(other, folder, args.actions)}", flush=True)
 
 
 if __name__ == "__main__":
