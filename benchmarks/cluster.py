@@ -130,13 +130,10 @@ def measure(work: Clicks, rows: int) -> None:
             ms_empty=round(1e3 * empty, 1),
         )
     for planned in PLANNED:
-        tasks = planned / (rows / work.tasks)
-        show(
-            f"on paper, {planned:.0e} rows on {WORKERS} workers",
-            tasks=round(tasks),
-            minutes_of_the_pass=round(max(tasks * per_task / WORKERS, tasks * empty) / 60, 1),
-            gigabytes_back=round(24 * planned / 1e9),
-        )
+        blocks = planned / (rows / work.tasks)
+        seconds = max(blocks * per_task / WORKERS, 1024 * empty)  # a pass has at most 1024 tasks
+        figures = {"seconds_of_the_pass": round(seconds), "gigabytes_back": round(24 * planned / 1e9)}
+        show(f"on paper, {planned:.0e} rows on {WORKERS} workers", **figures)
 
 
 if __name__ == "__main__":
