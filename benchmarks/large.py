@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import types
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,28 @@ def clicks(rows: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
+def episodes(rows: int, first: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Clicks in episodes of three."""
+    found, step = clicks(rows, actions, rng), np.arange(rows) % 3
+    following = {f"next_obs_{k}": np.append(found[f"obs_{k}"][1:], 0.0) for k in range(3)}
+    return {
+        **found,
+        **following,
+        "terminated": step == 2,
+        "episode_id": (first + np.arange(rows)) // 3,
+        "timestep": step,
+    }
+
+
 def chain() -> tuple[FloatArray, FloatArray]:
     """Next states (S, A, 3) that are equally likely, and mean rewards (S, A)."""
     rng = np.random.default_rng(5)
     return rng.integers(STATES, size=(STATES, CHOICES, 3)), np.round(rng.uniform(0.1, 0.9, (STATES, CHOICES)), 3)
 
 
-def table(rows: int, first: int, rng: np.random.Generator) -> dict[str, Any]:
+def table(rows: int, first: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
     """Episodes of ten steps that begin in state 0; actions are taken at random."""
+    del actions
     following, means = chain()
     episodes = rows // 10
     states, out = np.zeros(episodes, np.int64), []
@@ -101,9 +116,11 @@ def table_policy(states: FloatArray) -> FloatArray:
 
 def write(folder: Path, log: str, rows: int, actions: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for number, first in enumerate(range(0, rows, PART)):
-        rng, count = np.random.default_rng([11, number]), min(PART, rows - first)
-        columns = clicks(count, actions, rng) if log == "clicks" else table(count, first, rng)
+    part = PART if log != "episodes" else PART - PART % 3
+    for number, first in enumerate(range(0, rows, part)):
+        rng, count = np.random.default_rng([11, number]), min(part, rows - first)
+        made = {"clicks": clicks, "episodes": partial(episodes, first=first), "table": partial(table, first=first)}
+        columns = made[log](count, actions=actions, rng=rng)
         pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=2**16)
 
 
@@ -200,13 +217,14 @@ def tool(folder: Path, actions: int) -> dict[str, Any]:
 
 def ours(folder: Path, actions: int) -> dict[str, Any]:
     clock = time.perf_counter()
-    log = bondic.stream_log(folder, memory="1GB", one_step="table" not in folder.name)
+    log = bondic.stream_log(folder, memory="1GB", one_step="clicks" in folder.name)
     opened = time.perf_counter() - clock
     if "table" in folder.name:
         policy, stated = bondic.CallablePolicy(table_policy), {"gamma": GAMMA}
         initial: Any = bondic.InitialStates.exact([[0.0]])
     else:
-        policy, stated, initial = bondic.CallablePolicy(lambda s: clicks_policy(s, actions)), {"gamma": 0.0}, None
+        policy, initial = bondic.CallablePolicy(lambda s: clicks_policy(s, actions)), None
+        stated = {"gamma": 0.0 if "clicks" in folder.name else 0.5}
     problem = bondic.make_problem(log, policy, initial, reward_range=(0.0, 1.0), **stated)
     made = time.perf_counter() - clock - opened
     result = bondic.estimate_interval(problem, alpha=0.1)
@@ -247,7 +265,7 @@ def timed(what: str, folder: Path, actions: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "table"])
+    parser.add_argument("--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "episodes", "table"])
     parser.add_argument("--actions", type=int, default=10)
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--tool", action="store_true")
