@@ -209,12 +209,11 @@ class Transitions(Log):
         for name, column in checked_propensities(given, n, discrete=self.discrete_actions).items():
             put(name, column)
 
-    def row_matrix(self, *, paid: bool = True) -> FloatArray:
-        """Every row's numbers side by side, -0.0 as 0.0; state, action and next state alone unless `paid`."""
+    def row_matrix(self) -> FloatArray:
+        """Every row's numbers side by side, -0.0 as 0.0."""
         known = [column for name in PROPENSITIES if (column := getattr(self, name)) is not None]
-        more = [self.rewards, *known] if paid else []
-        rows = np.column_stack([self.observations, self._action_matrix(), self.next_observations, *more])
-        return np.ascontiguousarray(rows + 0.0)
+        rows = [self.observations, self._action_matrix(), self.next_observations, self.rewards, *known]
+        return np.ascontiguousarray(np.column_stack(rows) + 0.0)
 
     def _action_matrix(self) -> FloatArray:
         return np.asarray(self.actions, dtype=np.float64).reshape(len(self), -1)

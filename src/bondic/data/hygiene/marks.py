@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from bondic.data.propensities import PROPENSITIES
+
+if TYPE_CHECKING:
+    from bondic.data.transitions import Transitions
 
 Marks = npt.NDArray[np.uint64]
 
@@ -29,6 +34,15 @@ def column_marks(columns: Iterable[npt.NDArray[np.float64]], before: Marks | Non
         out ^= out >> np.uint64(29)
     assert out is not None
     return out
+
+
+def row_marks(part: Transitions) -> tuple[Marks, Marks, Marks]:
+    """Marks of every row's state; of state, action and next state; and of all its numbers."""
+    actions = np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1)
+    known = [column for name in PROPENSITIES if (column := getattr(part, name)) is not None]
+    states = column_marks(part.observations.T)
+    paths = column_marks([*actions.T, *part.next_observations.T], states)
+    return states, paths, column_marks([part.rewards, *known], paths)
 
 
 def state_marks(states: npt.NDArray[np.float64]) -> Marks:

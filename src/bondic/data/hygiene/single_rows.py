@@ -15,8 +15,7 @@ from bondic.data._arrays import IntArray
 from bondic.data.hygiene.copies import MOST_CONTENTS, MOST_ROWS, come_again, copied_blocks, equal_rows
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.inspection import Inspection
-from bondic.data.hygiene.marks import Marks, column_marks
-from bondic.data.propensities import PROPENSITIES
+from bondic.data.hygiene.marks import Marks, row_marks
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -43,12 +42,9 @@ class SingleRowsInspection(Inspection):
         self._add_columns(part, first_row)
 
     def _mark(self, part: Transitions) -> None:
-        states = column_marks(part.observations.T)
-        actions = np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1)
-        paths = column_marks([*actions.T, *part.next_observations.T], states)
-        known = [column for name in PROPENSITIES if (column := getattr(part, name)) is not None]
+        states, paths, contents = row_marks(part)
         self._paths.append(paths)
-        self._contents.append(column_marks([part.rewards, *known], paths))
+        self._contents.append(contents)
         if self._rows < MOST_ROWS:
             self._states.append(states)
 
