@@ -33,8 +33,10 @@ from bondic.core.propensities.bound import LowerEnd
 from bondic.decisions.choose import choose_policy
 from bondic.decisions.difference import difference_interval, other_rows
 from bondic.decisions.gate import gate
+from bondic.decisions.learned import mixture_of
 from bondic.decisions.ranking import rank_policies
 from bondic.methods.propensities import Propensities
+from bondic.policies.learned import LearnedPolicy
 from bondic.rows.asked import question_of
 
 LEVELS = (0.1, 0.5)
@@ -187,6 +189,67 @@ def null_choice(rng: np.random.Generator) -> list[Check]:
     return found
 
 
+CELLS = 60
+
+
+def paid_most(rows: Any, cells: int = 3, actions: int = ACTIONS) -> FloatArray:
+    """The action with the largest mean reward in each situation, as a table."""
+    places = rows.observations[:, 0].astype(int), rows.actions
+    paid, taken = np.full((cells, actions), 0.5), np.ones((cells, actions))
+    np.add.at(paid, places, rows.rewards)
+    np.add.at(taken, places, 1.0)
+    return np.asarray(np.eye(actions)[(paid / taken).argmax(axis=1)])
+
+
+def prequential(rng: np.random.Generator) -> list[Check]:
+    """A policy for every block, learned on all rows before it: the mixture, over these contexts and over all."""
+    log, found = drawn(rng, ROWS), list[Check]()
+    kinds = {"mixture": LearnedPolicy(lambda rows: answers(paid_most(rows)), 0.1, 6)}
+    kinds["first half"] = LearnedPolicy(lambda rows: answers(paid_most(rows)), 0.5)
+    for kind, learner in kinds.items():
+        problem = bondic.make_problem(log, learner, gamma=0.0, reward_range=(0.0, 1.0), accept=None)
+        for alpha in LEVELS:
+            today = difference_interval(problem, alpha=alpha).with_question(problem)
+            rows, states = np.arange(*today.rows), np.arange(3.0)[:, None]
+            policies = getattr(problem.policy, "policies", (problem.policy,))
+            worth = np.array([((one.action_probs(states) - BEHAVIOR) * MEANS).sum(axis=1) for one in policies])
+            blocks = problem.policy.blocks(rows) if kind == "mixture" else np.zeros(rows.size, dtype=int)
+            here = float(worth[blocks, log.observations[rows, 0].astype(int)].mean())
+            found.append(judged(f"{kind}, these contexts", today, here, alpha))
+            found.append(judged(f"{kind}, all contexts", today, float(worth.mean(axis=1)[blocks].mean()), alpha))
+            if kind == "mixture":
+                means = worth + (BEHAVIOR * MEANS).sum(axis=1)
+                alone = bondic.estimate_interval(problem, alpha=alpha)
+                assert alone.rows == today.rows
+                found.append(judged("mixture, its value", alone, float(means.mean(axis=1)[blocks].mean()), alpha))
+    return found
+
+
+def learned_noise(rng: np.random.Generator) -> list[Check]:
+    """Rewards do not depend on actions: a gain, whatever was learned, is an error. Controls have seen their own rows."""
+    situations, actions = rng.integers(0, CELLS, ROWS), rng.integers(0, 2, ROWS)
+    log = log_of(situations, actions, rng.random(ROWS) < 0.5, np.full(ROWS, 0.5))
+    learner, found = LearnedPolicy(lambda rows: answers(paid_most(rows, CELLS, 2)), 0.1, 6), list[Check]()
+    problem = bondic.make_problem(log, learner, gamma=0.0, reward_range=(0.0, 1.0), accept=None)
+    ends = [row for row, _ in problem.policy.learned[1:]] + [ROWS]
+    own = tuple(bondic.CallablePolicy(answers(paid_most(part(log, slice(stop)), CELLS, 2))) for stop in ends)
+    cheat = replace(problem, policy=replace(problem.policy, policies=own))  # says what is not true
+    family = np.array([np.arange(CELLS) > cut for cut in np.linspace(0, CELLS, 22)[1:-1]]).astype(int)
+    thresholds = {str(k): problem_of(log, np.eye(2)[one]) for k, one in enumerate(family)}
+    lower = Propensities(side="lower")
+    for alpha in LEVELS:
+        found.append(judged("mixture", difference_interval(problem, alpha=alpha), 0.0, alpha))
+        wrong = difference_interval(cheat, alpha=alpha, method=lower).low > 0
+        found.append(Check(f"mixture that has seen its own blocks, alpha {alpha:g}", wrong, "control", alpha))
+        same = difference_interval(problem_of(log, paid_most(log, CELLS, 2)), alpha=alpha, method=lower).low > 0
+        found.append(Check(f"learned on the certified rows, alpha {alpha:g}", same, "control", alpha))
+        chosen = choose_policy(thresholds, alpha=alpha).chosen is not None
+        found.append(
+            Check(f"one of twenty thresholds is chosen on the whole log, alpha {alpha:g}", chosen, level=alpha)
+        )
+    return found
+
+
 def together(rng: np.random.Generator) -> list[Check]:
     """Ten policies at once: all of their differences to today's hold."""
     log, found = drawn(rng, ROWS), list[Check]()
@@ -264,8 +327,30 @@ def episodes(rng: np.random.Generator) -> list[Check]:
     return found
 
 
+def learned_episodes(rng: np.random.Generator) -> list[Check]:
+    """Learned before each block of episodes, and once: the action that paid more at a state."""
+    log, found = walks(rng, 160), list[Check]()
+    for name, learner in (
+        ("mixture", LearnedPolicy(better_action, 0.1, 5)),
+        ("first half", LearnedPolicy(better_action)),
+    ):
+        stated: dict[str, Any] = {"gamma": GAMMA, "reward_range": (0.0, 1.0), "horizon": STEPS, "accept": None}
+        problem = bondic.make_problem(log, learner, **stated)
+        for alpha in LEVELS:
+            today = difference_interval(problem, alpha=alpha).with_question(problem)
+            mixture = mixture_of(today) if name == "mixture" else ((1.0, problem.policy),)
+            states = np.arange(2.0)[:, None]
+            worth = sum(share * walk_value(one.action_probs(states)) for share, one in mixture)
+            found.append(judged(f"{name}, today", today, worth - walk_value(TWO["today"]), alpha))
+    return found
+
+
+def better_action(rows: bondic.Transitions) -> Callable[[FloatArray], FloatArray]:
+    return answers(paid_most(rows, 2, 2))
+
+
 def tables(rng: np.random.Generator) -> list[Check]:
-    """States are names, and nothing is known of the propensities: every policy by itself."""
+    """States are names, and nothing is known of the propensities: as the default answers, and as one event for both policies."""
     logged, found = walks(rng, 700), list[Check]()
     columns = {name: column for name, column in logged.columns().items() if column is not None}
     log = bondic.Transitions(**{name: column for name, column in columns.items() if "behavior" not in name})
@@ -277,6 +362,9 @@ def tables(rng: np.random.Generator) -> list[Check]:
             second = TWO["today" if name == "today" else "old"]
             result = difference_interval(problem, against, alpha=alpha)
             found.append(judged(name, result, walk_value(TWO["new"]) - walk_value(second), alpha))
+        other = other_rows(problem, answers(TWO["old"]))
+        result = bondic.Table().run(problem, alpha, None, against=other)
+        found.append(judged("two policies, one event", result, walk_value(TWO["new"]) - walk_value(TWO["old"]), alpha))
     return found
 
 
@@ -286,9 +374,12 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
     "behavior that learns": (learning, 0.5),
     "worst of all looks": (looks, 0.25),
     "null policies": (null_choice, 0.1),
+    "learned block by block": (prequential, 1.0),
+    "learned noise": (learned_noise, 0.1),
     "ten policies": (together, 0.25),
     "gates": (gates, 1.0),
     "episodes": (episodes, 0.5),
+    "learned episodes": (learned_episodes, 0.25),
     "tables": (tables, 0.05),
 }
 """Every case, and the share of the trials that it gets: some take long."""

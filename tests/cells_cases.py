@@ -169,7 +169,7 @@ class TrueRows:
     def solved(self, blocks):
         """The reference that solves the equations of the rows."""
         first, limits = self.tally(blocks, np.zeros(self.world.count)), limits_of(self.world)
-        return reference_of(first, first.count.sum(axis=0) > 0, limits.low, limits.high)
+        return reference_of(first, first.count.sum(axis=0) > 0, limits.middle)
 
     def ground(self, blocks, reference, events, limits=None) -> Ground:
         found, labels = self.tally(blocks, reference), self.by_label(blocks, reference)

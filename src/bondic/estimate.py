@@ -13,6 +13,7 @@ import numpy as np
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import check_alpha, unusual_alpha
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
 from bondic.errors import ValidityWarning, did_you_mean, kind_of
@@ -22,6 +23,7 @@ from bondic.methods.candidates import CANDIDATES, Method
 from bondic.methods.default import Default
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.asked import asked_of
 from bondic.rows.inputs import refuse_unknown_arguments
 from bondic.rows.problem import make_problem
 
@@ -72,6 +74,8 @@ def estimate_interval(
     if progress is not None and not callable(progress):
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
     result = as_method(method).run(problem, float(alpha), progress).with_question(problem)
+    if result.proof is None:  # those with a certificate were compared there
+        asked_of(problem.restricted(RowRange(*result.rows))).check_learned()
     doubt = unusual_alpha(alpha)
     if doubt is None:
         return result

@@ -171,7 +171,7 @@ class Result:
         shown = proof.claims(question, STANDARD) if claims is None else claims
         limits = question.limits
         found = conclude(limits, shown.ends, shown.rejected, proof.side)
-        assumptions = proof.assumptions(question, rejected=found.status is Status.REJECTED)
+        assumptions = proof.all_assumptions(question, rejected=found.status is Status.REJECTED)
         notes = {"estimate": estimate, "gap": gap, "choices": choices or {}, "versions": versions()}
         certificate = certify(proof, shown, found, assumptions, notes, planner)
         return Result(

@@ -83,7 +83,7 @@ def answer(result: Result) -> str:
         "lower": f"is at least {bound_text(result.low, -1)}",
         "upper": f"is at most {bound_text(result.high, 1)}",
     }
-    return f"{level} the value of the policy {what[result.side]}{why}."
+    return f"{level} the value of {_subject(result)} {what[result.side]}{why}."
 
 
 def _difference(result: Result) -> str:
@@ -95,13 +95,21 @@ def _difference(result: Result) -> str:
     ):
         if shown and result.side in ("both", side):
             by = " to ".join(ends_text(least, most)) if result.side == "both" else f"at least {bound_text(least, -1)}"
-            return f"the policy is {word} than {other} by {by}"
+            return f"{_subject(result)} is {word} than {other} by {by}"
     lies = {
         "both": f"lies in {interval_text(*ends)}",
         "lower": f"is at least {bound_text(result.low, -1)}",
         "upper": f"is at most {bound_text(result.high, 1)}",
     }
-    return f"the policy is not shown to be better than {other}: the difference {lies[result.side]}"
+    return f"{_subject(result)} is not shown to be better than {other}: the difference {lies[result.side]}"
+
+
+def _subject(result: Result) -> str:
+    """Whose value it is."""
+    asked = None if result.proof is None else result.proof.asked.policies[0]
+    if asked is None or asked.known_by != "mixture":
+        return "the policy"
+    return f"the mixture of {len(asked.learned)} learned policies"
 
 
 def other_policy(result: Result) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.proof import CellPlan
-from bondic.core.cells.rows import GroupCells, StateIndex, TableCells
+from bondic.core.cells.rows import GroupCells, StateCells, StateIndex
 from bondic.core.codec import instances
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
@@ -50,7 +50,7 @@ def withhold_rows(proof: P, rows: Columns) -> P:
             "kernel ball (ball=, radius=) with method=Dual()."
         )
     _refuse_landmarks_that_are_rows(proof, rows)
-    for plan, cells in zip(instances(proof, CellPlan), instances(proof, TableCells), strict=True):
+    for plan, cells in zip(instances(proof, CellPlan), instances(proof, StateCells), strict=True):
         _refuse_cells_of_few_rows(plan, cells, rows, proof.asked.rows[0])
     return proof.without_rows()
 
@@ -58,7 +58,7 @@ def withhold_rows(proof: P, rows: Columns) -> P:
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
     points = [array for function in instances(proof, Function) for array in function.landmarks()]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
-    points += [cells.states for cells in instances(proof, TableCells)]
+    points += [cells.states for cells in instances(proof, StateCells)]
     if not points:
         return
     centers = np.unique(np.concatenate(points), axis=0)
@@ -72,7 +72,7 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
         )
 
 
-def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Columns, first: int) -> None:
+def _refuse_cells_of_few_rows(plan: CellPlan, cells: StateCells, rows: Columns, first: int) -> None:
     """What a block tells of a pair comes from the rows before it, and the reference from certified rows."""
     index, slots, limits = StateIndex(cells.states), rows.layout.slots, cells.limits(rows)
     batches = list(rows.batches())
@@ -81,7 +81,8 @@ def _refuse_cells_of_few_rows(plan: CellPlan, cells: TableCells, rows: Columns, 
     middle, near = 0.5 * (limits.low + limits.high), 1e-9 * limits.width
 
     def few(used: BoolArray) -> BoolArray:
-        counts = np.bincount(pairs[used & (pairs >= 0)], minlength=plan.reference.size)
+        counts = np.bincount(pairs[used & (pairs >= 0)], minlength=plan.reference.size // cells.layers)
+        counts = np.tile(counts, cells.layers)
         return (counts > 0) & (counts < FEWEST_ROWS)
 
     told = few(log_rows >= first) & (np.abs(plan.reference - middle) > near)

@@ -23,7 +23,8 @@ def command(log: str, **options: Any) -> int:
         inputs = read_inputs(log, options)
         names = list(dict.fromkeys(options["policies"]))
         first = make_question(inputs, names[0], options)
-        problems = {name: first if name == names[0] else other_question(first, inputs, name, options) for name in names}
+        problems = {names[0]: first}
+        problems |= {name: other_question(first, inputs, name, options, learns=True) for name in names[1:]}
         method = make_method(options["method"], options, inputs, sums)
         named = options["incumbent"]
         incumbent = other_question(first, inputs, named, options).policy

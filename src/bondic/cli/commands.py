@@ -156,7 +156,7 @@ _CHECKS = [
     opt.settings(
         opt.CHECKERS,
         words="How: memory=2GB (read in batches), engine=reference, executor=processes://4, policy_output=logits, "
-        "trust_pickle=yes.",
+        "trust_pickle=yes, learn_rows=0.5 (--policy is the function that learns).",
     ),
 ]
 _PLANNED = [

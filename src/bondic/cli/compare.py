@@ -70,7 +70,7 @@ def _differences(inputs: Inputs, policies: list[str], methods: list[str], option
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress, sums_of(options) as sums:
         first = make_question(inputs, policies[0], options)
         problems = {policies[0]: first}
-        problems |= {name: other_question(first, inputs, name, options) for name in policies[1:]}
+        problems |= {name: other_question(first, inputs, name, options, learns=True) for name in policies[1:]}
         named = options["against"]
         against = other_question(first, inputs, named, options).policy
         method = make_method(methods[0], options, inputs, sums)

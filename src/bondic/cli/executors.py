@@ -21,6 +21,8 @@ from bondic.engines.standard import named_engines
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Serial, Threads
 from bondic.errors import ExecutorError, MissingExtra
+from bondic.modules import import_object
+from bondic.policies.learned import LearnedPolicy
 from bondic.rows.inputs import COLUMNS, LOGGED, TODAY, chosen_policy
 
 FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"
@@ -79,7 +81,13 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
     """The policy that `spec` names: a file, an import path, or columns of the log.
 
     One in columns has its probabilities at the first `starts` episode starts; None: the initial states are others.
+    With `learn_rows` it is a function that learns the policy on that many rows.
     """
+    rows, blocks = options.get("learn_rows"), options.get("learn_blocks", 1)
+    if rows is not None:
+        return LearnedPolicy(import_object(spec), int(rows) if rows >= 1 and float(rows).is_integer() else rows, blocks)
+    if blocks > 1:
+        raise InvalidInput("--with learn_blocks: say how many rows come before the first block, --with learn_rows=0.2.")
     asked = spec not in (COLUMNS, LOGGED, TODAY)
     how = {"trust_pickle": options["trust_pickle"], "output": options["policy_output"]} if asked else {}
     return chosen_policy(spec, loaded, starts, **how)

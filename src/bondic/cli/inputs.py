@@ -101,12 +101,15 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
     return replace(question, names=names, notes=(*inputs.notes, *question.notes, *discounts), reading=reading)
 
 
-def other_question(question: Rows, inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Rows:
-    """The same question about another policy."""
+def other_question(
+    question: Rows, inputs: Inputs, policy: str, options: Mapping[str, Any], *, learns: bool = False
+) -> Rows:
+    """The same question about another policy; one that is compared with is there already, unless `learns`."""
     if is_today(policy):
         return other_rows(question, policy)
     starts = len(inputs.initial) if inputs.initial.from_rows else None
-    chosen = choose_policy(policy, inputs.loaded, starts, options)
+    given = options if learns else {**options, "learn_rows": None, "learn_blocks": 1}
+    chosen = choose_policy(policy, inputs.loaded, starts, given)
     if not options["actions"]:
         refuse_unstated_order(inputs.loaded, chosen)
     return other_rows(question, chosen, GivenLog(inputs.log, inputs.loaded, order_stated=bool(options["actions"])))

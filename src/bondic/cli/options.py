@@ -132,6 +132,8 @@ SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
     "groups": (click.STRING, None),
     "model": (click.STRING, None),
     "planned_rows": (click.INT, None),
+    "learn_rows": (click.FLOAT, None),
+    "learn_blocks": (click.IntRange(min=1), 1),
     "memory": (click.STRING, None),
     "engine": (click.Choice(ENGINES), None),
     "executor": (click.STRING, None),
@@ -140,7 +142,7 @@ SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
 }
 """What `--with` may say whatever the method is, with its default; everything else belongs to a method."""
 READERS = ("trust_pickle",)
-CHECKERS = ("memory", "engine", "executor", "trust_pickle", "policy_output")
+CHECKERS = ("memory", "engine", "executor", "trust_pickle", "policy_output", "learn_rows", "learn_blocks")
 WATCHERS = ("side", "never_terminates", "radius", "trust_pickle", "policy_output")
 
 
@@ -273,7 +275,9 @@ WITH = settings(
     words="A setting for experts. Statements: side=lower|upper (one bound), radius=R|paper (of the class Q), "
     "require_below=X (a gate: the value may not exceed X), "
     "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed), groups=COLUMN|SPEC and "
-    "model=SPEC (your own, module:function). Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
+    "model=SPEC (your own, module:function). Learning: learn_rows=0.5 (--policy is a function that learns one on the first half; "
+    "the other half certifies it), learn_blocks=8 (it learns again before each of 8 blocks). "
+    "Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
     "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: policy_output=logits, "
     "trust_pickle=yes. Draws: draws=20, seed=1.",
     methods=True,

@@ -42,7 +42,8 @@ def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
     asked, told = certificate.asked, list(_READING)
     if asked.policies[0].answers.next is None:
-        told = ["policy", "policy_output", *told]
+        learned = ["learn_rows", "learn_blocks"] if options.get("learn_rows") is not None else []
+        told = ["policy", "policy_output", *learned, *told]
     if any(policy.answers.next is None and not policy.known_by_log for policy in asked.policies[1:]):
         told = ["against", *told]
     if asked.start.observations is None:

@@ -153,7 +153,8 @@ def _policy(
     if name == "against" and len(policies) == 1:
         raise InvalidInput("--against: the certificate is about one policy.")
     starts = _start_count(found)
-    chosen = choose_policy(options[name], loaded, starts, options)
+    given = options if name == "policy" else {**options, "learn_rows": None, "learn_blocks": 1}
+    chosen = choose_policy(options[name], loaded, starts, given)
     stored = policies[0 if name == "policy" else 1]
     return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, stored.actions)[0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bondic.core.balls import Provenance, ValueClass
 from bondic.core.claims import Assumption, State
 from bondic.core.columns import Columns
@@ -49,6 +51,20 @@ def fixed_before(name: str, text: str, provenance: Provenance, problem: Columns)
     earlier = provenance.rows is not None and provenance.rows[1] <= problem.rows.start
     state: State = "checked" if earlier and provenance.log_hash == problem.log_hash else "stated"
     return Assumption(name, f"{text}: {provenance}.", state)
+
+
+def learning_assumption(name: str, learned: Sequence[tuple[int, Provenance]], *, mixture: bool) -> Assumption:
+    """On which rows a policy was learned, as it says; those that are certified were compared with them, not what it did."""
+    if not mixture:
+        text = "; ".join(dict.fromkeys(str(seen) for _, seen in learned))
+        return Assumption(name, f"The policy has seen no certified row: {text}.", "stated")
+    blocks = ", ".join(str(row) for row, _ in learned)
+    text = (
+        f"The policy is a mixture of {len(learned)}, one for each block of rows, which begin at {blocks}; each has seen rows "
+        "before its block alone. The value is the mean over the certified decisions (episodes) of what the policy of their "
+        "block is worth: that of drawing one of the policies, each with its share of them as the probability, and keeping it."
+    )
+    return Assumption(name, text, "stated")
 
 
 def length_assumption(count: int, planned: int | None = None) -> Assumption:

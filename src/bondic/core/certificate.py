@@ -113,6 +113,7 @@ def certify(
 
     `planner` says how its plan was made: a replay reads it. Its arrays have names of their own.
     """
+    proof.check_learned()
     encoder, planned = Encoder(), Encoder()
     parts = {
         "claims": claims,

@@ -214,8 +214,8 @@ def join(batches: Sequence[Batch]) -> Batch:
     )
 
 
-class Columns(Protocol):
-    """A policy-evaluation question over a stretch of a log, as columns: all that proofs know of it.
+class AnsweredRows(Protocol):
+    """Rows of a log with a policy's answers at next states and starts: what bounds on cells and starts need.
 
     Rows come in batches whose borders depend on the row numbers alone, so that nothing depends on how the log is read.
     """
@@ -240,16 +240,6 @@ class Columns(Protocol):
         """The stretch of the log, rows beyond the horizon included."""
         ...
 
-    @property
-    def seed(self) -> int:
-        """Draws the actions of a policy without probabilities."""
-        ...
-
-    @property
-    def time_counts(self) -> dict[int, int] | None:
-        """How many rows there are at each time before the horizon."""
-        ...
-
     def __len__(self) -> int:
         """Rows that count: those within the horizon."""
         ...
@@ -258,15 +248,7 @@ class Columns(Protocol):
     def initial_states(self) -> Starts: ...
 
     @property
-    def log_hash(self) -> str: ...
-
-    @property
     def gamma(self) -> float: ...
-
-    @property
-    def dropped(self) -> int:
-        """Rows of the stretch that lie at or beyond the horizon."""
-        ...
 
     @property
     def exact_answers(self) -> bool:
@@ -285,6 +267,32 @@ class Columns(Protocol):
         """The rows that count, in order."""
         ...
 
+    def later_starts(self, skipped: int) -> Self:
+        """The same question without the first starts of a sample."""
+        ...
+
+
+class Columns(AnsweredRows, Protocol):
+    """A policy-evaluation question over a stretch of a log, as columns: all that proofs know of it."""
+
+    @property
+    def seed(self) -> int:
+        """Draws the actions of a policy without probabilities."""
+        ...
+
+    @property
+    def time_counts(self) -> dict[int, int] | None:
+        """How many rows there are at each time before the horizon."""
+        ...
+
+    @property
+    def log_hash(self) -> str: ...
+
+    @property
+    def dropped(self) -> int:
+        """Rows of the stretch that lie at or beyond the horizon."""
+        ...
+
     def logged_rows(self) -> Iterator[tuple[FloatArray, IntArray, IntArray | None]]:
         """Logged points, slots and times of the rows that count, in order."""
         ...
@@ -295,10 +303,6 @@ class Columns(Protocol):
 
     def restricted(self, rows: RowRange) -> Self:
         """The same question on these rows."""
-        ...
-
-    def later_starts(self, skipped: int) -> Self:
-        """The same question without the first starts of a sample."""
         ...
 
     # -- rows with propensities

@@ -14,12 +14,13 @@ from typing import Literal, Self
 
 import numpy as np
 
+from bondic.core.assumptions import learning_assumption
 from bondic.core.balls import Provenance
 from bondic.core.bounded import FloatArray
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.core.codec import first_difference, instances
 from bondic.core.columns import RowRange, Starts
-from bondic.core.errors import refuse
+from bondic.core.errors import InvalidInput, refuse
 from bondic.core.kernels.base import fingerprint
 from bondic.core.propensities.ratios import Target
 from bondic.core.question import PolicyValue, Question
@@ -59,28 +60,44 @@ class Answers:
     exact: bool
 
 
+Learned = tuple[tuple[int, Provenance], ...]
+"""What a policy says that it was learned on, and from which row on that holds: 0, or the first row of a block of a mixture."""
+
+
 @dataclass(frozen=True, eq=False)
 class AskedPolicy:
     """One part c J(pi; d) of a question, as a certificate holds it."""
 
     coefficient: float
-    known_by: Literal["answers", "target columns", "behavior"]
+    known_by: Literal["answers", "target columns", "behavior", "mixture"]
     start: StoredStart
     answers: Answers
+    learned: Learned = ()
 
     def __post_init__(self) -> None:
         empty = self.answers.initial is not None and self.answers.initial.shape[0] == 0
         refuse(empty != self.known_by_log, "A policy that the log knows has no answers, and any other one has some.")
+        begun = [row for row, _ in self.learned]
+        refuse(len(begun) > MOST_POLICIES, f"A policy was learned at most {MOST_POLICIES} times.")
+        ordered = bool(begun) and begun == sorted(set(begun))
+        refuse(
+            self.known_by == "mixture" and not ordered, "The blocks of a mixture are out of order, or there are none."
+        )
 
     @property
     def known_by_log(self) -> bool:
-        """The policy is known by the log's own columns, or made the log: it has no answers, and none is needed."""
+        """The policy is known at the logged actions alone, or made the log: it has no answers, and none is needed."""
         return self.known_by != "answers"
 
     @property
-    def kind(self) -> tuple[float, str, str, bool]:
-        """Coefficient, how the policy is known, and what its starts are."""
-        return self.coefficient, self.known_by, self.start.kind, self.start.count_fixed
+    def answered(self) -> bool:
+        """Whether the policy was asked at the logged states: it can be asked about every action."""
+        return self.known_by in ("answers", "mixture")
+
+    @property
+    def kind(self) -> tuple[float, str, str, bool, Learned]:
+        """Coefficient, how the policy is known, what its starts are, and what it was learned on."""
+        return self.coefficient, self.known_by, self.start.kind, self.start.count_fixed, self.learned
 
     @property
     def actions(self) -> int | None:
@@ -131,6 +148,11 @@ class Asked:
         """Where the first policy starts."""
         return self.policies[0].start
 
+    @property
+    def seen(self) -> tuple[Provenance, ...]:
+        """What the policies were learned on, as they say."""
+        return tuple(seen for policy in self.policies for _, seen in policy.learned)
+
     def same_log(self, other: Asked) -> bool:
         """Whether both are about one log, with the same statements."""
         return (self.log_hash, self.terms, self.seed) == (other.log_hash, other.terms, other.seed)
@@ -138,6 +160,35 @@ class Asked:
     def without_rows(self) -> Asked:
         """The same question without anything that is a single row."""
         return replace(self, policies=tuple(policy.without_rows() for policy in self.policies))
+
+    def check_learned(self) -> None:
+        """InvalidInput where a policy says that it was learned on rows that are certified, or on later ones."""
+        for policy in self.policies:
+            for row, seen in policy.learned:
+                first = max(row, self.rows[0])
+                if seen.saw((first, self.rows[1]), self.log_hash) and seen.rows is not None:
+                    other = "" if seen.log_hash else " If these are rows of another log, it says so by `fitted_log`."
+                    raise InvalidInput(
+                        f"The policy says that it was learned on rows {seen.rows[0]} to {seen.rows[1] - 1} of this log, and it "
+                        f"is certified from row {first} on: rows that taught it would flatter it, and no interval covers that. "
+                        f"Certify later rows alone, problem.select({seen.rows[1]}); or let rows be held out while it is learned, "
+                        "LearnedPolicy(fit, rows=0.5) (--policy SPEC of the function that learns, --with learn_rows=0.5)."
+                        f"{other}"
+                    )
+            begun = min((row for row, _ in policy.learned), default=0)
+            refuse(
+                policy.known_by == "mixture" and begun > self.rows[0],
+                f"The first policy of the mixture answers from row {begun} on, and row {self.rows[0]} is certified.",
+            )
+
+    def learning(self) -> tuple[Assumption, ...]:
+        """What the policies were learned on, as they say."""
+        names = ("learning", "learning (other policy)")
+        return tuple(
+            learning_assumption(name, policy.learned, mixture=policy.known_by == "mixture")
+            for name, policy in zip(names, self.policies, strict=False)
+            if policy.learned
+        )
 
     def check(self, question: Question) -> None:
         """VerificationError unless the columns are those that were asked about: log, statements, rows, starts."""
@@ -250,6 +301,14 @@ class Proof(ABC):
     @abstractmethod
     def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
+
+    def check_learned(self) -> None:
+        """InvalidInput where a policy says that it was learned on rows that are certified."""
+        self.asked.check_learned()
+
+    def all_assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
+        """Those of this kind of proof, and what the policies say that they were learned on."""
+        return (*self.assumptions(question, rejected=rejected), *self.asked.learning())
 
     def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""

@@ -120,6 +120,11 @@ class SeparateProof(Proof):
         ]
         return (*shared, *own)
 
+    def check_learned(self) -> None:
+        """Every policy on the rows of its own proof."""
+        for part in self.parts:
+            part.check_learned()
+
     def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims
         found: list[Review] = []

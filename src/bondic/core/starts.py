@@ -20,13 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from bondic.core.betting import LARGEST_BET, loss, tail_term
 from bondic.core.bounded import Between, Enclosure, FloatArray, U, certified_dot, log_enclosure, upper_sum
 from bondic.core.claims import End
-from bondic.core.columns import Cloud, Columns
+from bondic.core.columns import AnsweredRows, Cloud
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.measure import RowMeasures
 from bondic.core.terms import ValueRange, range_of
@@ -38,6 +39,8 @@ _GRID = 24
 _MOST_RATES, _MOST_COMPARED = 64, 256
 """Of bets, and of starts whose mean is R: the exact norm of their mean takes all pairs of them."""
 _PART = 16_384
+
+_Rows = TypeVar("_Rows", bound=AnsweredRows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +81,14 @@ class SampledStart:
         return min(found, key=lambda bound: bound.upper)
 
 
-def sampled_start(rows: Columns, sides: int) -> SampledStart | None:
+def sampled_start(rows: AnsweredRows, sides: int, limits: ValueRange | None = None) -> SampledStart | None:
     """For an interval (2 sides) or a bound (1); None when d_0 and the means over initial actions are exact."""
     states = rows.initial_states
     if states.kind == "exact" and rows.exact_answers:
         return None
     draws = max(rows.initial_draws, 1) if states.kind == "exact" else 1
-    return SampledStart(states.weights, range_of(rows.terms).width, draws, states.count_fixed, sides)
+    width = (range_of(rows.terms) if limits is None else limits).width
+    return SampledStart(states.weights, width, draws, states.count_fixed, sides)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +110,7 @@ class StartBets:
             raise InvalidInput("Bets on initial states need rates and shares > 0, and a guess or skipped starts.")
 
 
-def used_starts(rows: Columns, skipped: int) -> Columns:
+def used_starts(rows: _Rows, skipped: int) -> _Rows:
     """The same question without the first starts, those that were seen while the plan was begun."""
     if skipped == 0:
         return rows
@@ -127,7 +131,7 @@ class StartTerms:
     error: float  # relative, of the weights of actions
 
     @staticmethod
-    def of(rows: Columns, skipped: int) -> StartTerms:
+    def of(rows: AnsweredRows, skipped: int) -> StartTerms:
         """`rows` with all starts."""
         states, cloud, error = rows.initial_states, rows.initial, (12 + rows.layout.slots) * U
         count = min(skipped, _MOST_COMPARED) if states.kind == "sample" else 0
@@ -177,28 +181,33 @@ Deviations = Callable[[StartTerms, StartBets], Between]
 
 
 def start_cost(
-    rows: Columns,
+    rows: AnsweredRows,
     bets: StartBets | None,
     probability: float | None,
     ends: tuple[End, ...],
     end: End,
     value: ValueRange,
     known: Deviations | None = None,
+    limits: ValueRange | None = None,
 ) -> Enclosure:
-    """What a sampled d_0 adds to an end, of the `probability` that all ends share; 0 where d_0 is exact."""
-    sampled = sampled_start(rows, len(ends))
+    """What a sampled d_0 adds to an end, of the `probability` that all ends share; 0 where d_0 is exact.
+
+    `limits` of what is bounded at a start, where it is not the value of one policy.
+    """
+    limits = range_of(rows.terms) if limits is None else limits
+    sampled = sampled_start(rows, len(ends), limits)
     if sampled is None:
         return Enclosure(0.0)
     if probability is None:
         raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
     if bets is not None:
-        return start_error(rows, bets, range_of(rows.terms), value, end, probability / len(ends), known)
+        return start_error(rows, bets, limits, value, end, probability / len(ends), known)
     # no start of the log follows the pilot: another bound, picked for that, would spend this part of alpha twice
     return Enclosure(sampled.width) if rows.initial_states.from_rows else sampled.error(probability)
 
 
 def start_error(
-    rows: Columns,
+    rows: AnsweredRows,
     bets: StartBets,
     limits: ValueRange,
     value: ValueRange,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bondic.core import balls, separate
+from bondic.core.cells import paired
 from bondic.core.cells import proof as cells
 from bondic.core.certificate import DAMAGED, Certificate, check_certificate, compute_digest
 from bondic.core.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
@@ -37,7 +38,7 @@ from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange
 
 KNOWN = (
-    dual, sequential, propensities, cells, separate, plan, control, balls, features, leaves, series,
+    dual, sequential, propensities, cells, paired, separate, plan, control, balls, features, leaves, series,
 )  # fmt: skip
 """What a certificate can name is registered by these modules: proofs, and what they are written with."""
 UserFunctions = Mapping[str, Callable[..., Any]]
@@ -124,6 +125,7 @@ def verify_columns(
     opened(certificate).check(question)
     columns, limits = question.first, question.limits
     stored = read_proof(certificate, columns.layout, functions)
+    stored.check_learned()
     _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
     refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
@@ -137,7 +139,7 @@ def verify_columns(
     reviews = proof.reviews(question, claims, sums)
     rejected = result.status is Status.REJECTED
     refuse(
-        certificate.assumptions != stored.assumptions(question, rejected=rejected),
+        certificate.assumptions != stored.all_assumptions(question, rejected=rejected),
         "The assumptions in the certificate are not those of its proof and rows.",
     )
     found = Review.all_of(
@@ -148,12 +150,12 @@ def verify_columns(
             *reviews,
             _review_plan(stored, again, described=certificate.planner is not None),
             check_origin(stored),
-            check_rows(columns.rows, log_rows, stored.provenances()),
+            check_rows(columns.rows, log_rows, (*stored.provenances(), *stored.asked.seen)),
             start,
             Review(("interval and status follow from the end points", "assumptions are those of the proof")),
         ]
     )
-    shown = proof.assumptions(question, rejected=rejected)
+    shown = proof.all_assumptions(question, rejected=rejected)
     rows = (columns.rows.start, columns.rows.stop)
     return Verification(
         result.low,

@@ -1,7 +1,7 @@
 """J(π) - J(π'): how far one policy exceeds another, or today's, on the same rows of one log.
 
-Propensities bound the difference itself: what both policies have in common costs nothing. Elsewhere each policy has an interval
-of its own at half of alpha, and the ends are subtracted (`core.separate`).
+Propensities and tables bound the difference itself: what both policies have in common costs nothing. Elsewhere each policy has
+an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
 from bondic.methods.propensities import Propensities
+from bondic.methods.table import Table
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
@@ -83,8 +84,8 @@ def difference_interval(
     alpha : float, default 0.1
         Probability that the interval may miss the difference.
     method : Method or str, default None
-        As in `estimate_interval`. Propensities bound the difference itself; with any other method each policy has its own
-        interval at half of alpha.
+        As in `estimate_interval`. Propensities bound the difference itself, and so do tables where that promises a shorter
+        interval; otherwise each policy has its own interval at half of alpha.
     """
     check_alpha(alpha)
     if not isinstance(problem, Rows):
@@ -96,8 +97,13 @@ def difference_interval(
     if isinstance(chosen, Default):
         choice = chosen.choice(problem, alpha)
         rows, paired, why = choice.rows, choice.method, choice.why
-    if not isinstance(paired, Propensities):
+    if isinstance(paired, Table):
+        together = paired.differs(rows, other_rows(rows, other.policy) if rows is not problem else other, float(alpha))
+    else:
+        together = isinstance(paired, Propensities)
+    if not together:
         return _separate(problem, other, float(alpha), chosen, progress)
+    assert isinstance(paired, Propensities | Table)
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other_rows(rows, other.policy)
     found = paired.run(rows, float(alpha), progress, against=other)

@@ -144,7 +144,7 @@ class Cuda(Direct):
         """Of fused sums over so many points, per product of masses; `value` is the error of a kernel value."""
         from bondic.engines import cuda_fused
 
-        roundings, rest = cuda_fused.chain(count, self.single)
+        roundings, rest = cuda_fused.chain(count)
         unit = U32 if self.single else U
         # float32: both weights are rounded, and those below 2^-126 of the largest one vanish
         extra = (roundings + 3) * unit * (1 + 1e-3) + rest + (count * 2.0**-100 if self.single else 0.0)

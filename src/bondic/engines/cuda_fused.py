@@ -2,10 +2,13 @@
 
     out[w, p, i] = sum_{a in block i} u_wa sum_{b in part p of block i} factor_ab k(z_a, z_b) u_wb,
 
-part p of row block i: TILES tiles of columns from the block's own first column on, so that every pair is met once;
+part p of row block i: PART columns from the block's own first column on, so that every pair is met once;
 factor 1 within the block, which is symmetric itself, and 2 beyond it. Between two sets of points the columns begin where the
-second set does, and the factor is 2. A sum in a register meets one rounding per tile
-until it is handed over to float64.
+second set does, and the factor is 2. A thread has the sums of some rows and goes through the columns, which are the same for all:
+a sum in a register meets one rounding per column until it is handed over to float64.
+
+What limits float32 is the number of instructions: 2 d + 1 and one 2^t a pair, of which a multiprocessor issues 128 a clock. The
+units for 2^t are then busy three fifths of the time, and 2^t by multiplications would be slower.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from bondic.engines import power
 
 _WIDEST = 2
 """Weight columns in one pass."""
-TILES = 1024
-_SHAPES = {torch.float64: (64, 16, 4), torch.float32: (32, 16, 1)}
-"""Rows, columns and warps of a tile; the fastest of several shapes on an H200."""
-_FLUSH = {torch.float64: 256, torch.float32: 64}
-"""Tiles that are added in registers before float64 takes over."""
+PART = 16_384
+_ROWS, _STEP, _FLUSH = 256, 8, 64
+"""Rows of a block, one warp; columns at a time; columns that are added in registers before float64 takes over. The fastest of
+several on an H200."""
+_MOST_AXES = 8
+"""With more coordinates in float64, and 256 rows, registers run out: half as many rows then."""
 _LAUNCH = 3e11
 """Pairs between two looks at the keyboard."""
 
@@ -58,70 +62,64 @@ def _power_of_two(t):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _values(  # type: ignore[no-untyped-def]
-    points, size, rows, columns, AXES: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
-):  # fmt: skip
-    """2^-|x - y|^2 for BM rows and BN columns; coordinates (axes, size)."""
-    t = tl.zeros((BM, BN), DTYPE)
-    for axis in tl.static_range(AXES):
-        x = tl.load(points + axis * size + rows)
-        y = tl.load(points + axis * size + columns)
-        difference = x[:, None] - y[None, :]
-        t -= difference * difference
-    if CUT:
-        t = tl.maximum(t, -_LARGEST)
-    return _power_of_two(t)
-
-
-@triton.jit
 def _strip(  # type: ignore[no-untyped-def]
-    points, weights, size, rows, begin, end,
-    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    points, weights, size, own, begin,
+    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, STEP: tl.constexpr,
+    FLUSH: tl.constexpr,
 ):  # fmt: skip
-    """sum_b k(z_a, z_b) u_wb over the columns begin..end-1 for every row a: registers of DTYPE, then float64."""
-    one = tl.zeros((BM, BN), DTYPE)
-    two = tl.zeros((BM, BN), DTYPE)
-    for start in range(begin, end, BN):
-        columns = start + tl.arange(0, BN)
-        k = _values(points, size, rows, columns, AXES, CUT, DTYPE, BM, BN)
-        one += k * tl.load(weights + columns)[None, :]
-        if WIDTH > 1:
-            two += k * tl.load(weights + size + columns)[None, :]
-    return tl.sum(one.to(tl.float64), axis=1), tl.sum(two.to(tl.float64), axis=1)
+    """sum_b k(z_a, z_b) u_wb over FLUSH columns from `begin` on for every row a, one after the other in registers of DTYPE.
+
+    Coordinates (size, axes): those of a column are numbers that all rows share. -|x - y|^2 begins with 0 - d^2, one
+    instruction; a sign of its own would be another one.
+    """
+    zero = tl.zeros((BM,), DTYPE)
+    one = zero
+    two = zero
+    for start in range(begin, begin + FLUSH, STEP):
+        for ahead in tl.static_range(STEP):
+            t = zero
+            for axis in tl.static_range(AXES):
+                d = own[axis] - tl.load(points + (start + ahead) * AXES + axis)
+                t -= d * d
+            if CUT:
+                t = tl.maximum(t, -_LARGEST)
+            k = _power_of_two(t)
+            one += k * tl.load(weights + start + ahead)
+            if WIDTH > 1:
+                two += k * tl.load(weights + size + start + ahead)
+    return one.to(tl.float64), two.to(tl.float64)
 
 
 @triton.jit
 def _symmetric(  # type: ignore[no-untyped-def]
-    points, weights, out, size, others, first, blocks, parts, tiles,
-    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    FLUSH: tl.constexpr,
+    points, weights, out, size, others, first, blocks, parts,
+    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, STEP: tl.constexpr,
+    FLUSH: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
     """One part of one row block; the formula is at the head of the module. `others`: where a second set begins, or 0."""
     block = first + tl.program_id(0)
     part = tl.program_id(1)
     top = block * BM
-    begin = tl.where(others > 0, others, top) + part * tiles * BN
+    begin = tl.where(others > 0, others, top) + part * PART
     if begin >= size:
         return
-    end = tl.minimum(begin + tiles * BN, size)
+    end = tl.minimum(begin + PART, size)
     rows = top + tl.arange(0, BM)
+    own = ()
+    for axis in tl.static_range(AXES):
+        own += (tl.load(points + rows * AXES + axis),)  # type: ignore[assignment]
     one = tl.zeros((BM,), tl.float64)
     two = tl.zeros((BM,), tl.float64)
-    if (part == 0) & (others == 0):
-        one, two = _strip(points, weights, size, rows, begin, top + BM, AXES, WIDTH, CUT, DTYPE, BM, BN)
-        one *= 0.5
-        two *= 0.5
-        begin = top + BM
-    for start in range(begin, end, FLUSH * BN):
-        stop = tl.minimum(start + FLUSH * BN, end)
-        more = _strip(points, weights, size, rows, start, stop, AXES, WIDTH, CUT, DTYPE, BM, BN)
-        one += more[0]
-        two += more[1]
+    for start in range(begin, end, FLUSH):
+        more = _strip(points, weights, size, own, start, AXES, WIDTH, CUT, DTYPE, BM, STEP, FLUSH)
+        factor = tl.where((others == 0) & (start < top + BM), 1.0, 2.0).to(tl.float64)
+        one += factor * more[0]
+        two += factor * more[1]
     place = out + part * blocks + block
-    tl.store(place, 2.0 * tl.sum(one * tl.load(weights + rows).to(tl.float64), axis=0))
+    tl.store(place, tl.sum(one * tl.load(weights + rows).to(tl.float64), axis=0))
     if WIDTH > 1:
         total = tl.sum(two * tl.load(weights + size + rows).to(tl.float64), axis=0)
-        tl.store(place + parts * blocks, 2.0 * total)
+        tl.store(place + parts * blocks, total)
 
 
 @triton.jit
@@ -137,13 +135,11 @@ def power_of_two(t: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def chain(count: int, single: bool) -> tuple[int, float]:
+def chain(count: int) -> tuple[int, float]:
     """(roundings of a sum in a register, error of what follows in float64 per unit of mass) for so many points."""
-    kind = torch.float32 if single else torch.float64
-    rows, columns, _ = _SHAPES[kind]
-    parts = math.ceil((count + rows) / (TILES * columns))
-    # the block's own columns are one strip; strips, a row and a column of a tile, and parts are added in float64
-    return max(_FLUSH[kind], rows // columns) + 1, (TILES // _FLUSH[kind] + rows + columns + parts + 8) * U
+    parts = math.ceil((count + _ROWS) / PART)
+    # strips, rows and parts are added in float64
+    return _FLUSH + 1, (PART // _FLUSH + _ROWS + parts + 8) * U
 
 
 def symmetric(rows: torch.Tensor, columns: torch.Tensor, *, cut: bool, report: Callable[[float], None]) -> FloatArray:
@@ -151,7 +147,7 @@ def symmetric(rows: torch.Tensor, columns: torch.Tensor, *, cut: bool, report: C
 
     Coordinates (n, axes) and weights (n, width) of one type; `cut`: squares may be too large for 2^-t.
     """
-    return _passes(_whole_blocks(rows), _whole_blocks(columns), 0, cut, report)
+    return _passes(_whole_blocks(rows), _whole_blocks(columns).T, 0, cut, report)
 
 
 def between(
@@ -159,14 +155,13 @@ def between(
 ) -> FloatArray:
     """Totals of 2 u_iw 2^-|x_i - y_j|^2 v_jw over all points x_i of one set and y_j of another: (blocks, columns)."""
     points, weights = ([_whole_blocks(part) for part in both] for both in (rows, columns))
-    return _passes(torch.cat(points, 1), torch.cat(weights, 1), points[0].shape[1], cut, lambda done: None)  # noqa: ARG005
+    return _passes(torch.cat(points), torch.cat(weights).T, len(points[0]), cut, lambda done: None)  # noqa: ARG005
 
 
 def _whole_blocks(rows: torch.Tensor) -> torch.Tensor:
-    """(n, k) -> (k, whole blocks of rows), with zeros at the end."""
-    side = _SHAPES[rows.dtype][0]
-    out = torch.zeros((rows.shape[1], -(-rows.shape[0] // side) * side), dtype=rows.dtype, device=rows.device)
-    out[:, : rows.shape[0]] = rows.T
+    """(n, k) -> (whole blocks of rows, k), with zeros at the end."""
+    out = torch.zeros((-(-rows.shape[0] // _ROWS) * _ROWS, rows.shape[1]), dtype=rows.dtype, device=rows.device)
+    out[: rows.shape[0]] = rows
     return out
 
 
@@ -185,17 +180,17 @@ def _passes(
 def _pass(
     points: torch.Tensor, weights: torch.Tensor, others: int, cut: bool, report: Callable[[float], None]
 ) -> torch.Tensor:
-    """Coordinates (axes, size) and weights (width, size) of whole blocks -> (blocks, width), parts added in any order."""
-    bm, bn, warps = _SHAPES[points.dtype]
+    """Coordinates (size, axes) and weights (width, size) of whole blocks -> (blocks, width), parts added in any order."""
+    side = _ROWS // 2 if points.dtype == torch.float64 and points.shape[1] > _MOST_AXES else _ROWS
     width, size = weights.shape
-    blocks, parts = (others or size) // bm, math.ceil((size - others) / (TILES * bn))
+    blocks, parts = (others or size) // side, math.ceil((size - others) / PART)
     out = torch.zeros((width, parts, blocks), dtype=torch.float64, device=points.device)
-    step = max(1, int(_LAUNCH / ((size - others) * bm)))
+    step = max(1, int(_LAUNCH / ((size - others) * side)))
     for first in range(0, blocks, step):
         _symmetric[(min(step, blocks - first), parts)](
-            points, weights, out, size, others, first, blocks, parts, TILES,
-            AXES=points.shape[0], WIDTH=width, CUT=cut, DTYPE=tl.float64 if points.dtype == torch.float64 else tl.float32,
-            BM=bm, BN=bn, FLUSH=_FLUSH[points.dtype], num_warps=warps, num_stages=1,
+            points, weights, out, size, others, first, blocks, parts,
+            AXES=points.shape[1], WIDTH=width, CUT=cut, DTYPE=tl.float64 if points.dtype == torch.float64 else tl.float32,
+            BM=side, STEP=_STEP, FLUSH=_FLUSH, PART=PART, num_warps=1, num_stages=1,
         )  # fmt: skip
         torch.cuda.synchronize(points.device)
         done = min(first + step, blocks) / blocks

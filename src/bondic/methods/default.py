@@ -31,6 +31,7 @@ from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
+from bondic.policies.learned import seen_by
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.result import Result
 from bondic.rows import Rows
@@ -259,6 +260,10 @@ class Default:
         return Choice(method, problem, why, _DUAL_TOO, run=partial(method.run, chosen=chosen))
 
     def _dual(self, problem: Rows, why: str) -> Choice:
+        states = problem.initial_states
+        if states.from_rows and seen_by(problem.policy, problem.log_hash, len(problem.log)):
+            taught = "and the dual method averages over all starts of the log, those that taught the policy among them"
+            return self._value_range(problem, f"{why}, {taught}")
         others = "" if self._too_short(problem) else _SEQUENTIAL_TOO
         return Choice(self._made(Dual), problem, f"dual, as {why}", others)
 

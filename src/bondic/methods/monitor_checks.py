@@ -17,11 +17,16 @@ from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.table import Table
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.learned import LearnedPolicy, PolicyMixture
 from bondic.policies.protocol import RowProbabilities
 from bondic.tuning.defaults import Choices
 
 
 def refuse_row_answers(policy: Any) -> None:
+    if isinstance(policy, LearnedPolicy | PolicyMixture):
+        raise InvalidInput(
+            "A monitor follows one policy while the log grows. Learn it first, on rows that the monitor does not see."
+        )
     if isinstance(policy, RowProbabilities | StoredAnswers):
         raise InvalidInput(
             "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself (an "

@@ -65,7 +65,7 @@ def cell_budget(problem: Rows, alpha: float, shares: dict[str, float], side: Sid
     return ErrorBudget.split(alpha, own | dict.fromkeys(ends, (1 - sum(own.values())) / len(ends)))
 
 
-def costs_of(budget: ErrorBudget, ends: Sequence[End], width: float) -> Costs:
+def costs_of(budget: ErrorBudget, ends: Sequence[End], width: FloatArray | float) -> Costs:
     vector, single = (math.log(2 / budget[name]) for name in (VECTOR, SINGLE))
     return Costs(vector, single, math.log(1 / min(budget[end] for end in ends)), width)
 
@@ -77,7 +77,7 @@ def planned_stops(problem: Rows, pilot: Rows, planned: int, cuts: Sequence[float
 
 
 def reference(tally: Tally, limits: ValueLimits) -> FloatArray:
-    return reference_of(tally, tally.count.sum(axis=0) > 0, limits.low, limits.high)
+    return reference_of(tally, tally.count.sum(axis=0) > 0, limits.middle)
 
 
 def known_mean(cells: Cells, starts: KnownStarts, row: int) -> FloatArray:
@@ -106,7 +106,14 @@ def start_bets(
     if skipped:
         seen, center = cells.start_cells(problem.initial, 0, skipped)
         spread = float((center + seen @ values).std())
-    return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends), spread=spread)
+    return propose_bets(
+        problem,
+        pilot,
+        problem.rows.start + planned,
+        probability / len(ends),
+        spread=spread,
+        limits=cells.value_range(problem),
+    )
 
 
 def expected_starts(problem: Rows, pilot: Rows, rows: int) -> float:

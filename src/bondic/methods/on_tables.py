@@ -16,13 +16,12 @@ from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import EarlierRows, tally_by_era
 from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, locate
 from bondic.core.cells.proof import SINGLE, CellPlan
-from bondic.core.cells.rows import StateIndex, TableCells, within_quotas
+from bondic.core.cells.rows import StateCells, StateIndex, within_quotas
 from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
-from bondic.core.terms import range_of
 from bondic.methods.on_cells import (
     SIGNS,
     costs_of,
@@ -88,18 +87,18 @@ class _PlannedEvents:
 
     @staticmethod
     def of(known: Tally, limits: ValueLimits, budget: ErrorBudget, side: Side, rows: float) -> _PlannedEvents:
-        """Events for so many rows that are like those that are known."""
+        """Events for so many rows, of all layers, that are like those that are known."""
         costs, (counts, variance) = costs_of(budget, ends_of(side), limits.width), mean_squares(known)
-        vector = propose_event(variance, counts, rows, costs)
+        vector = propose_event(variance, counts, rows / known.shape.layers, costs, known.shape.layers)
         single = propose_cell_events(variance, counts, rows, costs)
         return _PlannedEvents(Events(vector, budget[VECTOR], single, budget[SINGLE]), costs, limits)
 
     def prices(self, known: Tally, rows: float) -> Prices:
         """What the events would leave of the values, and of the rows, if these repeat what is known."""
-        limits, past = self.limits, EarlierRows.of(known)
-        middle, shown = 0.5 * (limits.low + limits.high), _shown(past, known.shape)
-        known, place = _among(known, shown, middle)
-        events, past = self._among(shown), EarlierRows.of(known)
+        shown = _Shown(known.shape, _shown(EarlierRows.of(known), known.shape))
+        limits = shown.limits(self.limits)
+        known, middle = shown.tally(known, limits.middle), limits.middle
+        events, past = shown.events(self.events), EarlierRows.of(known)
         counts, variance = mean_squares(known)
         smooth = np.zeros_like(known.square)
         smooth[0] = counts * variance
@@ -111,24 +110,13 @@ class _PlannedEvents:
             now = repeated(longer, share * rows / max(float(counts.sum()), 1.0))
             labels = tally_by_era(now, doubted(past, doubt, middle), np.zeros(2, dtype=np.int64), (0,), middle)
             found.append(Prices.of(locate(Ground.of(now, labels, events, limits), nothing), past.count, doubt))
-        return replace(found[0], unknown=found[1].unknown).at(place)
-
-    def _among(self, shown: BoolArray) -> Events:
-        """The events on the cells of `_among`; the state that stands for the others has none of its own."""
-        vector, single = self.events.vector, self.events.cells
-        slots = vector.shape.size // shown.size
-        kept = np.repeat(shown, slots)
-        return replace(
-            self.events,
-            vector=replace(vector, shape=np.append(vector.shape[kept], np.ones(slots))),
-            cells=CellTails(np.pad(single.rates[:, kept], ((0, 0), (0, slots)))),
-        )
+        return replace(found[0], unknown=found[1].unknown).at(shown.place)
 
 
 def propose_table(
     problem: Rows,
     pilot: Rows,
-    cells: TableCells,
+    cells: StateCells,
     budget: ErrorBudget,
     side: Side,
     planned: int,
@@ -141,7 +129,7 @@ def propose_table(
     """
     expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
-    shape, limits, ends = CellShape(2, cells.atoms(problem)), cells.limits(problem), ends_of(side)
+    shape, limits, ends = CellShape(2, cells.atoms(problem), cells.layers), cells.limits(problem), ends_of(side)
     starts, atoms = known_starts(problem, pilot), Entries.of(shape.atoms)
     known = _solved(pilot, cells, shape)
     past = first = EarlierRows.of(known)
@@ -149,7 +137,8 @@ def propose_table(
     sizes = lengths * (float(known.count.sum()) / max(lengths[0], 1.0))
     ahead = float(sizes[1:].sum())
     planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
-    maker = TableWeights(atoms, problem.gamma, limits.width, planned_events.costs.tails, fewest=fewest)
+    log_term = planned_events.costs.tails
+    maker = TableWeights(atoms, problem.gamma, limits.width, log_term, fewest=fewest, layers=cells.layers)
     weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
     marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
     eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
@@ -179,11 +168,11 @@ def propose_table(
         planned_events.events.vector,
         CellTails(np.where(first.count >= fewest, planned_events.events.cells.rates, 0.0)),
         {end: EndWeights(weights if end == "upper" else -weights, rate) for end in ends},
-        reference_of(certified, certified.count.sum(axis=0) >= fewest, limits.low, limits.high),
+        reference_of(certified, certified.count.sum(axis=0) >= fewest, limits.middle),
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
         start_bets(problem, pilot, cells, starts, budget, ends, planned, known.reference),
         quotas,
-        doubted(_often(first, fewest), _doubt(first, shape), 0.5 * (limits.low + limits.high)),
+        doubted(_often(first, fewest), _doubt(first, shape), limits.middle),
         eras,
     )
 
@@ -205,16 +194,18 @@ class PredictedTable:
 
 
 def predicted_table(
-    pilot: Rows, cells: TableCells, budget: ErrorBudget, side: Side, rows: int, starts: float
+    pilot: Rows, cells: StateCells, budget: ErrorBudget, side: Side, rows: int, starts: float
 ) -> PredictedTable:
     """From the pilot alone, if so many rows like it follow, and `starts` sampled starts (0: the list is exact)."""
-    shape, limits, ends = CellShape(2, cells.atoms(pilot)), cells.limits(pilot), ends_of(side)
-    known, everything = _solved(pilot, cells, shape), range_of(pilot.terms)
-    start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows)
+    shape, limits, ends = CellShape(2, cells.atoms(pilot), cells.layers), cells.limits(pilot), ends_of(side)
+    known, everything = _solved(pilot, cells, shape), cells.value_range(pilot)
+    start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows * cells.layers)
     planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
-    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, planned_events.costs.tails)
+    log_term = planned_events.costs.tails
+    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, log_term, layers=cells.layers)
     prices = planned_events.prices(known, ahead)
-    capacity = CellCapacity(EarlierRows.of(known), maker.atoms, maker.gamma, prices, ahead, maker.width)
+    past = EarlierRows.of(known)
+    capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, ahead, maker.width, layers=cells.layers)
     half = maker.best(capacity, start).half(maker.log_term)
     values, unknown = known.reference, prices.unknown
     extra = start_cost(
@@ -254,28 +245,55 @@ def _size(past: EarlierRows, shape: CellShape) -> tuple[int, int]:
     return states * cells, cells
 
 
-def _among(own: Tally, shown: BoolArray, middle: float) -> tuple[Tally, IntArray]:
-    """The same on the states that were shown, and one more for all others; and (p,) which of its cells stands for each."""
-    states, slots = int(shown.sum()), own.shape.cells // shown.size
-    number, kept = np.where(shown, np.cumsum(shown) - 1, states), np.repeat(shown, slots)
-    atoms = np.zeros((states + 1, (states + 1) * slots))
-    atoms[:states, : states * slots] = own.shape.atoms[np.ix_(shown, kept)]
-    place = (number[:, None] * slots + np.arange(slots)).reshape(-1)
-    columns: dict[str, Any] = {name: np.pad(getattr(own, name)[:, kept], ((0, 0), (0, slots))) for name in COLUMNS}
-    found = replace(
-        own,
-        shape=CellShape(own.shape.blocks, atoms),
-        reference=np.append(own.reference[kept], np.full(slots, middle)),
-        ends=np.append(own.ends[kept], np.zeros(slots, dtype=bool)),
-        at=(own.at[0], place[own.at[1]], number[own.at[2]]),
-        **columns,
-    )
-    return found, place
+class _Shown:
+    """The states that were shown, and one more for all others, in every layer."""
+
+    def __init__(self, shape: CellShape, shown: BoolArray) -> None:
+        first = shown.reshape(shape.layers, -1)[0]  # the same states in all layers
+        states, slots = int(first.sum()) + 1, shape.cells // shown.size
+        number = np.where(first, np.cumsum(first) - 1, states - 1) + states * np.arange(shape.layers)[:, None]
+        self.number, self.kept = number.reshape(-1), np.repeat(shown, slots)  # (S,) of the states, (p,) cells
+        self.place = (self.number[:, None] * slots + np.arange(slots)).reshape(-1)  # (p,) which cell stands for each
+        self.cells, layers, own = states * slots, shape.layers, np.ix_(shown, self.kept)
+        atoms = np.zeros((layers * states, layers * self.cells))
+        atoms[np.ix_(self.number[shown], self.place[self.kept])] = shape.atoms[own]
+        self.shape = replace(shape, atoms=atoms)
+
+    def limits(self, limits: ValueLimits) -> ValueLimits:
+        """All cells of a layer have the same."""
+        own = (self.shape.by_layer(np.broadcast_to(one, self.place.size))[:, 0] for one in _ends_of(limits))
+        return ValueLimits(*(np.repeat(one, self.cells) for one in own))
+
+    def spread(self, values: FloatArray, rest: FloatArray | float = 0.0) -> FloatArray:
+        """(..., p) of the cells that were shown; the state that stands for the others has `rest`."""
+        found = np.zeros((*values.shape[:-1], self.shape.cells)) + rest
+        found[..., self.place[self.kept]] = values[..., self.kept]
+        return np.asarray(found)
+
+    def events(self, events: Events) -> Events:
+        """The state that stands for the others has none of its own."""
+        vector = replace(events.vector, shape=self.spread(events.vector.shape, 1.0))
+        return replace(events, vector=vector, cells=CellTails(self.spread(events.cells.rates)))
+
+    def tally(self, own: Tally, middle: FloatArray | float) -> Tally:
+        columns: dict[str, Any] = {name: self.spread(getattr(own, name)) for name in COLUMNS}
+        return replace(
+            own,
+            shape=self.shape,
+            reference=self.spread(own.reference, middle),
+            ends=self.spread(own.ends.astype(np.float64)) > 0,
+            at=(own.at[0], self.place[own.at[1]], self.number[own.at[2]]),
+            **columns,
+        )
+
+
+def _ends_of(limits: ValueLimits) -> tuple[FloatArray | float, ...]:
+    return limits.width, limits.low, limits.high, limits.clip
 
 
 def _count(
     rows: Rows,
-    cells: TableCells,
+    cells: StateCells,
     shape: CellShape,
     quotas: FloatArray | None = None,
     values: FloatArray | None = None,
@@ -286,6 +304,6 @@ def _count(
     return tally(parts if quotas is None else within_quotas(parts, quotas[None]), shape, rows.gamma, own)
 
 
-def _solved(rows: Rows, cells: TableCells, shape: CellShape) -> Tally:
+def _solved(rows: Rows, cells: StateCells, shape: CellShape) -> Tally:
     """The same at the reference that solves the equations of these rows."""
     return _count(rows, cells, shape, None, reference(_count(rows, cells, shape), cells.limits(rows)))

@@ -27,6 +27,7 @@ from bondic.core.terms import ValueRange, range_of
 from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options
 from bondic.methods.propensity_pilot import logged, predicted
 from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares, with_expected
+from bondic.policies.learned import PolicyMixture
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.rendering import three
 from bondic.result import Result
@@ -142,21 +143,21 @@ class Propensities:
         """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
         clock = Clock(progress)
         clock.stage("ratios")
-        today = any(isinstance(one.policy, LoggedBehavior) for one in (problem, against) if one is not None)
-        value = self._question(problem, today=today)
+        parts: tuple[Rows, ...] = (problem,) if against is None else (problem, against)
+        changes = any(isinstance(one.policy, LoggedBehavior | PolicyMixture) for one in parts)
+        value = self._question(problem, changes=changes)
         drawn = value == "population"
         single = single_rows(problem, drawn=drawn)
-        if value == "contexts" and not single and not today:
+        if value == "contexts" and not single and not changes:
             raise InvalidInput(
                 "The value over the certified contexts is for single decisions; these rows are episodes."
             )
-        paired = against is not None and not against.policy_in_log
+        paired = against is not None and _answers(against)
         known = against is None or paired or isinstance(against.policy, LoggedBehavior)
         every = known and self._every_action(problem, single, paired=paired)
-        parts: tuple[Rows, ...] = (problem,) if against is None else (problem, against)
         # the certificate of a log that is read in batches asks the policy again: there is nothing to store
         targets = tuple(
-            ask_target(one, every_action=every) if one.log.held and not one.policy_in_log else None for one in parts
+            ask_target(one, every_action=every) if one.log.held or one.policy_in_log else None for one in parts
         )
         empty = PropensityProof(
             asked_of(problem, against), self._budget(alpha), self.side, value, self._used(), Strategy(), 1, False,
@@ -208,7 +209,7 @@ class Propensities:
     ) -> tuple[PropensityProof, int]:
         """The proof with everything that is chosen, and its first certified row; rates come from `known` rows."""
         planned, cap = self._planned(columns), self._cap()
-        value = self._value(problem, columns, today=proof.of_today)
+        value = self._value(problem, columns, changes=proof.changes)
         budget, first, provenance = self._budget(proof.budget.alpha), problem.rows.start, Provenance()
         rates: PerEnd = {}
         shares: PerEnd = {}
@@ -237,16 +238,17 @@ class Propensities:
     def _budget(self, alpha: float) -> ErrorBudget:
         return ErrorBudget.split(alpha, dict.fromkeys(ends_of(self.side), 1.0))
 
-    def _question(self, problem: Rows, *, today: bool) -> Value:
+    def _question(self, problem: Rows, *, changes: bool) -> Value:
         """Which value the initial states ask for; refused where starts were stated and another value was named."""
         listed = problem.initial_states.kind == "exact"
         if not (listed or problem.own_starts):
             refuse_other_starts(problem)
-        if today:  # the behavior may have changed: its value is a mean over the rows
+        if changes:  # another policy on other rows: its value is a mean over them
             if listed and np.unique(problem.initial_states.observations, axis=0).shape[0] > 1:
                 raise InvalidInput(
-                    "Today's value is what the log's own decisions (episodes) earned, from where they started: it cannot be "
-                    "compared over a list of other starts. Leave `initial` out (no --initial), or name another policy."
+                    "Today's value, and that of a mixture learned block by block, is a mean over the log's own decisions "
+                    "(episodes), from where they started: it cannot be compared over a list of other starts. Leave `initial` out "
+                    "(no --initial), or name another policy."
                 )
             return "contexts"
         if listed and self.value == "contexts":
@@ -256,9 +258,9 @@ class Propensities:
             )
         return "stated starts" if listed else self.value
 
-    def _value(self, problem: Rows, columns: Units, *, today: bool) -> Value:
+    def _value(self, problem: Rows, columns: Units, *, changes: bool) -> Value:
         """The same, once units are known: a list of the one state that all of them start at is the log's own."""
-        value, draws = self._question(problem, today=today), columns.unit == "episode" or single_rows(problem)
+        value, draws = self._question(problem, changes=changes), columns.unit == "episode" or single_rows(problem)
         return "population" if value == "stated starts" and draws and one_start(problem, columns.first) else value
 
     def _result(
@@ -304,8 +306,9 @@ class Propensities:
 
     def _every_action(self, problem: Rows, single: bool, *, paired: bool) -> bool:
         """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
-        cap, discrete = self._cap(), problem.layout.discrete and not problem.policy_in_log
-        fits = len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
+        cap, discrete = self._cap(), problem.layout.discrete and _answers(problem)
+        slots = int(problem.log.inspection.action_counts.size) if problem.policy_in_log else problem.layout.slots
+        fits = len(problem.rows) * slots <= _MOST_NUMBERS
         if paired and single and discrete and fits:  # the distance of two policies at a state
             return True
         return cap is not None and discrete and fits and (single or math.isfinite(weight_sum(problem.terms, cap)))
@@ -392,6 +395,11 @@ class Propensities:
         elif self._cap() is not None:
             found["control variate"] = "none: too few decisions, or nothing bounds the products of ratios in an episode"
         return found
+
+
+def _answers(rows: Rows) -> bool:
+    """Whether the policy can be asked about every action at the logged states."""
+    return not rows.policy_in_log or isinstance(rows.policy, PolicyMixture)
 
 
 def _estimate(limits: ValueRange, lower: Estimator, upper: Estimator, strata: Strata | None) -> float:

@@ -17,19 +17,23 @@ import numpy.typing as npt
 
 from bondic.core.cells.allowance import NOTHING_ALLOWED
 from bondic.core.cells.localize import CellTails
+from bondic.core.cells.paired import PairedCells
 from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
-from bondic.core.cells.rows import TableCells
+from bondic.core.cells.rows import StateCells, TableCells
+from bondic.core.cells.system import MOST_TOGETHER
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums
+from bondic.core.terms import range_at_all_times
 from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
 from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
+from bondic.rows.paired import PairedRows
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,6 +42,8 @@ NAME = "table"
 PILOT = 0.05
 _SHARES = ((0.15, 0.1), (0.1, 0.02), (0.02, 0.02))
 """Shares of alpha of the vector event and of those of single cells: the pilot tells which promises the shortest interval."""
+_CLIPS = (2.0, 0.25)
+"""Where forecasts of differences are cut, in units of the value range (above 1: nowhere). The pilot tells what promises more."""
 _STARTS = 0.1
 """That of sampled starts."""
 _MOST_NUMBERS = 20_000_000
@@ -49,7 +55,7 @@ class PlannedTable:
     """Cells and events for a problem."""
 
     pilot: Rows
-    cells: TableCells
+    cells: StateCells
     budget: ErrorBudget
     events: CellPlan
 
@@ -97,6 +103,8 @@ class Table:
         """None, or why there is no table; whether states are names is for others to say."""
         if not problem.layout.discrete:
             return "actions are numbers, and a table has one cell for every state and action"
+        if problem.policy_in_log:
+            return "the policy is known by the log's own columns, and a table needs its probabilities at next states"
         exact = problem.answers.exact
         return None if exact else "the policy is known by drawn actions, and a table needs its probabilities"
 
@@ -110,10 +118,21 @@ class Table:
         try:
             pilot = self._pilot(problem) if rows is None else problem
             ahead = planned_length(problem, self.planned_rows) - len(pilot.rows) if rows is None else rows
-            found, _ = self._predicted(pilot, alpha, ahead, problem)
+            found, *_ = self._predicted(pilot, alpha, ahead, problem)
         except InvalidInput:  # no pilot, or several answers of the policy at one state
             return math.inf
         return math.inf if found is None else found.length
+
+    def differs(self, problem: Rows, other: Rows, alpha: float) -> bool:
+        """Whether a table of the difference promises a shorter interval than one for each policy at half of alpha."""
+        if self.applies(problem) or self.applies(other):
+            return False
+        pair = PairedRows.of(problem, other)
+        states = states_of(self._pilot(pair), self._most_states(problem))
+        if states is None or 4 * states.shape[0] ** 2 * problem.layout.slots > MOST_TOGETHER:
+            return False  # cells one by one know nothing of what both policies have in common
+        apart = sum(self.predicted_length(one, 0.5 * alpha) for one in (problem, other))
+        return self.predicted_length(pair, alpha) < apart
 
     @staticmethod
     def _most_states(problem: Rows) -> int:
@@ -137,7 +156,8 @@ class Table:
                 "method=Groups() (--method groups)."
             )
         ahead = planned_length(problem, self.planned_rows) - len(pilot.rows)
-        cells, (_, budget) = TableCells(states), self._predicted(pilot, alpha, ahead, problem)
+        _, budget, share = self._predicted(pilot, alpha, ahead, problem)
+        cells = _cells(problem, states, share)
         events = propose_table(
             problem,
             pilot,
@@ -150,17 +170,18 @@ class Table:
         )
         return PlannedTable(pilot, cells, budget, events)
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        clock = Clock(progress)
+    def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
+        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
+        clock, rows = Clock(progress), problem if against is None else PairedRows.of(problem, against)
         clock.stage("plan")
-        made = self.plan(problem, alpha)
+        made = self.plan(rows, alpha)
         clock.done("plan")
-        return self.evaluate(problem, made, clock, describe(NAME, self, problem))
+        return self.evaluate(rows, made, clock, describe(NAME, self, problem))
 
     def follow(self, problem: Rows, alpha: float, before: CellsProof | None, clock: Clock) -> Result | None:
         """The interval of a log that grows, from the proof of the update before; None while no start follows the pilot."""
         clock.stage("plan")
-        known = before.cells.states if before is not None and isinstance(before.cells, TableCells) else None
+        known = before.cells.states if before is not None and isinstance(before.cells, StateCells) else None
         made = self.plan(problem, alpha, known)
         made = made if before is None else _continued(before, made)
         clock.done("plan")
@@ -173,7 +194,8 @@ class Table:
         """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
-        proof = self._proof(asked_of(certified), made)
+        question = certified.parts() if isinstance(certified, PairedRows) else (certified,)
+        proof = self._proof(asked_of(*question), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
         estimate, source = estimate_of(found.claims)
         clock.done("evaluate")
@@ -184,7 +206,8 @@ class Table:
         }
         return Result.of(
             proof,
-            certified,
+            question[0],
+            against=question[1] if len(question) > 1 else None,
             method=NAME,
             estimate=estimate,
             claims=claims_of(found, made.budget),
@@ -197,9 +220,13 @@ class Table:
     def _proof(self, asked: Asked, made: PlannedTable) -> CellsProof:
         return CellsProof(asked, made.budget, self.side, made.cells, made.events, planned=self.planned_rows)
 
-    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+    def replan(
+        self, prefixes: Prefixes, proof: Proof, sums: Sums, against: Prefixes | None = None
+    ) -> tuple[Proof, tuple[str, ...]]:
         """Every block from the rows before it."""
         del sums
+        if against is not None:
+            prefixes = Prefixes(PairedRows.of(prefixes.problem, against.problem))
         proof = check_proof(proof, CellsProof, NAME)
         pilot = replayed_pilot(prefixes, proof, self._pilot)
         made = self._plan(prefixes.problem, pilot, proof.budget.alpha, prefixes.before)
@@ -211,19 +238,23 @@ class Table:
 
     def _predicted(
         self, pilot: Rows, alpha: float, ahead: int, problem: Rows
-    ) -> tuple[PredictedTable | None, ErrorBudget]:
+    ) -> tuple[PredictedTable | None, ErrorBudget, float]:
         """The shortest interval that the pilot predicts, and how alpha is divided for it; the starts are those of the problem.
 
-        None where the pilot has no table.
+        The last number says where forecasts of differences are cut. None where the pilot has no table.
         """
-        states = states_of(pilot, self._most_states(problem))
+        states, clips = (
+            states_of(pilot, self._most_states(problem)),
+            _CLIPS[: 2 if isinstance(problem, PairedRows) else 1],
+        )
         if states is None:
-            return None, self.budget(problem, alpha, _SHARES[0])
-        cells, starts = TableCells(states), expected_starts(problem, pilot, ahead)
-        budgets = [self.budget(problem, alpha, shares) for shares in _SHARES]
-        found = [predicted_table(pilot, cells, budget, self.side, ahead, starts) for budget in budgets]
-        best = int(np.argmin([one.half for one in found]))
-        return found[best], budgets[best]
+            return None, self.budget(problem, alpha, _SHARES[0]), clips[0]
+        starts, found = expected_starts(problem, pilot, ahead), []
+        for budget in (self.budget(problem, alpha, shares) for shares in _SHARES):
+            for clip in clips:
+                cells = _cells(problem, states, clip)
+                found.append((predicted_table(pilot, cells, budget, self.side, ahead, starts), budget, clip))
+        return min(found, key=lambda one: one[0].half)
 
     def budget(self, problem: Rows, alpha: float, shares: tuple[float, float]) -> ErrorBudget:
         """alpha over the vector event, those of single cells, the ends, and sampled starts."""
@@ -232,6 +263,11 @@ class Table:
 
     def _pilot(self, problem: Rows) -> Rows:
         return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
+
+
+def _cells(problem: Rows, states: FloatArray, share: float) -> StateCells:
+    width = range_at_all_times(problem.terms).width
+    return PairedCells(states, share * width) if isinstance(problem, PairedRows) else TableCells(states)
 
 
 def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:

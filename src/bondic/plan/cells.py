@@ -88,7 +88,7 @@ def repeated(own: Tally, times: float) -> Tally:
     return replace(own, **columns, mass=own.mass * times, moment=own.moment * times)
 
 
-def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], low: float, high: float) -> FloatArray:
+def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], middle: FloatArray | float) -> FloatArray:
     """Values on cells that solve the equations of all learned cells exactly; the others are in the middle of what is possible.
 
     The set of values is symmetric around the reference, so that any other point would make it larger.
@@ -97,35 +97,44 @@ def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], low: float, high:
     counts = np.maximum(tally.count.sum(axis=0), 1.0)
     mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
     following = np.where(learned[:, None], mass / counts[:, None], 0.0)
-    own = np.where(learned, -tally.total.sum(axis=0) / counts, 0.5 * (low + high))
+    own = np.where(learned, -tally.total.sum(axis=0) / counts, middle)
     ahead = np.linalg.solve(np.eye(atoms.shape[0]) - gamma * (atoms @ following), atoms @ own)
     return np.asarray(own + gamma * (following @ ahead))
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Logarithms of the probabilities of the events, and the width of the value range."""
+    """Logarithms of the probabilities of the events, and the width of the value range, or of that of every cell."""
 
     vector: float  # log(2/δ) of the vector event, before its rates share it
     cells: float  # log(2/δ) of the events of single cells, before these and their rates share it
     tails: float  # log(1/δ) of an end
-    width: float
+    width: FloatArray | float
 
 
-def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> VectorEvent:
-    """Rates from the one for the pilot's noise to the one for deviations of the whole range, where the fixed point begins."""
-    cost = costs.vector + math.log(_RATES)
-    noise = max(float(counts @ variance) / max(float(counts.sum()), 1.0), 1e-12 * costs.width**2)
-    fast = min(_FASTEST * math.sqrt(2 * cost / (rows * noise)), FULL_BET / costs.width)
-    slow = min(math.sqrt(2 * cost / rows) / costs.width, fast)
-    return VectorEvent(np.ones(variance.size), tuple(np.geomspace(fast, slow, _RATES).tolist()))
+def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs, layers: int = 1) -> VectorEvent:
+    """Rates from the one for the pilot's noise to the one for deviations of the whole range, where the fixed point begins.
+
+    Of several layers each has the same share of the noise, as far as bets on the quieter ones can be that large.
+    """
+    cost, width = costs.vector + math.log(_RATES), np.broadcast_to(costs.width, variance.size)
+    counts, variance, width = (own.reshape(layers, -1) for own in (counts, variance, width))
+    width = width.max(axis=1)
+    noise = (counts * variance).sum(axis=1) / np.maximum(counts.sum(axis=1), 1.0)
+    noise = np.maximum(noise, 1e-12 * width**2)
+    most = FULL_BET / (width * (_FASTEST * math.sqrt(2 * cost / (rows * layers * noise.max()))))
+    shape = np.minimum(np.sqrt(noise.max() / noise), np.maximum(most, 1.0))
+    together = math.sqrt(float((shape * width) @ (shape * width)))
+    fast = min(_FASTEST * math.sqrt(2 * cost / (rows * float(shape**2 @ noise))), FULL_BET / together)
+    slow = min(math.sqrt(2 * cost / rows) / together, fast)
+    return VectorEvent(np.repeat(shape, counts.shape[1]), tuple(np.geomspace(fast, slow, _RATES).tolist()))
 
 
 def propose_cell_events(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> CellTails:
     """Rates for every cell that has been seen, from the one for deviations of the whole range to the one for its noise."""
     expected = rows * (counts + 1.0) / (float(counts.sum()) + float((counts > 0).sum()) + 1.0)
     cost = costs.cells + math.log(max(int((counts > 0).sum()), 1) * _CELL_RATES)
-    cap = FULL_BET / costs.width
+    cap = np.asarray(FULL_BET / costs.width)
     slow = np.sqrt(2 * cost / expected) / costs.width
     noise = np.maximum(variance, 1e-12 * costs.width**2)
     fast = np.maximum(np.sqrt(2 * cost / (expected * noise)), slow)

@@ -59,13 +59,14 @@ class Prices:
         system, limits = located.system, located.limits
         rows, intervals, size = system.rows, located.intervals, system.counts.size
         count, square = system.over_labels(rows.count.sum(axis=0)), system.over_labels(rows.square.sum(axis=0))
-        each = system.over_labels(intervals.deviations(0.0, limits.width).sum(axis=0))
+        each = system.over_labels(intervals.deviations(located.single, located.widths).sum(axis=0))
         noise, mean = each / np.maximum(count, 1.0), square / np.maximum(count, 1.0)
-        more = max(located.energy_bound - float(square.sum()), 0.0) / max(float(count.sum()), 1.0)
+        scale = located.ground.events.vector.shape**2
+        more = max(located.energy_bound - float(scale @ square), 0.0) / max(float(count.sum()), 1.0) / scale
         known, half = count > 0, 0.5 * limits.width
         noise = (seen * noise + doubt * half**2) / np.maximum(seen + doubt, 1e-300)
         if located.sets:
-            usual = float(square.sum()) / max(float(count.sum()), 1.0)
+            usual = np.repeat(_means(square, count, system.tally.shape.layers), size // system.tally.shape.layers)
             noise = np.minimum(noise, np.where(known, mean, usual) + more)
         worst = np.zeros(size)
         np.maximum.at(worst, system.labels.cell, located.farthest)
@@ -80,6 +81,12 @@ class Prices:
     def at(self, cells: IntArray) -> Prices:
         """Those of some cells, which may come more than once."""
         return Prices(self.noise[cells], self.worst[cells], self.unknown[cells])
+
+
+def _means(square: FloatArray, count: FloatArray, layers: int) -> FloatArray:
+    """Mean squares of the rows of every layer."""
+    own, rows = (one.reshape(layers, -1).sum(axis=1) for one in (square, count))
+    return np.asarray(own / np.maximum(rows, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +113,10 @@ class CellCapacity:
     gamma: float
     prices: Prices
     rows: float
-    width: float
+    width: FloatArray | float
     caution: float = _CAUTION[0]
     fewest: int = 1  # rows of a cell, below which it carries no weight
+    layers: int = 1
 
     @cached_property
     def after(self) -> Entries:
@@ -135,12 +143,21 @@ class CellCapacity:
         """γ A^T P^T W: what arrives at cells."""
         return np.asarray(self.gamma * self.atoms.onto(self.after.onto(weights)))
 
+    def _cut(self, weights: FloatArray, caps: FloatArray) -> FloatArray:
+        """What cells can carry; bets of all layers on a row are one bet."""
+        cut = np.clip(weights, -caps, caps)
+        if self.layers == 1:
+            return cut
+        bets = np.abs(cut) * self.width / np.maximum(self.sure, 1e-300)
+        together = bets.reshape(self.layers, -1).sum(axis=0) / FULL_BET
+        return np.asarray(cut / np.tile(np.maximum(together, 1.0), self.layers))
+
     def aim(self, total: float, start: FloatArray, balanced: FloatArray, guess: FloatArray | None = None) -> WeightPlan:
         """Weights for a Λ in all, when so much was balanced before."""
         caps, wanted = self.largest * self.sure, total * start - balanced
         found = np.zeros(start.size) if guess is None else guess
         for _ in range(_STEPS):
-            new = np.clip(wanted + self.sent_on(found), -caps, caps)
+            new = self._cut(wanted + self.sent_on(found), caps)
             done = np.abs(new - found).sum() <= _CLOSE * np.abs(new).sum()
             found = new
             if done:
@@ -159,13 +176,14 @@ class TableWeights:
 
     atoms: Entries
     gamma: float
-    width: float
+    width: FloatArray | float
     log_term: float  # log(1/δ) of an end
     total: float | None = None  # Λ
     balanced: FloatArray = field(default_factory=lambda: np.zeros(0))  # (p,) sum v_i T_i
     rows: float = 0.0  # that were to come at first
     squares: FloatArray = field(default_factory=lambda: np.zeros(0))  # (p,) sum v_i^2
     fewest: int = 1
+    layers: int = 1
 
     def _paid(self, prices: Prices) -> float:
         """For noise so far."""
@@ -176,7 +194,8 @@ class TableWeights:
     ) -> tuple[FloatArray, FloatArray]:
         """Weights and quotas (p,) for the next of the `rows` rows to come."""
         self.rows = max(self.rows, rows)
-        capacity = CellCapacity(past, self.atoms, self.gamma, prices, rows, self.width, fewest=self.fewest)
+        own = {"fewest": self.fewest, "layers": self.layers}
+        capacity = CellCapacity(past, self.atoms, self.gamma, prices, rows, self.width, **own)
         found = self.best(capacity, start, rows > _SETTLED * self.rows)
         self.total = found.total
         rows_needed = found.wanted / np.maximum(found.sizes, 1e-300)
@@ -189,7 +208,9 @@ class TableWeights:
     def best(self, capacity: CellCapacity, start: FloatArray, free: bool = True) -> WeightPlan:
         """The aim of least length; `free`: Λ may change."""
         before = self.balanced if self.balanced.size else np.zeros(start.size)
-        totals = _FIRST / self.width if self.total is None else self.total * (_LATER if free else np.ones(1))
+        totals = (
+            _FIRST / float(np.max(self.width)) if self.total is None else self.total * (_LATER if free else np.ones(1))
+        )
         cost, plans = self.log_term + self._paid(capacity.prices), []
         for caution in _CAUTION:
             own = replace(capacity, caution=caution)
@@ -229,6 +250,6 @@ def doubts(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
     return share if together else min(share / max(1 - share, 1e-3), 10.0)
 
 
-def doubted(past: EarlierRows, doubt: float, middle: float) -> EarlierRows:
+def doubted(past: EarlierRows, doubt: float, middle: FloatArray | float) -> EarlierRows:
     """With `doubt` rows more at every cell, whose outcome is the middle of the range, and which nothing follows."""
     return replace(past, count=past.count + doubt, outcome=past.outcome + doubt * middle)

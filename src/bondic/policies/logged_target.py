@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from bondic.core.errors import InvalidInput
 
-KnownBy = Literal["target columns", "behavior"]
+KnownBy = Literal["target columns", "behavior", "mixture"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class LoggedBehavior(LoggedTarget):
 
 def stand_in(known_by: str) -> LoggedTarget:
     """By the word that a certificate holds."""
-    return {kind.known_by: kind() for kind in (LoggedTarget, LoggedBehavior)}[known_by]  # type: ignore[index]
+    kinds: tuple[type[LoggedTarget], ...] = (LoggedTarget, *LoggedTarget.__subclasses__())
+    return {kind.known_by: kind() for kind in kinds}[known_by]  # type: ignore[index]
 
 
 def refuse_logged_target(policy: object, wanted: str) -> None:

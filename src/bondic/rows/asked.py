@@ -16,7 +16,7 @@ from bondic.core.bounded import U
 from bondic.core.certificate import Certificate
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, VerificationError, refuse
-from bondic.core.proof import Answers, Asked, AskedPolicy, Proof, Review, StoredStart, describe_start
+from bondic.core.proof import Answers, Asked, AskedPolicy, Learned, Proof, Review, StoredStart, describe_start
 from bondic.core.propensities.ratios import Target
 from bondic.core.question import PolicyValue, Question
 from bondic.core.sums.forms import Sums
@@ -35,6 +35,7 @@ from bondic.data.initial import InitialStates, of_stream
 from bondic.data.log import Log
 from bondic.extensions import register_named
 from bondic.policies.answers import StoredAnswers, same_answers
+from bondic.policies.learned import PolicyMixture, seen_by
 from bondic.policies.logged_target import LoggedTarget, stand_in
 from bondic.policies.protocol import check_probabilities
 from bondic.rows.decisions import ask_target
@@ -72,6 +73,7 @@ def _policy_of(coefficient: float, rows: Rows) -> AskedPolicy:
             None if again else states.observations, states.weights, states.kind, states.count_fixed, states.from_rows
         ),
         Answers(rows.stored_answers(), None if again else answers.initial, answers.discrete, answers.exact),
+        seen_by(rows.policy, rows.log_hash, len(rows.log)),
     )
 
 
@@ -98,7 +100,7 @@ def rows_of(question: Question) -> tuple[Rows, ...]:
 def _rows_of(asked: Asked, mine: AskedPolicy, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
     asking: dict[str, Any] = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
     if mine.known_by_log:
-        policy = stand_in(mine.known_by)
+        policy = policy if isinstance(policy, PolicyMixture) else stand_in(mine.known_by)
     elif mine.answers.next is not None:
         policy = _stored(mine)
     elif policy is None:
@@ -203,6 +205,14 @@ def _check_policy(
     asked: Asked, name: str, mine: AskedPolicy, rows: Rows, target: Target | None, policy: Any, log: Log
 ) -> Review:
     """One of them; None: it is not there."""
+    says = () if policy is None else seen_by(policy, asked.log_hash, len(log))
+    refuse(
+        bool(says) and says != mine.learned,
+        f"{name.capitalize()} says that it was learned on other rows than the certificate's: {_seen(says)}, not "
+        f"{_seen(mine.learned)}.",
+    )
+    if mine.known_by == "mixture":
+        return _check_mixture(name, rows, target, policy)
     if mine.known_by_log:
         known = _KNOWN[mine.known_by]
         if not (policy is None or policy == stand_in(mine.known_by)):
@@ -221,7 +231,32 @@ def _check_policy(
     return found
 
 
+def _check_mixture(name: str, rows: Rows, target: Target | None, policy: Any) -> Review:
+    """Policies that were learned again, each from the rows before its block, against the stored answers."""
+    if policy is None:
+        text = f"{name}: that each policy of the mixture was learned before its block is the certificate's own statement; pass "
+        return Review(unchecked=(f"{text}the learner to learn them again",), headline=(name,))
+    refuse(
+        not isinstance(policy, PolicyMixture),
+        "The certificate is about policies learned block by block: pass the learner.",
+    )
+    learned = f"{name.removeprefix('the ')} learned again from the rows before each block"
+    if target is None:
+        return Review((f"{learned} was asked again at every row",))
+    again = ask_target(
+        replace(rows.restricted(RowRange(*target.rows)), policy=policy), every_action=target.probs.ndim == 2
+    )
+    near = again is not None and np.allclose(again.probs, target.probs, rtol=1e-9, atol=1e-12)
+    refuse(not near, f"{name.capitalize()}, learned again, answers differently at the logged states.")
+    return Review((f"{learned} gives the stored answers",))
+
+
+def _seen(learned: Learned) -> str:
+    return ", ".join(str(seen) for _, seen in learned) or "none"
+
+
 _KNOWN = {
+    "mixture": "a mixture of policies learned block by block",
     "target columns": "the one of the log's own columns",
     "behavior": "the one that made the log",
 }

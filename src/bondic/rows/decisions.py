@@ -14,6 +14,7 @@ from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
 from bondic.data._arrays import FloatArray
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
+from bondic.policies.learned import PolicyMixture
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.rows.batch import make_frame
 from bondic.rows.episodes import check_steps, episode_numbers, read_keys
@@ -67,20 +68,25 @@ def _columns(
     rows: Rows, where: RowRange, part: Transitions, *, target: Target | None, every_action: bool, states: bool
 ) -> dict[str, Any]:
     """Those rows of a batch that count; a column of one number is that number."""
-    probs = _policy_probs(rows, part, where, target, every_action=every_action)
     inside = RowRange(max(where.start, rows.rows.start), min(where.stop, rows.rows.stop))
-    if inside != where:
-        cut = slice(inside.start - where.start, inside.stop - where.start)
-        part, where, probs = part.cut(RowRange(cut.start, cut.stop)), inside, None if probs is None else probs[cut]
+    own_rows = RowRange(inside.start - where.start, inside.stop - where.start)
+    if target is None and not rows.policy_in_log:  # a policy is asked for a whole block
+        probs = _policy_probs(rows, part, where, None, every_action=every_action)
+        probs = None if probs is None else probs[own_rows.start : own_rows.stop]
+        part, where = part.cut(own_rows), inside
+    else:
+        part, where = part.cut(own_rows), inside
+        probs = _policy_probs(rows, part, where, target, every_action=every_action)
     frame = make_frame(part, rows.terms)
     kept = np.flatnonzero(frame.kept)
     here = slice(None) if kept.size == len(part) else kept  # all of them: nothing is copied
-    named = part.discrete_actions and not rows.policy_in_log
+    named = part.discrete_actions and probs is not None
     slots = np.asarray(part.actions, dtype=np.int64) if named else np.broadcast_to(np.int64(0), len(part))
     every = probs if probs is not None and probs.ndim == 2 else None
     own = isinstance(rows.policy, LoggedBehavior)
     taken = probs if every is None else every[np.arange(len(part)), slots]
-    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, rows.layout.slots))[here]
+    width = rows.layout.slots if every is None else every.shape[1]
+    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, width))[here]
     columns = {
         "rows": kept + where.start, "rewards": part.rewards[here], "ratios": ratios.values, "errors": ratios.errors,
         "continues": frame.continues, "observations": part.observations[here] if states else np.zeros((kept.size, 0)),
@@ -127,13 +133,15 @@ def _policy_probs(
     """π at the states of a batch, from wherever it is known; None: the log's own columns hold it."""
     if target is not None:
         return target.of(where, 2 if every_action else 1)
+    times = part.timesteps if rows.terms.time_varying else None
+    if isinstance(rows.policy, PolicyMixture):
+        return rows.policy.logged_probs(part, times, where.start, every_action=every_action)
     if rows.policy_in_log:
         return None
     if isinstance(rows.policy, StoredAnswers):
         raise InvalidInput(
             "The certificate does not hold the policy's probabilities at the logged states: pass the policy (--policy SPEC)."
         )
-    times = part.timesteps if rows.terms.time_varying else None
     slots, numbers = rows.layout.slots, np.arange(where.start, where.stop)
     if every_action:
         return logged_state_probs(rows.policy, part.observations, times, slots=slots, log_rows=numbers)
@@ -142,7 +150,7 @@ def _policy_probs(
 
 def ask_target(rows: Rows, *, every_action: bool) -> Target | None:
     """The policy at the logged states, to be stored; None where the log's own columns hold it."""
-    if rows.policy_in_log:
+    if rows.policy_in_log and not isinstance(rows.policy, PolicyMixture):
         return None
     found = [
         _policy_probs(rows, part, where, None, every_action=every_action) for where, part in rows.log.batches(rows.rows)

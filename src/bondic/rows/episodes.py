@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import Episodes, episode_starts
 from bondic.data.initial import of_stream
+from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
 if TYPE_CHECKING:
@@ -147,19 +149,18 @@ def split_episodes(problem: Rows, rows: int) -> tuple[Rows, Rows] | None:
     The episode that the end of these rows falls into is likely a long one. Whether an episode is certified must not depend on how
     long it is, and another method would certify its later rows: so it is neither looked at nor certified.
     """
-    last, first = _borders(problem, problem.rows.start + rows)
+    last, first = episode_borders(problem.log, problem.rows, problem.rows.start + rows)
     if last is None or first is None:
         return None
     return problem.select(problem.rows.start, last), problem.select(first)
 
 
-def _borders(problem: Rows, stop: int) -> tuple[int | None, int | None]:
+def episode_borders(log: Log, rows: RowRange, stop: int) -> tuple[int | None, int | None]:
     """The last row at or before `stop`, and the first at or after it, that begin an episode; None: there is none."""
-    rows = problem.rows
-    if not problem.log.has_episode_ids:
+    if not log.has_episode_ids:
         return (stop, stop) if rows.start < stop < rows.stop else (None, None)
     before, last = None, None
-    for where, part in problem.log.batches(rows):
+    for where, part in log.batches(rows):
         ids = np.asarray(part.episode_ids)
         begins = where.start + np.flatnonzero(
             np.concatenate([[last is not None and ids[0] != last], ids[1:] != ids[:-1]])

@@ -21,13 +21,15 @@ from bondic.policies.adapters.fitted import ClassifierPolicy, words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.learned import LearnedPolicy
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.policies.protocol import RowProbabilities
+from bondic.rows.learn import learn
 from bondic.rows.make import refuse_unrecorded
 
 COLUMNS, LOGGED, TODAY = "columns", "logged", "today"
 """Policies that stand in the log: their probabilities of all actions, or of the logged ones alone; and the one that made it."""
-_READY = (RowProbabilities, StoredAnswers, LoggedTarget)
+_READY = (RowProbabilities, StoredAnswers, LoggedTarget, LearnedPolicy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +120,9 @@ def take_policy(
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
     the log has its probabilities there, and nowhere else. `actions` is how many there are, where that is known from elsewhere.
     """
+    if isinstance(given, LearnedPolicy):
+        refuse_unrecorded(source.log)
+        return learn(given, source.log, lambda made: _learned(made, source, actions))
     policy = _with_names(chosen_policy(given, source.loaded, starts), source.names)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
@@ -126,6 +131,15 @@ def take_policy(
     if not source.order_stated:
         refuse_unstated_order(source.loaded, policy)
     return policy, _notes_on(policy)
+
+
+def _learned(made: Any, source: GivenLog, actions: int | None) -> tuple[Any, tuple[str, ...]]:
+    """What a learner returns: it has seen actions as numbers, and perhaps not all of them."""
+    if actions is None and not source.log.action_dim:
+        names = action_names(source.loaded)
+        actions = int(source.log.inspection.action_counts.size) if names is None else len(names)
+    policy = _with_names(load_policy(made, actions=actions), source.names)
+    return take_policy(policy, GivenLog(source.log), None, actions)
 
 
 def _notes_on(policy: Any) -> tuple[str, ...]:

@@ -12,8 +12,10 @@ import numpy as np
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import make_terms
 from bondic.data.initial import InitialStates
+from bondic.policies.learned import LearnedPolicy
 from bondic.rows.checks import cut_by_horizon, ends_at_once, first_rewards_alone, inspected, undiscounted
 from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
+from bondic.rows.learn import first_certified
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
 
@@ -80,6 +82,8 @@ def make_problem(
     starts = take_initial(initial, source.log)
     asked, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
     rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
+    if isinstance(policy, LearnedPolicy):
+        rows = rows.select(first_certified(asked))
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
     notes = (*source.notes, *read, *cut_by_horizon(rows), *first_rewards_alone(rows), *discounts)

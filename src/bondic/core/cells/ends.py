@@ -11,6 +11,13 @@ at the most negative y = -v_i Δ_i that E leaves a row of block and label. With 
 
 and J = E_{d_0 π}[q̂ + b] + <f, ψ_0> ± E_{d_0 π}[β̄]. A second bound needs no weights: s <f, ψ_0> <= sup_E. Both hold;
 the shorter is used.
+
+With layers a row of the log has a weight in each, and one tail bounds sum_i sum_l v^l_i Z^l_i where sum_l |v^l_i| B^l < 1. g is
+convex and 0 at 0, so for *any* shares λ_l >= 0 of a block and place, sum_l λ_l <= 1,
+
+    g( -sum_l v^l Δ^l )  <=  sum_l λ_l g( -v^l Δ^l / λ_l ),                                                              (26)
+
+and rows of different layers are charged one by one, at the weight v/λ, λ times.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from bondic.core.betting import LARGEST_BET, curvature, tail_term
-from bondic.core.bounded import Between, Enclosure, FloatArray, certified_dot, inflate
+from bondic.core.bounded import Between, Enclosure, FloatArray, U, certified_dot, inflate
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.intervals import most_negative
@@ -52,8 +59,8 @@ class StartMean:
     error: float  # of all entries of ψ_0 together
 
     def __post_init__(self) -> None:
-        if not (np.all((self.cells >= 0) & (self.cells < np.inf)) and 0 <= self.error < np.inf):
-            raise InvalidInput("The starts are probabilities of cells, and their error is a number of at least 0.")
+        if not (np.all(np.isfinite(self.cells)) and 0 <= self.error < np.inf):
+            raise InvalidInput("The starts are weights of cells, and their error is a number of at least 0.")
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def end_terms(located: Located, starts: StartMean, tail: EndWeights, sign: float
     reference, averages = located.system.tally.reference, located.allowance.averages
     base = starts.center + certified_dot(reference, starts.cells)
     base = Enclosure(base.mid, inflate(base.rad + starts.error * float(np.abs(reference).max(initial=0.0))))
-    allowed = float(averages @ starts.cells) * (1 + located.system.tally.relative)
+    allowed = float(averages @ np.abs(starts.cells)) * (1 + located.system.tally.relative)
     allowed = inflate(allowed + starts.error * float(averages.max(initial=0.0)))
     plain = EndTerms(base, 0.0, 0.0, located.support(sign * starts.cells, starts.error), allowed, False)
     weighed = _weighed(located, starts, tail, sign, probability, plain)
@@ -130,15 +137,15 @@ def _weighed(
     tally, weights, averages = located.system.tally, tail.weights, located.allowance.averages
     if weights.shape != tally.count.shape:
         raise InvalidInput("The weights of a tail are those of other blocks or cells.")
-    if not np.all(np.abs(weights) * located.limits.width <= LARGEST_BET):
+    if not np.all(tally.shape.by_layer(np.abs(weights) * located.limits.width).sum(axis=-2) <= LARGEST_BET):
         raise NumericalError("A bet of a tail is too large for the value range.")
     grow = 1 + tally.relative
     size = np.abs(weights) * (tally.count * tally.error + tally.relative * tally.size)
     residuals = Enclosure(float((weights * tally.total).sum()), inflate(float(size.sum()) * grow))
-    noise, bias = _paid(located, located.system.labels.spread(weights), *_balance(tally, starts, tail, sign))
+    noise, bias = _paid(located, weights, *_balance(tally, starts, tail, sign))
     share = Enclosure(tail.rate)
     own = float((np.abs(weights) * tally.count).sum(axis=0) @ averages)
-    ahead = float(tally.over_atoms(np.abs(weights), tally.mass) @ (tally.shape.atoms @ averages))
+    ahead = float(tally.over_atoms(np.abs(weights), tally.mass) @ tally.shape.at_atoms(averages))
     return EndTerms(
         plain.value - sign * (residuals / share),
         (tail_term(probability) / share).upper,
@@ -155,14 +162,16 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     Blocks and labels are charged row by row (`Intervals.charges`) or by the form of Lemma 45: all in the first way, all in the
     second, and each in the way that looks cheaper.
     """
-    rows, grow = located.system.rows, 1 + 4 * located.system.relative
-    each = located.intervals.charges(weights, located.single, located.limits.width)
+    rows, labels, grow = located.system.rows, located.system.labels, 1 + 4 * located.system.relative
+    shares = _shares(located, weights)
+    # a little too large: shares of whoever divides exactly are then at most these
+    weights = labels.spread(np.where(weights == 0, 0.0, weights / np.maximum(shares, 1e-300) * (1 + 8 * U)))
+    shares = labels.spread(shares)
+    each = shares * located.intervals.charges(weights, located.single, located.widths)
     found = [(inflate(float(each.sum()) * grow), located.support(balance, lost))]
     if located.sets:
-        most = most_negative(
-            Between(rows.low, rows.high).wider(rows.error), located.farthest, weights, located.limits.width
-        )
-        prices = weights**2 * curvature(-(np.abs(weights) * most)) * (1 + 1e-15)
+        most = most_negative(Between(rows.low, rows.high).wider(rows.error), located.farthest, weights, located.widths)
+        prices = shares * weights**2 * curvature(-(np.abs(weights) * most)) * (1 + 1e-15)
         cheaper = each < prices * (np.sqrt(rows.square) + np.sqrt(rows.count) * located.farthest) ** 2
         for apart in {cheaper.tobytes(): cheaper, b"": np.zeros_like(cheaper)}.values():
             energy = located.energy(np.where(apart, 0.0, prices))
@@ -172,12 +181,26 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     return min(found, key=sum)
 
 
+def _shares(located: Located, weights: FloatArray) -> FloatArray:
+    """(B, p) λ of (26): in proportion to |v| times the root of the mean square deviation, and |v| B / λ < 1 in every layer."""
+    tally, limits = located.system.tally, located.limits
+    if tally.shape.layers == 1:
+        return np.ones_like(weights)
+    squares = located.system.over_labels(located.intervals.deviations(located.single, located.widths).sum(axis=0))
+    sizes = tally.shape.by_layer(np.abs(weights) * np.sqrt(squares / np.maximum(located.system.counts, 1.0)))
+    least = tally.shape.by_layer(np.abs(weights) * (limits.width / LARGEST_BET))
+    wanted = sizes / np.maximum(sizes.sum(axis=-2, keepdims=True), 1e-300)
+    found = (least + (1 - least.sum(axis=-2, keepdims=True)).clip(0.0) * wanted) * (1 - 32 * U)
+    return np.asarray(found.reshape(weights.shape))
+
+
 def _balance(tally: Tally, starts: StartMean, tail: EndWeights, sign: float) -> tuple[FloatArray, float]:
     """μ on cells, and a bound of the error of all its entries together."""
     weights = tail.weights
     own = (weights * tally.count).sum(axis=0)
     ahead = tally.gamma * (tally.over_atoms(weights, tally.mass) @ tally.shape.atoms)
-    size = float((np.abs(weights) * tally.count).sum()) * (1 + tally.gamma) + tail.rate * float(starts.cells.sum())
+    size = float((np.abs(weights) * tally.count).sum()) * (1 + tally.gamma * tally.shape.largest)
+    size += tail.rate * float(np.abs(starts.cells).sum())
     return sign * tail.rate * starts.cells - own + ahead, inflate(tally.relative * size + tail.rate * starts.error)
 
 

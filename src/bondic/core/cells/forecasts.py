@@ -150,7 +150,9 @@ class EarlierRows:
         return EarlierRows(self.count + other.count, self.outcome + other.outcome, *both)
 
 
-def tally_by_era(tally: Tally, past: EarlierRows, times: IntArray, firsts: Sequence[int], middle: float) -> LabelTally:
+def tally_by_era(
+    tally: Tally, past: EarlierRows, times: IntArray, firsts: Sequence[int], middle: FloatArray | float
+) -> LabelTally:
     """`times` (B,): when the rows of a block were, a number that grows; era k has firsts[k] <= time < firsts[k + 1]."""
     era = np.searchsorted(np.asarray(firsts), times, side="right") - 1
     if times.shape != (tally.shape.blocks,) or np.any(era < 0) or past.count.size != tally.shape.cells:
@@ -188,7 +190,7 @@ def _shifted(tally: Tally, places: tuple[IntArray, IntArray], expected: FloatArr
         columns[name][places] = values
     largest = float(np.abs(tally.reference).max(initial=0.0))
     masses = float(entries.over_rows(np.abs(entries.value)).max(initial=0.0))
-    error = float(np.abs(expected).max(initial=0.0)) + (2 + masses) * largest
+    error = float(np.abs(expected).max(initial=0.0)) + (2 + masses) * tally.shape.largest * largest
     # o_l is a mean of R at a reference that later rows may have made: what its rounding shows of them is an error, too
     error += float(np.maximum(-tally.low, tally.high).max(initial=0.0))
     return replace(

@@ -71,6 +71,11 @@ class Intervals:
         """(J + 1,) F, and 0 for the end."""
         return _at_atoms(self.system, self.values).then(Between(np.zeros(1), np.zeros(1)))
 
+    @property
+    def foreseen(self) -> Between:
+        """(Λ,) <F, κ>."""
+        return self._foreseen[0]
+
     @cached_property
     def _foreseen(self) -> tuple[Between, FloatArray]:
         """(Λ,) <F, κ>, and sum |κ| |F|, by which rounding errors are measured."""
@@ -119,13 +124,13 @@ class Intervals:
         found = rows.count * (width**2 / 4 + apart**2) * (system.tally.gamma**2 * (1 + 64 * system.relative))
         return np.asarray(np.where(rows.count > 0, found, 0.0))
 
-    def deviations(self, single: float, width: float) -> FloatArray:
-        """(B, Λ) sum of Δ_i^2; |γ ζ'_i| <= `single`, and the range bounds every row."""
+    def deviations(self, single: FloatArray | float, width: FloatArray) -> FloatArray:
+        """(B, Λ) sum of Δ_i^2; |γ ζ'_i| <= `single`, and the width (Λ,) of its range bounds every row."""
         rows, grow = self.system.rows, 1 + 16 * self.system.relative
         root = np.sqrt(rows.square * grow) + np.sqrt(self.squares) + np.sqrt(rows.count) * (single + rows.error)
         return np.asarray(np.minimum(root**2 * grow, rows.count * (width**2 * grow)))
 
-    def charges(self, weights: FloatArray, single: float, width: float) -> FloatArray:
+    def charges(self, weights: FloatArray, single: FloatArray | float, width: FloatArray) -> FloatArray:
         """(B, Λ) sum of g(-v_i Δ_i): row by row through the ways, or through `deviations`; the smaller one.
 
         The first only where rows go one way each: Δ is clipped, and g of what is clipped is not convex.
@@ -139,7 +144,8 @@ class Intervals:
         block, label = ways.block, ways.label[ways.way]
         moved = Between(own.low[block, label], own.high[block, label]) + self.ways.take(ways.way)
         # y = v (D + x) = -v Δ before it is clipped: Δ lies between 0 and what is not clipped
-        cut = Between(np.clip(moved.low, -width, 0.0), np.clip(moved.high, 0.0, width)).times(weights[block, label])
+        widest = np.broadcast_to(width, weights.shape[1])[label]
+        cut = Between(np.clip(moved.low, -widest, 0.0), np.clip(moved.high, 0.0, widest)).times(weights[block, label])
         each = np.zeros(rows.count.shape)
         np.add.at(each, (block, label), ways.mass * np.maximum(loss(cut.low), loss(cut.high)))
         return np.asarray(np.minimum(each, other) * (1 + 64 * self.system.relative))
@@ -152,7 +158,7 @@ def largest_by_label(system: System, ways: FloatArray) -> FloatArray:
     return found
 
 
-def most_negative(own: Between, farthest: FloatArray, weights: FloatArray, width: float) -> FloatArray:
+def most_negative(own: Between, farthest: FloatArray, weights: FloatArray, width: FloatArray | float) -> FloatArray:
     """(B, Λ) the largest Δ with the sign of v, D in `own` and |x| <= farthest: -v Δ is as negative as -|v| times it."""
     most = np.where(weights > 0, farthest - own.low, farthest + own.high)
     return np.clip(most, 0.0, width)

@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from bondic.core.betting import LARGEST_BET, curvature, vector_term
-from bondic.core.bounded import Between, FloatArray, U, inflate
+from bondic.core.bounded import Between, FloatArray, U, inflate, row_norms
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.intervals import Intervals, largest_by_label
@@ -86,13 +86,23 @@ class Events:
     cells_probability: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ValueLimits:
-    """What holds whatever the log says: the width B of the range of Y, and the ends of e on every cell."""
+    """What holds whatever the log says, on every cell: the width B of the range of Y, and the ends of e; one for all, or each."""
 
-    width: float
-    low: float
-    high: float
+    width: FloatArray | float  # (p,) of |Y - Ŷ|
+    low: FloatArray | float
+    high: FloatArray | float
+    clip: FloatArray | float = math.inf  # Ŷ is cut to [-clip, clip]; inf: to the range of Y
+
+    @property
+    def middle(self) -> FloatArray | float:
+        return 0.5 * (self.low + self.high)
+
+    @property
+    def largest(self) -> FloatArray | float:
+        """|e|."""
+        return np.abs(self.low) + np.abs(self.high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +116,18 @@ class Ground:
     @staticmethod
     def of(tally: Tally, labels: LabelTally, events: Events, limits: ValueLimits) -> Ground:
         vector, single = events.vector, events.cells.rates
-        largest = max(float(vector.shape.max(initial=0.0)) * max(vector.rates), float(single.max(initial=0.0)))
-        if largest * limits.width > LARGEST_BET:
+        together = tally.shape.by_layer(vector.shape * limits.width)
+        largest = float(row_norms(together.T).max(initial=0.0)) * max(vector.rates)
+        if max(largest, float((single * limits.width).max(initial=0.0))) > LARGEST_BET:
             raise InvalidInput("A rate of an event is too large for the value range.")
         return Ground(
             System(tally, labels, limits.low - tally.reference, limits.high - tally.reference), events, limits
         )
+
+    @cached_property
+    def widths(self) -> FloatArray:
+        """(Λ,) B of the rows of a label."""
+        return np.broadcast_to(self.limits.width, self.system.counts.size)[self.system.labels.cell]
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -133,12 +149,16 @@ class Ground:
         """(Λ,) the largest |Δ_i| of the rows of a label."""
         rows = self.system.rows
         size = np.maximum(-rows.low, rows.high).max(axis=0) + rows.error
-        return np.asarray(np.minimum(np.where(rows.count.sum(axis=0) > 0, size + farthest, 0.0), self.limits.width))
+        return np.asarray(np.minimum(np.where(rows.count.sum(axis=0) > 0, size + farthest, 0.0), self.widths))
 
     def radius(self, probability: float, energy: float, farthest: FloatArray) -> float:
-        """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy ), G_k the largest g(-y)/y^2 over the rows of all cells."""
-        vector = self.events.vector
-        deviation = float((vector.shape[self.system.labels.cell] * self.deviations(farthest)).max(initial=0.0))
+        """ϱ = min_k ( log(2K/δ) / r_k + G_k r_k energy ), G_k the largest g(-y)/y^2 over the rows of all cells.
+
+        A row of the log is a vector with one entry in every layer: y is its norm.
+        """
+        vector, each = self.events.vector, np.zeros(self.system.counts.size)
+        np.maximum.at(each, self.system.labels.cell, vector.shape[self.system.labels.cell] * self.deviations(farthest))
+        deviation = float(row_norms(self.system.tally.shape.by_layer(each).T).max(initial=0.0))
         rates, log_term = np.array(vector.rates), vector.log_term(probability)
         found = log_term / rates + curvature(-(rates * deviation)) * rates * energy
         return inflate(float(found.min()) * (1 + 1e-14))
@@ -152,7 +172,8 @@ class Located:
     sets: tuple[Feasible, ...]  # none where there are too many cells
     intervals: Intervals
     allowance: CellAllowance
-    farthest: FloatArray  # (Λ,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a label
+    single: FloatArray  # (Λ,) a bound of |γ ζ'_i| at every row, and of what the clip of Ŷ adds to |Δ_i|
+    farthest: FloatArray  # (Λ,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a label, clip included
     energy_bound: float  # of sum_i s_c^2 Δ_i^2
 
     @property
@@ -164,9 +185,8 @@ class Located:
         return self.ground.limits
 
     @property
-    def single(self) -> float:
-        """A bound of |γ ζ'_i| at every row."""
-        return largest_single(self.system, self.allowance)
+    def widths(self) -> FloatArray:
+        return self.ground.widths
 
     def support(self, cells: FloatArray, error: float = 0.0) -> float:
         """An upper bound of <f, d>, where the entries of d are off by at most `error` together."""
@@ -179,7 +199,8 @@ class Located:
         )
 
     def energy(self, weights: FloatArray) -> Energy:
-        return Energy.of(self.system, weights, self.allowance, Form.of(self.system, weights))
+        beyond = self.single - largest_single(self.system, self.allowance)
+        return Energy.of(self.system, weights, self.allowance, Form.of(self.system, weights), beyond)
 
 
 def locate(ground: Ground, allowance: CellAllowance) -> Located:
@@ -193,19 +214,28 @@ class _FixedPoint:
     def __init__(self, ground: Ground, allowance: CellAllowance) -> None:
         system, limits = ground.system, ground.limits
         self.ground, self.system, self.allowance = ground, system, allowance
-        self.single, self.tau = largest_single(system, allowance), _slack(system, allowance)
+        self.tau, self.allowed = _slack(system, allowance), largest_single(system, allowance)
+        self.clip = np.broadcast_to(limits.clip, system.counts.size)[system.labels.cell]
+        self.beyond = np.where(self.clip < math.inf, np.inf, 0.0)
         self.farthest, self.radius = np.full(system.labels.cell.size, math.inf), math.inf
         self.own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
         self.roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
-        rounding = 4 * U * (abs(limits.low) + abs(limits.high) + np.abs(system.tally.reference))
+        rounding = 4 * U * (limits.largest + np.abs(system.tally.reference))
         self.intervals = Intervals(system, Between(system.low, system.high).wider(rounding))
         self.found = inflate(
-            float((ground.weights * system.rows.count).sum()) * limits.width**2 * (1 + system.relative)
+            float((ground.weights * system.rows.count * ground.widths**2).sum()) * (1 + 2 * system.relative)
         )
 
-    @cached_property
-    def energy(self) -> Energy:
-        return Energy.of(self.system, self.ground.weights, self.allowance, self.ground.form)
+    @property
+    def single(self) -> FloatArray:
+        """(Λ,) a bound of |γ ζ'_i|, and of what the clip adds: |Y - clip(Ŷ)| <= |Y - Ŷ| + (|Ŷ| - clip)_+."""
+        return self.allowed + self.beyond
+
+    def _clip(self, foreseen: FloatArray) -> None:
+        """From bounds (Λ,) of |<F, κ>|."""
+        rows = self.system.rows
+        size = (np.abs(rows.reference) + self.system.tally.gamma * foreseen) * (1 + 16 * self.system.relative)
+        self.beyond = np.minimum(self.beyond, np.maximum(size + rows.error - self.clip, 0.0))
 
     def run(self) -> Located:
         for _ in range(_ROUNDS):
@@ -213,18 +243,26 @@ class _FixedPoint:
             self._step()
             if self.found >= before * (1 - _SETTLED) and not np.any(self.own < known * (1 - _SETTLED)):
                 break
-        return Located(self.ground, self._sets(), self.intervals, self.allowance, self.farthest, self.found)
+        return Located(
+            self.ground, self._sets(), self.intervals, self.allowance, self.single, self.farthest, self.found
+        )
 
     def _step(self) -> None:
         """Radii from what is known of the rows, then sets and intervals, then the rows again."""
         system, ground = self.system, self.ground
-        squares = self.intervals.deviations(self.single, ground.limits.width)
+        self._clip(self.intervals.foreseen.largest())
+        squares = self.intervals.deviations(self.single, ground.widths)
         self.found = min(self.found, inflate(float((ground.weights * squares).sum()) * (1 + 4 * system.relative)))
         self._shrink()
         self.own = np.minimum(self.own, self._own_bounds(squares))
-        for one in self._sets():
-            more = one.excess(self.energy, self.energy.linear, self.energy.linear_error)
-            self.found = min(self.found, inflate((self.energy.constant + more) * (1 + 1e-14)))
+        sets = self._sets()
+        for one in sets:
+            if np.any(self.beyond > 0):
+                self._clip(one.foreseen())
+        energy = Energy.of(system, ground.weights, self.allowance, ground.form, self.beyond)
+        for one in sets:
+            more = one.excess(energy, energy.linear, energy.linear_error)
+            self.found = min(self.found, inflate((energy.constant + more) * (1 + 1e-14)))
             self.farthest = np.minimum(self.farthest, largest_by_label(system, one.ways) + self.single)
             self.roots = np.minimum(self.roots, one.cell_roots())
         self._shrink()
@@ -244,7 +282,7 @@ class _FixedPoint:
         system, scale, known = self.system, self.ground.scale, self.intervals.ways.largest()
         if system.large:
             return ()
-        everything = system.largest * (1 + system.tally.gamma)
+        everything = system.largest * (1 + system.tally.gamma * system.tally.shape.largest)
         alone = np.where(system.learned, np.minimum(self.own + self.tau, everything), self.tau)
         found: dict[bytes, Feasible] = {}
         for times in (0.0, 1.0, 1e300):
@@ -261,7 +299,8 @@ class _FixedPoint:
         system, rows, counts, events = self.system, self.system.rows, self.system.counts, self.ground.events
         grow = 1 + system.relative
         square = system.over_labels(rows.square.sum(axis=0))
-        root = (np.sqrt(square) + self.roots + np.sqrt(counts) * (self.single + rows.error)) * grow
+        extra = system.over_labels(rows.count.sum(axis=0) * (self.single + rows.error) ** 2)
+        root = (np.sqrt(square) + self.roots + np.sqrt(extra)) * grow
         energy = np.minimum(root**2 * (1 + 1e-14), system.over_labels(squares.sum(axis=0)) * grow)
         deviation = np.zeros(counts.size)
         np.maximum.at(deviation, system.labels.cell, self.ground.deviations(self.farthest))
@@ -277,8 +316,10 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     tally = system.tally
     counts = np.maximum(system.counts, 1.0)
     mean = np.abs(tally.total.sum(axis=0)) / counts
-    rounding = tally.error + tally.relative * (tally.size.sum(axis=0) / counts + 4 * system.largest)
-    allowed = allowance.averages + tally.gamma * system.after.times(tally.shape.atoms @ allowance.averages)
+    rounding = tally.error + tally.relative * (
+        tally.size.sum(axis=0) / counts + 4 * tally.shape.largest * system.largest
+    )
+    allowed = allowance.averages + tally.gamma * system.after.times(tally.shape.at_atoms(allowance.averages))
     allowed = allowed * (1 + tally.relative)
     own = np.maximum(np.abs(system.low), np.abs(system.high))
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
@@ -286,5 +327,5 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
 
 def largest_single(system: System, allowance: CellAllowance) -> float:
     """γ max β_∞ over atoms, rounded up."""
-    most = float((system.tally.shape.atoms @ allowance.single).max(initial=0.0))
+    most = float(system.tally.shape.at_atoms(allowance.single).max(initial=0.0))
     return most * system.tally.gamma * (1 + 4 * system.relative)

@@ -22,7 +22,7 @@ from bondic.core.cells.localize import CellTails, Events, Located, VectorEvent
 from bondic.core.cells.rows import Cells, within_quotas
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
-from bondic.core.columns import Columns
+from bondic.core.columns import AnsweredRows
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.core.errors import VerificationError, refuse
 from bondic.core.proof import Asked, Claims, Proof, Review
@@ -32,7 +32,7 @@ from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.starts import StartBets, StartTerms, start_cost, used_starts
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import ValueRange, range_at_all_times, range_of
+from bondic.core.terms import ValueRange, range_at_all_times
 
 ALLOWED = "allowance"
 SINGLE = "cells"
@@ -104,12 +104,12 @@ class CellsProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
-    def bound(self, rows: Columns) -> CellBound:
+    def bound(self, rows: AnsweredRows) -> CellBound:
         """The event and the tally of the rows: everything but an allowance."""
         events, count = self.events, len(self.events.stops)
         used = rows if events.start is None else used_starts(rows, events.start.skipped)
         cells = self.cells.last_starts(used)
-        shape = CellShape(count * (1 if events.quotas is None else 2), cells.atoms(used))
+        shape = CellShape(count * (1 if events.quotas is None else 2), cells.atoms(used), cells.layers)
         refuse(shape.cells != events.reference.size, "The events are those of other cells.")
         parts = cells.parts(used, events.stops)
         parts = parts if events.quotas is None else within_quotas(parts, events.quotas)
@@ -124,16 +124,16 @@ class CellsProof(Proof):
             cells.limits(rows),
         )
 
-    def ruled_out(self, rows: Columns, bound: CellBound) -> float:
+    def ruled_out(self, rows: AnsweredRows, bound: CellBound) -> float:
         """β that the rows exclude (both numbers); 0 for a table, or where no part of alpha was set aside for it."""
         probability = self.budget.get(TEST)
         halves = None if probability is None else self.cells.halves(rows, self.events.stops, self.events.reference)
         return 0.0 if halves is None or probability is None else ruled_out(bound, halves, probability)
 
-    def evaluate(self, rows: Columns, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
+    def evaluate(self, rows: AnsweredRows, bound: CellBound, allowance: Allowance | CellAllowance) -> Evaluation:
         """The ends at an allowance, on the event of the proof."""
         located = bound.locate(allowance)
-        everything, found = range_of(rows.terms), []
+        everything, found = self.cells.value_range(rows), []
         for sign, terms in bound.ends(located).items():
             end: End = "upper" if sign > 0 else "lower"
             found.append(_claim(end, terms, everything))
@@ -148,18 +148,19 @@ class CellsProof(Proof):
         ]
         return Evaluation(tuple(claims), _crossed(claims, everything), (), bound.effective_rows())
 
-    def _start(self, rows: Columns, end: End, value: ValueRange, located: Located) -> Enclosure:
+    def _start(self, rows: AnsweredRows, end: End, value: ValueRange, located: Located) -> Enclosure:
         # actions that were drawn at the starts of a list are terms of their own: the range bounds them
         drawn = rows.initial_states.kind == "exact"
         known = None if drawn else _StartDeviations(self.cells, located, rows)
-        return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends_of(self.side), end, value, known)
+        limits, ends = self.cells.value_range(rows), ends_of(self.side)
+        return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends, end, value, known, limits)
 
     def claims(self, question: Question, sums: Sums) -> Claims:
-        rows = question.columns
         del sums
+        rows = self.cells.answered(question)
         return self.claims_on(rows, self.bound(rows))
 
-    def claims_on(self, rows: Columns, bound: CellBound) -> Claims:
+    def claims_on(self, rows: AnsweredRows, bound: CellBound) -> Claims:
         """The same where the rows were tallied before; nothing where groups have no stated allowance."""
         if self.cells.needs_allowance and self.allowance is None:
             return Claims(())
@@ -167,8 +168,7 @@ class CellsProof(Proof):
         return claims_of(self.evaluate(rows, bound, allowance), self.budget)
 
     def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
-        rows = question.columns
-        seen = self.events.provenance
+        rows, seen = question.first, self.events.provenance
         text = "Groups, model, bets and weights were made from the rows before those that they are used on"
         count = rows.rows.stop - (rows.rows.start if seen.rows is None else seen.rows[0])
         own = [fixed_before("plan", text, seen, rows), length_assumption(count, self.planned)]
@@ -195,12 +195,12 @@ class CellsProof(Proof):
         return (self.events.provenance,)
 
     def work(self, question: Question) -> float:
-        rows = question.columns
-        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
+        rows = question.first
+        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0]) * self.cells.layers
         return 64.0 * points + 16.0 * float(self.events.reference.size) ** 2
 
     def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
-        rows = question.columns
+        rows = question.first
         del claims, sums
         if self.events.provenance.saw((rows.rows.start, rows.rows.stop), rows.log_hash):
             raise VerificationError("The plan was begun with rows that are certified, or with rows after them.")
@@ -245,7 +245,7 @@ class _StartDeviations:
 
     cells: Cells
     located: Located
-    rows: Columns  # with all starts
+    rows: AnsweredRows  # with all starts
 
     def __call__(self, terms: StartTerms, bets: StartBets) -> Between:
         count, skipped = len(self.rows.initial_states), bets.skipped

@@ -21,10 +21,11 @@ from bondic.core.cells.ends import StartMean
 from bondic.core.cells.forecasts import EarlierRows, Forecasts, LabelTally, tally_by_era, tally_by_label
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.tally import CellRows, CellShape, Tally, rounding_of_sums, tally
-from bondic.core.columns import Cloud, Columns
+from bondic.core.columns import AnsweredRows, Cloud
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.question import Question
 from bondic.core.registry import kind, register
-from bondic.core.terms import ValueRange, largest_width, range_at_all_times
+from bondic.core.terms import ValueRange, largest_width, range_at_all_times, range_of
 
 _SAME_ANSWERS = 1e-14
 """Differences of a policy's answers at one state, in all: rounding of whoever computes them. The errors of a tally cover more."""
@@ -35,43 +36,52 @@ class Cells(ABC):
     """Which cell a row is, and what the center says there."""
 
     needs_allowance: ClassVar[bool]
+    layers: ClassVar[int] = 1  # of cells, one for every function
+
+    def answered(self, question: Question) -> AnsweredRows:
+        """The rows that the cells are about."""
+        return question.columns
+
+    def value_range(self, rows: AnsweredRows) -> ValueRange:
+        """Where what is bounded lies, whatever the log says."""
+        return range_of(rows.terms)
 
     @abstractmethod
     def size(self, slots: int) -> int:
         """p."""
 
     @abstractmethod
-    def atoms(self, rows: Columns) -> FloatArray:
+    def atoms(self, rows: AnsweredRows) -> FloatArray:
         """(J, p) A."""
 
     @abstractmethod
-    def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
+    def parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
         """The rows, in order; block b ends before row stops[b] of the log."""
 
     @abstractmethod
     def labels(
-        self, found: Tally, rows: Columns, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+        self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
     ) -> LabelTally:
         """The rows of the tally by what is forecast to follow them; `past` and `eras` where earlier rows make the forecasts."""
 
     @abstractmethod
-    def limits(self, rows: Columns) -> ValueLimits: ...
+    def limits(self, rows: AnsweredRows) -> ValueLimits: ...
 
     @abstractmethod
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
         """The number of the state or group of every initial point, and the center's value at every initial state."""
 
-    def halves(self, rows: Columns, stops: Sequence[int], reference: FloatArray) -> Tally | None:
+    def halves(self, rows: AnsweredRows, stops: Sequence[int], reference: FloatArray) -> Tally | None:
         """The rows with cells 2 c and 2 c + 1 for the halves of cell c; None where nothing varies inside a cell."""
         del rows, stops, reference
         return None
 
-    def first(self, rows: Columns) -> Cells:
+    def first(self, rows: AnsweredRows) -> Cells:
         """The same for a stretch of rows that begins where these cells do."""
         del rows
         return self
 
-    def last_starts(self, rows: Columns) -> Cells:
+    def last_starts(self, rows: AnsweredRows) -> Cells:
         """The same for these starts, which are the last of those that the cells know."""
         del rows
         return self
@@ -93,7 +103,7 @@ class Cells(ABC):
         np.add.at(cells, groups, weights[cloud.rows, None] * cloud.weights)
         return cells.reshape(-1)
 
-    def starts(self, rows: Columns) -> StartMean:
+    def starts(self, rows: AnsweredRows) -> StartMean:
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
         weights = rows.initial_states.weights
@@ -105,10 +115,9 @@ class Cells(ABC):
         return StartMean(center, self.start_mean(rows.initial, weights), error)
 
 
-@register("cells", "table")
 @dataclass(frozen=True, eq=False)
-class TableCells(Cells):
-    """Every state with every action; nothing is known beforehand, so the center is 0."""
+class StateCells(Cells):
+    """Cells of a list of states, each with every action; nothing is known beforehand, so the center is 0."""
 
     needs_allowance = False
     states: FloatArray  # (S, D), all different
@@ -121,21 +130,28 @@ class TableCells(Cells):
     def size(self, slots: int) -> int:
         return int(self.states.shape[0]) * slots
 
-    def atoms(self, rows: Columns) -> FloatArray:
-        """The policy's answers, at every state; one state has one answer."""
-        states, slots = self.states.shape[0], rows.layout.slots
-        answers, index = np.full((states, slots), np.nan), StateIndex(self.states)
+    def atoms(self, rows: AnsweredRows) -> FloatArray:
+        return self.diagonal(self.answers(rows))
+
+    def diagonal(self, answers: FloatArray) -> FloatArray:
+        """(S, S * slots): answers (S, slots) at the cells of their states."""
+        states, slots = answers.shape
+        found = np.zeros((states, states, slots))
+        found[np.arange(states), np.arange(states)] = answers
+        return found.reshape(states, states * slots)
+
+    def answers(self, rows: AnsweredRows) -> FloatArray:
+        """(S, slots) what the policy answers, at every state; one state has one answer, and 0 stands for states without any."""
+        answers, index = np.full((self.states.shape[0], rows.initial.weights.shape[1]), np.nan), StateIndex(self.states)
         for cloud in (rows.initial, *(batch.next for batch in rows.batches())):
             places = index.found(cloud.points)
             first = np.isnan(answers[places, 0])
             answers[places[first]] = cloud.weights[first]
             if np.any(np.abs(answers[places] - cloud.weights).sum(axis=1) > _SAME_ANSWERS):
                 raise InvalidInput("The policy has several answers at one state of the table.")
-        found = np.zeros((states, states, slots))
-        found[np.arange(states), np.arange(states)] = np.nan_to_num(answers)
-        return found.reshape(states, states * slots)
+        return np.asarray(np.nan_to_num(answers))
 
-    def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
+    def parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
         index, slots = StateIndex(self.states), rows.layout.slots
         for batch in rows.batches():
             own, following = index.found(batch.logged), index.found(batch.next.points)
@@ -145,19 +161,25 @@ class TableCells(Cells):
             )  # fmt: skip
 
     def labels(
-        self, found: Tally, rows: Columns, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+        self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
     ) -> LabelTally:
         if past is None:
             raise InvalidInput("Forecasts of a table are made from earlier rows.")
         limits, times = self.limits(rows), np.arange(found.shape.blocks) % len(stops)
-        return tally_by_era(found, past, times, eras, 0.5 * (limits.low + limits.high))
+        return tally_by_era(found, past, times, eras, limits.middle)
 
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
         return StateIndex(self.states).found(cloud.points), np.zeros(int(cloud.rows.max(initial=-1)) + 1)
 
-    def limits(self, rows: Columns) -> ValueLimits:
+    def limits(self, rows: AnsweredRows) -> ValueLimits:
         known = range_at_all_times(rows.terms)
         return ValueLimits(largest_width(rows.terms), known.low, known.high)
+
+
+@register("cells", "table")
+@dataclass(frozen=True, eq=False)
+class TableCells(StateCells):
+    """Every state with every action."""
 
 
 @register("cells", "groups")
@@ -191,10 +213,10 @@ class GroupCells(Cells):
     def size(self, slots: int) -> int:
         return self.count * slots
 
-    def atoms(self, rows: Columns) -> FloatArray:
+    def atoms(self, rows: AnsweredRows) -> FloatArray:
         return np.eye(self.size(rows.layout.slots))
 
-    def parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
+    def parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
         first, ahead, slots, gamma = 0, 0, rows.layout.slots, rows.gamma
         self._check(rows)
         for batch in rows.batches():
@@ -211,7 +233,7 @@ class GroupCells(Cells):
             )  # fmt: skip
 
     def labels(
-        self, found: Tally, rows: Columns, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+        self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
     ) -> LabelTally:
         if past is not None or eras:
             raise InvalidInput("Groups have forecasts of their own.")
@@ -220,21 +242,21 @@ class GroupCells(Cells):
             parts, self.label, self.foreseen, self.forecasts, found.shape, found.gamma, found.reference
         )
 
-    def halves(self, rows: Columns, stops: Sequence[int], reference: FloatArray) -> Tally:
+    def halves(self, rows: AnsweredRows, stops: Sequence[int], reference: FloatArray) -> Tally:
         count = self.size(rows.layout.slots)
         atoms = np.zeros((count, 2 * count))
         atoms[np.arange(count), 2 * np.arange(count)] = 1.0  # both halves have the reference of their cell
         parts = self._half_parts(rows, stops)
         return tally(parts, CellShape(len(stops), atoms), rows.gamma, np.repeat(reference, 2))
 
-    def _half_parts(self, rows: Columns, stops: Sequence[int]) -> Iterator[CellRows]:
+    def _half_parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
         first = 0
         for part in self.parts(rows, stops):
             half = self.half[first : first + part.cell.size]
             first += part.cell.size
             yield replace(part, cell=2 * part.cell + half)
 
-    def _check(self, rows: Columns) -> None:
+    def _check(self, rows: AnsweredRows) -> None:
         if self.group.size != len(rows) or self.next_group.size != _points(rows):
             raise InvalidInput(f"There are groups of {self.group.size} rows, and {len(rows)} rows.")
         model = _model_range(rows)
@@ -250,19 +272,19 @@ class GroupCells(Cells):
             )
         return self.start_group, self.start_value
 
-    def limits(self, rows: Columns) -> ValueLimits:
+    def limits(self, rows: AnsweredRows) -> ValueLimits:
         """e(c) is a mean of q* - q̂ over logged points, next points or starts: all of q̂ lies in its range (`_check`)."""
         known, model = range_at_all_times(rows.terms), _model_range(rows)
         return ValueLimits(largest_width(rows.terms), known.low - model.high, known.high - model.low)
 
-    def first(self, rows: Columns) -> GroupCells:
+    def first(self, rows: AnsweredRows) -> GroupCells:
         return self.part(slice(0, len(rows)), slice(0, _points(rows)))
 
-    def after(self, pilot: Columns) -> GroupCells:
+    def after(self, pilot: AnsweredRows) -> GroupCells:
         """The same for the rows after a pilot."""
         return self.part(slice(len(pilot), None), slice(_points(pilot), None))
 
-    def last_starts(self, rows: Columns) -> GroupCells:
+    def last_starts(self, rows: AnsweredRows) -> GroupCells:
         points, states = rows.initial.rows.size, len(rows.initial_states)
         if self.start_group.size < points or self.start_value.size < states:
             raise InvalidInput("A start has no group.")
@@ -277,14 +299,14 @@ class GroupCells(Cells):
         )  # fmt: skip
 
 
-def _model_range(rows: Columns) -> ValueRange:
+def _model_range(rows: AnsweredRows) -> ValueRange:
     """Where q̂ and its means over actions may lie: the value range with 0, wider by the rounding of a mean and of a difference."""
     known, terms = range_at_all_times(rows.terms), rows.layout.slots + rows.next_draws + rows.initial_draws
     rounding = rounding_of_sums(terms) * known.largest
     return ValueRange(min(known.low, 0.0) - rounding, max(known.high, 0.0) + rounding)
 
 
-def _points(rows: Columns) -> int:
+def _points(rows: AnsweredRows) -> int:
     return sum(batch.next.rows.size for batch in rows.batches())
 
 

@@ -152,7 +152,7 @@ class System:
         atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.after.dense
         weights = self._inverse @ atoms
         rest = atoms - weights + gamma * (weights @ following) @ atoms
-        size = atoms + np.abs(weights) + gamma * (np.abs(weights) @ following) @ atoms
+        size = np.abs(atoms) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ np.abs(atoms)
         off = np.abs(rest).sum(axis=1) + self.tally.relative * size.sum(axis=1)
         return weights, inflate(float(off.max(initial=0.0)) * self.largest)
 
@@ -161,7 +161,7 @@ class System:
         atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.after.dense
         weights = cells + gamma * (((cells @ following) @ self._inverse) @ atoms)
         rest = cells - weights + gamma * (weights @ following) @ atoms
-        size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ atoms
+        size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ np.abs(atoms)
         off = np.abs(rest).sum(axis=1) + self.tally.relative * size.sum(axis=1)
         return weights, np.asarray(off * self.largest * (1 + 1e-14))
 
@@ -182,10 +182,10 @@ class System:
     def _apart(self, here: slice) -> FloatArray:
         weights, _ = self.atom_weights
         following = np.vstack([weights, np.zeros((1, weights.shape[1]))])
-        return np.asarray(np.abs(self._foreseen[self.ways.label[here]] - following[self.ways.atom[here]]))
+        return np.asarray(np.abs(self.foreseen[self.ways.label[here]] - following[self.ways.atom[here]]))
 
     @cached_property
-    def _foreseen(self) -> FloatArray:
+    def foreseen(self) -> FloatArray:
         """(Λ, p) <K, κ>."""
         return np.asarray(self.labels.expected.dense @ self.atom_weights[0])
 
@@ -246,21 +246,26 @@ class Energy:
     form: Form
 
     @staticmethod
-    def of(system: System, weights: FloatArray, allowance: CellAllowance, form: Form) -> Energy:
-        """`weights`: (B, Λ), one for all rows of a block and label, as those of the form."""
+    def of(
+        system: System, weights: FloatArray, allowance: CellAllowance, form: Form, beyond: FloatArray | float = 0.0
+    ) -> Energy:
+        """`weights`: (B, Λ), one for all rows of a block and label, as those of the form; `beyond` (Λ,): what clips add."""
         rows, atoms, gamma = system.rows, system.tally.shape.atoms, system.tally.gamma
         grow = 1 + system.relative
         mass = float((weights * rows.count).sum()) * grow
         square = (math.sqrt(float((weights * rows.square).sum()) * grow) + rows.error * math.sqrt(mass)) ** 2
-        single = rows.over_atoms(weights, rows.mass) @ (atoms @ allowance.single) ** 2
-        further = gamma**2 * float(single) * grow
+        single = rows.over_atoms(weights, rows.mass) @ system.tally.shape.at_atoms(allowance.single) ** 2
+        clipped = math.sqrt(float((weights * rows.count * np.square(beyond)).sum()) * grow)
+        further = (gamma * math.sqrt(float(single) * grow) + clipped) ** 2 * grow
         theta = math.sqrt(further / square) if square > 0 else 1.0
         theta = max(theta, 1e-150) if further > 0 else 0.0
         rest = (1 + 1 / theta) * further if theta else 0.0
         total, onto = (weights * rows.total).sum(axis=0), rows.over_atoms(weights, rows.moment)
         linear = gamma * ((system.labels.expected.onto(total) - onto) @ atoms)
-        lost = (1 + gamma * (1 + system.expected_size)) * (
-            system.relative * float((weights * rows.size).sum()) + rows.error * mass
+        lost = (
+            (1 + gamma * (1 + system.expected_size))
+            * system.tally.shape.largest
+            * (system.relative * float((weights * rows.size).sum()) + rows.error * mass)
         )
         factor = 1 + theta
         return Energy(
@@ -308,6 +313,21 @@ class Feasible:
         if self.radius > 0:
             return self.radius * (inside + lost * float(self.scale.max(initial=0.0))) * grow, outside
         return inside, np.minimum(outside, self.known)
+
+    def foreseen(self) -> FloatArray:
+        """(Λ,) |<F, κ>|."""
+        system = self.system
+        weights, off = system.foreseen, system.atom_weights[1] * system.expected_size
+        lost = (
+            8
+            * system.relative
+            * system.expected_size
+            * float(np.abs(system.atom_weights[0]).sum(axis=1).max(initial=0.0))
+        )
+        found = np.abs(weights) @ self.slack + lost * float(self.slack.max(initial=0.0)) + off
+        if self.radius > 0:
+            found += self.radius * (row_norms(weights * self.scale) + lost * float(self.scale.max(initial=0.0)))
+        return np.asarray(found * (1 + 16 * system.relative))
 
     @property
     def ways(self) -> FloatArray:

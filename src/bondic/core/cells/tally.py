@@ -47,15 +47,35 @@ class CellRows:
 
 @dataclass(frozen=True, eq=False)
 class CellShape:
-    """How many blocks, cells and atoms there are, and what atoms are made of."""
+    """How many blocks, cells and atoms there are, and what atoms are made of.
+
+    Of several functions one stands after the other, in *layers* of cells: every row of the log is a row of each layer, at the
+    same place of it.
+    """
 
     blocks: int
-    atoms: FloatArray  # (J, p) A
+    atoms: FloatArray  # (J, p) A; signed only where there are layers
+    layers: int = 1
 
     def __post_init__(self) -> None:
-        fine = self.atoms.ndim == 2 and bool(np.all((self.atoms >= 0) & (self.atoms < np.inf)))
-        if not (fine and np.all(self.atoms.sum(axis=1) <= 1 + rounding_of_sums(self.atoms.shape[1]))):
+        size, most = np.abs(self.atoms), 1 if self.layers == 1 else 3
+        fine = self.atoms.ndim == 2 and self.layers in (1, 2) and bool(np.all(size < np.inf))
+        fine = fine and self.atoms.shape[1] % self.layers == 0 and (self.layers > 1 or bool(np.all(self.atoms >= 0)))
+        if not (fine and np.all(size.sum(axis=1) <= most + most * rounding_of_sums(self.atoms.shape[1]))):
             raise InvalidInput("An atom is a probability on cells: at least 0, and at most 1 in all.")
+
+    @cached_property
+    def largest(self) -> float:
+        """A bound of sum_c |A_jc|: how much larger values at atoms can be than values at cells."""
+        return 1.0 if self.layers == 1 else 3.0 * (1 + 2 * rounding_of_sums(self.atoms.shape[1]))
+
+    def at_atoms(self, cells: FloatArray) -> FloatArray:
+        """(J,) bounds at atoms from (p,) bounds of absolute values at cells."""
+        return np.asarray(np.abs(self.atoms) @ cells)
+
+    def by_layer(self, cells: FloatArray) -> FloatArray:
+        """(..., p) as (..., layers, p / layers)."""
+        return cells.reshape(*cells.shape[:-1], self.layers, -1)
 
     @property
     def cells(self) -> int:
@@ -182,12 +202,12 @@ class _Sums:
         place, atom = np.divmod(self.keys, max(self.shape.atoms.shape[0], 1))
         block, cell = np.divmod(place, max(self.shape.cells, 1))
         largest = max(float(np.abs(own).max(initial=0.0)) for own in (self.reference, self.at_atoms))
-        empty = self.sums["count"] == 0
+        empty, largest = self.sums["count"] == 0, self.largest + 2 * self.shape.largest * largest
         return Tally(
             self.shape, self.gamma, self.reference, **self.sums,
             low=np.where(empty, 0.0, self.low), high=np.where(empty, 0.0, self.high), ends=self.ends,
             at=(block, cell, atom), mass=self.entries[0], moment=self.entries[1],
-            terms=self.terms, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * (self.largest + 2 * largest),
+            terms=self.terms, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * largest,
             whole=self.whole,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from bondic.core.columns import Columns
 from bondic.core.dual.bound import UNMOVED, Setting, combine_witnesses, dual_bound, witness_candidates
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.dual.weighing import ProposedWeights, weigh
-from bondic.core.errors import VerificationError, refuse
+from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.functions import Function
 from bondic.core.kernels.normal_form import operations
 from bondic.core.proof import Asked, Claims, Proof, Review
@@ -90,6 +90,18 @@ class DualProof(Proof):
         seen = self.instruments.provenance
         own = seen.rows is not None and seen.log_hash == rows.log_hash
         return (length_assumption(rows.rows.stop - (seen.rows[0] if own and seen.rows else rows.rows.start)),)
+
+    def check_learned(self) -> None:
+        """Starts of the log are averaged over, all of them: none of them may have taught the policy."""
+        super().check_learned()
+        start, used = self.asked.start, any(omega is not None for omega in self.omegas.values())
+        taught = any(seen.log_hash in ("", self.asked.log_hash) for seen in self.asked.seen)
+        if used and taught and start.from_log and start.kind == "sample":
+            raise InvalidInput(
+                "The policy was learned on rows of this log, and Dual() averages over all of its episode starts, those of these "
+                "rows among them. State the starts, initial=InitialStates.exact(states) or .sample(states) (--initial FILE), or "
+                "use a method that leaves them out: Table(), Sequential()."
+            )
 
     def provenances(self) -> tuple[Provenance, ...]:
         return self.instruments.provenance, self.ball.provenance

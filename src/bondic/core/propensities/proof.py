@@ -62,7 +62,10 @@ class PropensityProof(Proof):
         refuse(
             len(self.targets) != len(self.asked.policies), "Answers at the logged states are those of other policies."
         )
-        refuse(self.of_today and not contexts, "The value of the behavior is the mean over the certified units.")
+        refuse(
+            self.changes and not contexts,
+            "The value of the behavior, and that of a mixture, is the mean over the certified units.",
+        )
         robust = self.value == "population" and self.control is not None
         for name, stored, needed in (("shares", self.shares, robust), ("rates", self.rates, contexts)):
             refuse(
@@ -90,9 +93,9 @@ class PropensityProof(Proof):
         return any(policy.known_by != "behavior" for policy in self.asked.policies)
 
     @property
-    def of_today(self) -> bool:
-        """Whether a policy of the question is the behavior that made the log."""
-        return any(policy.known_by == "behavior" for policy in self.asked.policies)
+    def changes(self) -> bool:
+        """Whether a policy of the question is another one on other rows: the behavior that made the log, or a mixture."""
+        return any(policy.known_by in ("behavior", "mixture") for policy in self.asked.policies)
 
     @property
     def _own_strategy(self) -> bool:
@@ -102,8 +105,8 @@ class PropensityProof(Proof):
     def columns(self, question: Question) -> Units:
         """What is weighed, as seen from the lower end."""
         found, cap = [], self.stated.cap()
-        for part, target in zip(question.parts, self.targets, strict=True):
-            every = self.every_action and not part.columns.policy_in_log
+        for part, policy, target in zip(question.parts, self.asked.policies, self.targets, strict=True):
+            every = self.every_action and policy.answered
             drawn, states = self.value == "population", cap is not None or part.columns.initial_states.kind == "exact"
             found.append(part.columns.decisions(target, every_action=every, drawn=drawn, states=states))
         coefficients = tuple(part.coefficient for part in question.parts)
@@ -200,7 +203,8 @@ class PropensityProof(Proof):
             )
             what = "difference of the values" if len(self.asked.policies) > 1 else "value"
             text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
-            if self.of_today:
+            paired = self.every_action and len(self.asked.policies) > 1 and all(p.answered for p in self.asked.policies)
+            if self.changes and self.control is None and not paired:  # there centers know the state
                 text += "If starts are draws of the initial distribution, it is the mean over that distribution, too. "
             text += ("" if self._single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
             return words.fixed_before("start", text, self.provenance, rows)
@@ -273,6 +277,7 @@ _DATA = (
 _POLICIES = {
     "answers": "The policy takes the logged actions with the probabilities that it states.",
     "target columns": "The policy takes the logged actions with the probabilities that the log's own columns state.",
+    "mixture": "The policy of a row's block takes the logged action with the probability that the certificate states.",
     "behavior": (
         "Today's policy is the one that made the log. If it changed from row to row, its value is the mean over the certified "
         "rows of what it was worth at each of them."

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bondic.core.betting import loss
 from bondic.core.columns import Cloud
 from bondic.core.starts import StartBets
-from bondic.core.terms import range_of
+from bondic.core.terms import ValueRange, range_of
 from bondic.data.episodes import episode_starts
 from bondic.rows import Rows
 from bondic.search.sequential.basis import Embedder
@@ -63,7 +63,8 @@ def known_starts(problem: Rows, pilot: Rows) -> KnownStarts:
         return KnownStarts(cloud, np.ones(len(states)), found, int(np.searchsorted(found, pilot.rows.stop)))
     if not states.count_fixed:
         cloud, states = pilot.initial, pilot.initial_states
-        mass = cloud.weights.sum(axis=1, keepdims=True) * cloud.draws
+        policies = cloud.weights.shape[1] / problem.layout.slots
+        mass = cloud.weights.sum(axis=1, keepdims=True) * cloud.draws / policies
         return KnownStarts(replace(cloud, weights=cloud.weights / mass), states.weights, np.full(len(states), -1))
     skipped = len(states) // _ONE_IN if states.kind == "sample" and len(states) >= _FEW else 0
     weights = np.where(np.arange(len(states)) < skipped, 0.0, states.weights)
@@ -103,6 +104,7 @@ def propose_bets(
     probability: float,
     guess: float | None = None,
     spread: float = math.inf,
+    limits: ValueRange | None = None,
 ) -> StartBets | None:
     """Hoeffding's rate for the n_0 starts that are still to come, and rates above it that double: 1/B is the largest bet
     that the whole range allows, sqrt(n_0)/B is for values within B/sqrt(n_0) of an end, which is as near as n_0 starts can tell.
@@ -114,7 +116,7 @@ def propose_bets(
     states, starts = problem.initial_states, known_starts(problem, pilot)
     if states.kind == "exact" and problem.answers.exact:
         return None
-    skipped, limits = starts.skipped, range_of(problem.terms)
+    skipped, limits = starts.skipped, range_of(problem.terms) if limits is None else limits
     width = limits.width
     if not (states.count_fixed or states.from_rows) or skipped >= len(states) or width <= 0:
         return None
