@@ -4,8 +4,9 @@
         [--page docs/decision-coverage.md]
 
 Controls are wrong on purpose, and the same test must catch them: the best of many null policies at alpha each, a difference
-with the range of one value, a policy that was learned on the certified rows. Looks without a planned length are counted, not
-judged. Exit status 1 when a statement is not as expected. Log t of a case is made from (seed, name of the case, t).
+with the range of one value, a policy that was learned on the certified rows, fifty looks without a planned length, the best end
+of all looks at a difference that changes with the rows. Exit status 1 when a statement is not as expected. Log t of a case is
+made from (seed, name of the case, t).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import math
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Callable
@@ -149,14 +151,86 @@ def looks(rng: np.random.Generator) -> list[Check]:
     log, found = drawn(rng, 600), list[Check]()
     truth, ends = value(NEW) - value(OLD), range(120, 601, 30)
     for alpha in LEVELS:
-        for name, method in (("a", Propensities(planned=600)), ("no", Propensities())):
-            results = (
-                difference_interval(problem_of(part(log, slice(stop)), NEW), answers(OLD), alpha=alpha, method=method)
-                for stop in ends
+        results = (
+            difference_interval(
+                problem_of(part(log, slice(stop)), NEW), answers(OLD), alpha=alpha, method=Propensities(planned=600)
             )
-            wrong = any(missed(one, truth) for one in results)
-            role: Role = "claim" if name == "a" else "no guarantee"
-            found.append(Check(f"all looks with {name} planned length, alpha {alpha:g}", wrong, role, alpha))
+            for stop in ends
+        )
+        wrong = any(missed(one, truth) for one in results)
+        found.append(Check(f"all looks with a planned length, alpha {alpha:g}", wrong, level=alpha))
+    return found
+
+
+FAIR = np.full(
+    (1, 2), 0.5
+)  # both actions pay 1 with probability 1/2, and the policy is the behavior: bets are those on a coin
+HAIR = 1e-9
+
+
+def approvals(rng: np.random.Generator) -> list[Check]:
+    """A requirement a hair above the truth, a log that goes on eight times as long as planned: the first approval is an error."""
+    log, found = drawn(rng, 800, FAIR, FAIR), list[Check]()
+    problems = [problem_of(part(log, slice(stop)), FAIR) for stop in (100, 300, 800)]
+    for alpha in LEVELS:
+        with tempfile.TemporaryDirectory() as folder:
+            asked: dict[str, Any] = {"above": 0.5 + HAIR, "alpha": alpha, "method": bondic.Default(planned_rows=100)}
+            verdicts = (gate(one, **asked, state=Path(folder) / "looks.json").verdict for one in problems)
+            wrong = any(one == "approve" for one in verdicts)
+        found.append(Check(f"approved wrongly at some look, alpha {alpha:g}", wrong, level=alpha))
+    return found
+
+
+def replanned(rng: np.random.Generator) -> list[Check]:
+    """The same coin without a planned length: each of fifty looks has an end of its own at alpha, made for its own rows."""
+    log = drawn(rng, 3000, FAIR, FAIR)
+    problems = [
+        problem_of(part(log, slice(int(stop))), FAIR) for stop in np.unique(np.geomspace(10, 3000, 50).astype(int))
+    ]
+    found, method = list[Check](), Propensities(side="lower")
+    for alpha in LEVELS:
+        wrong = any(method.run(one, alpha, None).low > 0.5 + HAIR for one in problems)
+        found.append(Check(f"approved wrongly at some look, alpha {alpha:g}", wrong, "control", alpha))
+    return found
+
+
+def improving(rng: np.random.Generator) -> list[Check]:
+    """The behavior becomes the better policy on the way: the gain over it falls from look to look."""
+    share = np.linspace(0.0, 1.0, 1500)[:, None]
+    chances = (1 - share) * np.array([0.9, 0.1]) + share * np.array([0.1, 0.9])
+    actions = (rng.random(1500) < chances[:, 1]).astype(int)
+    rewards = rng.random(1500) < np.array([0.2, 0.8])[actions]
+    log = log_of(np.zeros(1500), actions, rewards, chances[np.arange(1500), actions])
+    table = np.array([[0.5, 0.5]])
+    gains, found = 0.5 - chances @ np.array([0.2, 0.8]), list[Check]()
+    for alpha in LEVELS:
+        wrong, ends, gain = False, list[float](), 0.0
+        with tempfile.TemporaryDirectory() as folder:
+            for stop in (400, 700, 1000, 1500):
+                problem, state = problem_of(part(log, slice(stop)), table), Path(folder) / "looks.json"
+                asked: dict[str, Any] = {"alpha": alpha, "method": bondic.Default(planned_rows=1500), "state": state}
+                verdict = gate(problem, better_than="today", above=-1.0, **asked)
+                gain = float(gains[verdict.result.rows[0] : stop].mean())
+                ends.append(verdict.result.low)
+                wrong |= gate(problem, better_than="today", above=gain + HAIR, **asked).verdict == "approve"
+        found.append(Check(f"approved wrongly at some look, alpha {alpha:g}", wrong, level=alpha))
+        found.append(Check(f"the best end of all looks, alpha {alpha:g}", max(ends) > gain, "control", alpha))
+    return found
+
+
+def null_looks(rng: np.random.Generator) -> list[Check]:
+    """Null policies, as below, chosen from at every look: any choice is an error."""
+    situations, actions = rng.integers(0, 60, 900), rng.integers(0, 2, 900)
+    log = log_of(situations, actions, rng.random(900) < 0.5, np.full(900, 0.5))
+    tables, found = np.eye(2)[rng.integers(0, 2, (6, 60))], list[Check]()
+    for alpha in LEVELS:
+        taken = False
+        with tempfile.TemporaryDirectory() as folder:
+            for stop in (450, 600, 900):
+                problems = {str(k): problem_of(part(log, slice(stop)), table) for k, table in enumerate(tables)}
+                method, state = bondic.Default(planned_rows=600), Path(folder) / "looks.json"
+                taken |= choose_policy(problems, alpha=alpha, method=method, state=state).chosen is not None
+        found.append(Check(f"a null policy is chosen at some look, alpha {alpha:g}", taken, level=alpha))
     return found
 
 
@@ -373,6 +447,10 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
     "range of one value": (no_range, 0.1),
     "behavior that learns": (learning, 0.5),
     "worst of all looks": (looks, 0.25),
+    "looks at a gate": (approvals, 1.0),
+    "looks without a plan": (replanned, 0.1),
+    "looks, today improves": (improving, 0.25),
+    "looks at a choice": (null_looks, 0.25),
     "null policies": (null_choice, 0.1),
     "learned block by block": (prequential, 1.0),
     "learned noise": (learned_noise, 0.1),

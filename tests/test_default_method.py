@@ -214,7 +214,16 @@ class TestPropensities:
         assert pilot <= result.rows[0] < pilot + 3
         assert result.rows[0] % 3 == 0
 
-    @pytest.mark.parametrize("method", [b.Default(radius=2.0), b.Default(gauge="half"), b.Default(planned_rows=1200)])
+    def test_planned_rows_are_planned_decisions_or_episodes(self):
+        found = b.Default(planned_rows=1200).choose(asked(episodes(1), gamma=0.0))[0]
+        assert found == b.Propensities(planned=1200)
+        log = episodes(3, 900)
+        result = b.estimate_interval(asked(log, horizon=3), method=b.Default(planned_rows=5400))
+        assert result.method == "propensities"
+        assert result.proof.planned == (5400 - result.rows[0]) / 3
+        assert result.proof.any_length
+
+    @pytest.mark.parametrize("method", [b.Default(radius=2.0), b.Default(gauge="half")])
     def test_what_was_said_about_other_methods_is_heeded(self, method):
         assert not isinstance(method.choose(asked(episodes(1), gamma=0.0))[0], b.Propensities)
         with pytest.raises(InvalidInput, match="name the method"):

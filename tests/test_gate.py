@@ -5,6 +5,7 @@ import pytest
 
 import bondic
 from bondic.core.errors import InvalidInput
+from bondic.decisions.gate import gate
 from bondic.report.page import report_page
 from test_tool import run
 
@@ -38,16 +39,17 @@ def test_numbers_without_a_statement_open_no_gate():
     found = ask(LOG)
     assert found.status is bondic.Status.TRIVIAL
     assert found.low <= TRUTH <= found.high
-    (reason,) = found.unmet(above=BOUND)
-    assert "trivial" in reason
+    assert gate(found.question, above=BOUND).verdict == "cannot tell"
 
 
 def test_a_statement_opens_it_and_is_named():
     """The statement is wrong here: whoever states it reads it beside the interval, in every output."""
     found = ask(LOG, method=STATED)
     assert found.low > BOUND > TRUTH
-    assert found.unmet(above=BOUND) == ()
-    assert len(found.unmet(above=0.9)) == 1
+    passed = gate(found.question, above=BOUND, method=STATED)
+    assert passed.verdict == "approve"
+    assert "This holds if what you stated does" in str(passed)
+    assert gate(found.question, above=0.9, method=STATED).verdict != "approve"
     assert {item.name: item.state for item in found.assumptions}["values"] == "stated"
     for text in (found.to_markdown(), found._repr_html_(), report_page(found, found.question, title="t")):
         assert "radius as you state it" in text

@@ -18,6 +18,10 @@ class PolicyError(InvalidInput):
     """The policy raised, or returned something that is not an action distribution."""
 
 
+class TooFewRows(InvalidInput):
+    """The log is shorter than its pilot: more rows are needed before anything can be said."""
+
+
 class TunedOnCertifiedRows(InvalidInput):
     """Instruments W were tuned on rows that they are asked to certify."""
 

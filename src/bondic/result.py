@@ -355,15 +355,6 @@ class Result:
         doubts = [note for note in notes if isinstance(note, Doubt)]
         return list(dict.fromkeys([*self.warnings, *doubts])), [note for note in notes if not isinstance(note, Doubt)]
 
-    def unmet(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
-        """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
-
-        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log.
-        Where there is a curve, a reason says up to which allowance the requirement would be met.
-        """
-        found: tuple[str, ...] = _view("summary.unmet")(self, above=above, below=below)
-        return found
-
     def breaks(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
         """Up to which allowance a decision holds, in words; `curve.breaks` has the number. Empty where there is no curve."""
         found: tuple[str, ...] = _view("summary.breaks")(self, above=above, below=below)

@@ -13,9 +13,8 @@ from typing import Literal
 from bondic.core.assumptions import VALUE_RANGE
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Claim, Guarantee, Status
-from bondic.core.errors import InvalidInput
-from bondic.core.printed import bound_text, ends_text, interval_text, number
-from bondic.core.terms import ValueRange, in_full
+from bondic.core.printed import bound_text, ends_text, interval_text
+from bondic.core.terms import ValueRange
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import CurveView, alike, break_words, curve_view
 from bondic.rendering import STATE_WORDS, Grid, sentence, three
@@ -77,6 +76,7 @@ def answer(result: Result) -> str:
         return f"{level} no interval is given{why}."
     if result.is_difference:
         values = _values(result)
+        why = why or (" (today: the average behavior over these rows)" if "today" in result.choices else "")
         return f"{values}{level.lower() if values else level} {_difference(result)}{why}."
     what = {
         "both": f"lies in {interval_text(result.low, result.high)}",
@@ -210,24 +210,6 @@ def curve_of(result: Result) -> CurveView | None:
         return None
     first = isinstance(result.proof, CellsProof) and result.proof.stated_first
     return curve_view(result.curve, result.allowance, first=first, beside=not result.on_groups)
-
-
-def unmet(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
-    """Why the result does not show that the value is at least `above` (at most `below`); empty where it does."""
-    wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
-    if not wanted:
-        raise InvalidInput("Nothing is required: pass above= or below=.")
-    if result.status is not Status.INTERVAL:
-        return ("; ".join([_verdict(result), *breaks(result, above=above, below=below)]),)
-    if result.guarantee in _LEVELS:
-        return (f"the guarantee of the method {result.method} is {result.guarantee!r}; a finite-sample one is needed",)
-    reasons: list[str] = []
-    for name, bound in wanted:
-        up = name == "above"
-        if not (result.low >= bound if up else result.high <= bound):
-            end = f"lower end {number(result.low)} is below" if up else f"upper end {number(result.high)} is above"
-            reasons.append("; ".join([f"the {end} {in_full(bound)}", *breaks(result, **{name: bound})]))
-    return tuple(reasons)
 
 
 def breaks(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:

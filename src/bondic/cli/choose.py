@@ -30,7 +30,8 @@ def command(log: str, **options: Any) -> int:
         incumbent = other_question(first, inputs, named, options).policy
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)
-            found = choose_policy(problems, incumbent, alpha=options["alpha"], method=method, progress=progress)
+            level = {"alpha": options["alpha"], "method": method, "progress": progress}
+            found = choose_policy(problems, incumbent, **level, state=options["state"])
     say_doubts((*(Doubt(text) for text in first.doubts), *first.notes))
     if options["as_json"]:
         lines = {

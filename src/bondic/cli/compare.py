@@ -31,6 +31,11 @@ def command(log: str, **options: Any) -> int:
     for path in (options["plot"], options["report"]):
         if path is not None and path.exists() and not options["force"]:
             raise InvalidInput(f"{path} exists already. Choose another name, or pass --force.")
+    for key in ("require_below", "state"):
+        if options[key] is not None:
+            raise InvalidInput(
+                f"--with {key}: a comparison decides nothing. `bondic evaluate` has gates, `bondic choose` takes one policy."
+            )
     policies = list(dict.fromkeys(options["policies"]))
     every = [*(name for name in OWN if name != "auto"), *added_methods()]
     methods = list(dict.fromkeys(every if "all" in options["methods"] else options["methods"]))

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +23,10 @@ from bondic.cli.inputs import make_method, make_question, other_question, read_i
 from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, say_doubts, this_command, verify_command
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
-from bondic.decisions.difference import difference_interval, with_values
+from bondic.decisions.difference import difference_interval, is_today, with_values
 from bondic.decisions.gate import Gate, gate
-from bondic.errors import Doubt, ValidityWarning
+from bondic.decisions.looks import complete_episodes
+from bondic.errors import Doubt, TooFewRows, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.effort import effort_words
@@ -45,6 +47,14 @@ def command(**options: Any) -> int:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question, required = make_question(inputs, options["policy"], options), _requirement(options)
         against = options["against"] if required is None or required.better_than is None else required.better_than
+        if options["state"] is not None:
+            if required is None:
+                raise InvalidInput(
+                    "--with state keeps the looks of a gate (--require-above, --require-better-than) at a log that grows. For "
+                    "intervals of such a log: bondic monitor."
+                )
+            with suppress(TooFewRows):  # the gate says so
+                question = complete_episodes(question, today=against is not None and is_today(against))
         verdict: Gate | None = None
         method = make_method(options["method"], options, inputs, sums)
         if options["method"] == "auto" and (words := effort_words(question, method.choices, method.radius)):
@@ -54,13 +64,13 @@ def command(**options: Any) -> int:
             level = {"alpha": options["alpha"], "method": method, "progress": progress}
             other = None if against is None else other_question(question, inputs, against, options)
             if required is not None:
-                verdict = gate(question, better_than=other, **required.bounds, **level)
+                verdict = gate(question, better_than=other, **required.bounds, **level, state=options["state"])
                 result = verdict.result
             elif other is None:
                 result = estimate_interval(question, **level)
             else:
                 result = difference_interval(question, other, **level).with_question(question)
-            if other is not None:
+            if other is not None and not (verdict and verdict.waiting):
                 result = with_values(result, question, other, method)
         not_elsewhere(options, result.method)
         if progress:

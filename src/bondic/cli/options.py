@@ -132,6 +132,7 @@ SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
     "groups": (click.STRING, None),
     "model": (click.STRING, None),
     "planned_rows": (click.INT, None),
+    "state": (click.STRING, None),
     "learn_rows": (click.FLOAT, None),
     "learn_blocks": (click.IntRange(min=1), 1),
     "memory": (click.STRING, None),
@@ -274,7 +275,8 @@ POLICY_WORDS = (
 WITH = settings(
     words="A setting for experts. Statements: side=lower|upper (one bound), radius=R|paper (of the class Q), "
     "require_below=X (a gate: the value may not exceed X), "
-    "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed), groups=COLUMN|SPEC and "
+    "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed, or grows), state=FILE (of a gate "
+    "or choice that is looked at again as the log grows), groups=COLUMN|SPEC and "
     "model=SPEC (your own, module:function). Learning: learn_rows=0.5 (--policy is a function that learns one on the first half; "
     "the other half certifies it), learn_blocks=8 (it learns again before each of 8 blocks). "
     "Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "

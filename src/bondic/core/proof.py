@@ -294,6 +294,11 @@ class Proof(ABC):
         """Assumptions on when something was chosen, by name: the proof itself cannot show them."""
         return ()
 
+    @property
+    def any_length(self) -> bool:
+        """Whether the claims hold at every number of rows at once: then the log may be looked at again as it grows."""
+        return False
+
     @abstractmethod
     def claims(self, question: Question, sums: Sums) -> Claims:
         """All that the proof shows on the rows of the question, with outward rounding."""

@@ -79,6 +79,10 @@ class SeparateProof(Proof):
         return tuple(dict.fromkeys(name for part in self.parts for name in part.needs_replay))
 
     @property
+    def any_length(self) -> bool:
+        return all(part.any_length for part in self.parts)
+
+    @property
     def logged_answers(self) -> tuple[Target | None, ...]:
         return tuple(part.logged_answers[0] for part in self.parts)
 

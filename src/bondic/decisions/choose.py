@@ -2,14 +2,16 @@
 
 Lower ends L_k of J(π_k) - J(π_0) that hold together, at alpha/K each: the largest one, if it is above 0. Or one favorite, named
 by rows that are not certified, at the full alpha. Either way a policy that is worse than the incumbent is chosen with probability
-at most alpha. Which of the two is used is decided by those rows as well: by the gain that each is expected to show.
+at most alpha. Which of the two is used is decided by those rows as well: by the gain that each is expected to show. Where the log
+is looked at as it grows, those rows are a share of the planned ones, so that every look has the same favorite.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,18 @@ from bondic.core.claims import ErrorBudget, Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
 from bondic.core.propensities.betting import moderate
-from bondic.decisions.difference import difference_interval, incumbent_words, other_rows, paired_units, sided
+from bondic.decisions.difference import (
+    difference_interval,
+    incumbent_words,
+    is_today,
+    other_rows,
+    paired_units,
+    sided,
+    stated_conditions,
+)
+from bondic.decisions.looks import Looks, complete_episodes, refuse_undecided
 from bondic.decisions.ranking import refuse_other_questions
+from bondic.errors import TooFewRows
 from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
@@ -55,6 +67,10 @@ class SafeChoice:
         Probability that the chosen policy is worse than the incumbent.
     incumbent : str
         Its name, in words.
+    looks : Looks or None
+        All looks, where the log is looked at as it grows.
+    waiting : str
+        Why nothing can be said yet.
     """
 
     chosen: str | None
@@ -62,17 +78,25 @@ class SafeChoice:
     favorite: str | None
     alpha: float
     incumbent: str
+    looks: Looks | None = None
+    waiting: str = ""
 
     def __str__(self) -> str:
         return self.sentence()
 
     def sentence(self) -> str:
         """What to do, what is shown, and about how many rows would settle it where nothing is."""
-        level = f"at {100 * (1 - self.alpha):g}% confidence"
+        level, more = f"at {100 * (1 - self.alpha):g}% confidence", "" if self.looks is None else f" ({self.looks})"
+        if self.waiting:
+            return f"Keep {self.incumbent}, nothing can be said yet: {self.waiting}"
         if self.chosen is not None:
-            gain = bound_text(self.results[self.chosen].low, -1)
-            return f"Take {self.chosen}: {level} it is better than {self.incumbent} by at least {gain}."
-        text = f"Keep {self.incumbent}: {level} no policy is shown to be better."
+            conditions = stated_conditions(self.results[self.chosen])
+            best = None if self.looks is None else self.looks.best(self.chosen, "lower")
+            gain = bound_text(self.results[self.chosen].low if best is None else best, -1)
+            return (
+                f"Take {self.chosen}: {level} it is better than {self.incumbent} by at least {gain}{more}.{conditions}"
+            )
+        text = f"Keep {self.incumbent}: {level} no policy is shown to be better{more}."
         name, rows = self.rows_needed()
         if not any(result.estimated for result in self.results.values()):
             return f"{text} The log says too little to tell which one looks better."
@@ -98,6 +122,7 @@ def choose_policy(
     *,
     alpha: float = 0.1,
     method: Method | str | None = None,
+    state: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> SafeChoice:
     """The best proved improvement over the incumbent, or the incumbent.
@@ -112,46 +137,99 @@ def choose_policy(
         Probability that the chosen policy is worse than the incumbent.
     method : Method or str, default None
         As in `estimate_interval`, the same for all candidates.
+    state : path, default None
+        A file that keeps the looks at a log that grows: alpha is then that of all looks together. The method needs a planned
+        number of rows, `Default(planned_rows=N)`.
     """
     check_alpha(alpha)
     if not problems:
         raise InvalidInput("There is no policy to choose from.")
-    rows = dict(problems)
+    rows, chosen = dict(problems), as_method(method)
     refuse_other_questions(rows)
+    words = incumbent_words(incumbent)
+    if state is None:
+        found, favorite, _ = _tested(rows, incumbent, alpha, chosen, None, progress)
+        shown = {name: one.low for name, one in found.items() if _proved(one) and one.low > 0}
+        return SafeChoice(_largest(shown), found, favorite, alpha, words)
+    looks: Looks | None = None
+    try:
+        today = is_today(incumbent.policy if isinstance(incumbent, Rows) else incumbent)
+        rows = {name: complete_episodes(one, today=today) for name, one in rows.items()}
+        other = other_rows(next(iter(rows.values())), incumbent.policy if isinstance(incumbent, Rows) else incumbent)
+        looks = Looks.at(state, (*rows.values(), other), sided(chosen, "lower"), alpha, candidates=list(rows))
+        refuse_undecided(chosen, next(iter(rows.values())))
+        found, favorite, seen = _tested(rows, other.policy, alpha, chosen, looks, progress)
+    except TooFewRows as why:
+        looks = None if looks is None else looks.write("keep: nothing can be said yet")
+        return SafeChoice(None, {}, None, alpha, words, looks, waiting=str(why))
+    assert seen is not None
+    ends = {} if seen.rejected else {name: seen.best(name, "lower") for name in found}
+    taken = _largest({name: low for name, low in ends.items() if low is not None and low > 0})
+    return SafeChoice(taken, found, favorite, alpha, words, seen.write(taken or "keep"))
+
+
+def _proved(result: Result) -> bool:
+    return result.status is Status.INTERVAL and result.guarantee == "finite-sample"
+
+
+def _largest(shown: Mapping[str, float]) -> str | None:
+    return max(shown, key=lambda name: shown[name]) if shown else None
+
+
+def _tested(
+    rows: dict[str, Rows],
+    incumbent: Any,
+    alpha: float,
+    method: Method,
+    looks: Looks | None,
+    progress: Progress | None,
+) -> tuple[dict[str, Result], str | None, Looks | None]:
+    """Lower ends of the favorite at alpha, or of all at alpha / K; the favorite; and the looks with these ends."""
     favorite = None
     if len(rows) > 1:
-        favorite, rows = _favorite(rows, incumbent, alpha, as_method(method))
+        favorite, rows, method = _favorite(rows, incumbent, alpha, method, again=looks is not None)
     tested = rows if favorite is None else {favorite: rows[favorite]}
-    share, lower = ErrorBudget.split(alpha, dict.fromkeys(tested, 1.0)), sided(as_method(method), "lower")
-    results = {
-        name: difference_interval(one, incumbent, alpha=share[name], method=lower, progress=progress)
-        for name, one in tested.items()
-    }
-    proved = (
-        one for one in results.items() if one[1].status is Status.INTERVAL and one[1].guarantee == "finite-sample"
-    )
-    shown = {name: result.low for name, result in proved if result.low > 0}
-    chosen = max(shown, key=lambda name: shown[name]) if shown else None
-    return SafeChoice(chosen, results, favorite, alpha, incumbent_words(incumbent))
+    looks = None if looks is None else looks.fixing("favorite", favorite or "none: all are tested together")
+    share, lower, found = ErrorBudget.split(alpha, dict.fromkeys(tested, 1.0)), sided(method, "lower"), {}
+    for name, one in tested.items():
+        found[name] = difference_interval(one, incumbent, alpha=share[name], method=lower, progress=progress)
+        looks = None if looks is None else looks.showing(name, found[name], "lower")
+    return found, favorite, looks
 
 
 def _favorite(
-    rows: dict[str, Rows], incumbent: Any, alpha: float, method: Method
-) -> tuple[str | None, dict[str, Rows]]:
-    """The policy to test alone, if that is expected to show more, and the rows after those that were looked at."""
+    rows: dict[str, Rows], incumbent: Any, alpha: float, method: Method, *, again: bool
+) -> tuple[str | None, dict[str, Rows], Method]:
+    """The policy to test alone, if that is expected to show more; the rows after those that were looked at; and the method there.
+
+    `again`: the log is looked at as it grows, so that its length may decide nothing.
+    """
     first = next(iter(rows.values()))
     paired = method.choice(first, alpha).method if isinstance(method, Default) else method
-    split = {name: split_episodes(one, round(PILOT * len(one.rows))) for name, one in rows.items()}
+    planned: int | None = getattr(method, "planned_rows", None)
+    total = len(first.rows) if planned is None else planned
+    if not isinstance(paired, Propensities):
+        return None, rows, method
+    if again and planned is None:
+        raise InvalidInput(
+            "A favorite is named by a share of the planned rows: state their number, method=Default(planned_rows=N) "
+            "(--with planned_rows=N)."
+        )
+    split = {name: split_episodes(one, round(PILOT * total)) for name, one in rows.items()}
     parts = {name: both for name, both in split.items() if both is not None}
-    if not isinstance(paired, Propensities) or len(parts) < len(rows):
-        return None, rows
+    if len(parts) < len(rows):
+        if again:
+            raise TooFewRows(f"The first {round(PILOT * total)} rows name a favorite, and are not complete yet.")
+        return None, rows, method
     values = []
     for pilot, _ in parts.values():
         units = paired_units(pilot, other_rows(pilot, incumbent))
         values.append(moderate(units.free_estimators(paired.gamma_sensitivity)[0].values))
     looked, rest = next(iter(parts.values()))
-    place = expected_favorite(np.array(values), len(values[0]) * len(rest.rows) / len(looked.rows), alpha)
-    return (None if place is None else list(rows)[place]), {name: later for name, (_, later) in parts.items()}
+    ahead = len(rest.rows) if planned is None else max(first.rows.start + planned - rest.rows.start, 1)
+    place = expected_favorite(np.array(values), len(values[0]) * ahead / len(looked.rows), alpha)
+    later = method if planned is None else replace(method, planned_rows=ahead)  # type: ignore[type-var]
+    return (None if place is None else list(rows)[place]), {name: part for name, (_, part) in parts.items()}, later
 
 
 def expected_favorite(values: FloatArray, later: float, alpha: float) -> int | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, ErrorBudget, Side, check_alpha
 from bondic.core.codec import with_arrays
@@ -17,23 +19,29 @@ from bondic.core.proof import Asked, Proof
 from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
+from bondic.data.episodes import Episodes
 from bondic.errors import kind_of
 from bondic.estimate import as_method, estimate_interval
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
-from bondic.methods.propensities import Propensities
+from bondic.methods.propensities import PILOT, Propensities
+from bondic.methods.propensity_pilot import logged
 from bondic.methods.table import Table
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
+from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import rebuild, rows_of
 from bondic.rows.decisions import single_rows
 from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
 from bondic.rows.make import make_rows
+from bondic.tuning.states import rows_set_aside
 
 RETURNS = "the log's own returns"
 """What today's value is read off."""
+_ROUNDED = 1e-6
+"""Propensities may have been stored with 32 bits."""
 _OTHER: dict[Side, Side] = {"both": "both", "lower": "upper", "upper": "lower"}
 
 
@@ -107,7 +115,15 @@ def difference_interval(
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other_rows(rows, other.policy)
     found = paired.run(rows, float(alpha), progress, against=other)
+    if is_today(other.policy) and (words := behavior_change(rows)):
+        found = found.with_choice(TODAY, words)
     return found.with_choice("method", why) if why else found
+
+
+def stated_conditions(result: Result) -> str:
+    """What was stated about values, and a decision rests on: a sentence each, none where nothing was."""
+    stated = [item for item in result.assumptions if item.name.startswith("values") and item.state == "stated"]
+    return "".join(f" This holds if what you stated does: {item.text}" for item in stated)
 
 
 def incumbent_words(policy: Any) -> str:
@@ -118,6 +134,34 @@ def incumbent_words(policy: Any) -> str:
 def is_today(policy: Any) -> bool:
     """Whether the policy is the one that made the log."""
     return isinstance(policy, LoggedBehavior) or (isinstance(policy, str) and policy in (TODAY, LOGGED))
+
+
+def behavior_change(problem: Rows) -> str:
+    """Decisions (episodes) that began with the same state and action, and other propensities, in words; empty: there are none.
+
+    Then today's policy is no one function of the state, and its value the mean of several. Where no state comes again nothing
+    is known of that.
+    """
+    if not (problem.log.held and problem.layout.discrete and logged(problem)):
+        return ""
+    part = problem.log.read(problem.rows)
+    first = np.arange(len(part)) if part.episode_ids is None else Episodes.of(part).first
+    logs, given = part.behavior_log_probs, part.behavior_action_probs
+    chances = np.asarray(np.exp(logs) if given is None and logs is not None else given)[first]
+    pairs = np.column_stack([part.observations[first], part.actions[first]])
+    group = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((chances, group))
+    begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+    ends = np.append(begins[1:], len(order)) - 1
+    apart = np.flatnonzero(chances[order[ends]] > (1 + _ROUNDED) * chances[order[begins]])
+    if not apart.size:
+        return ""
+    two = sorted((int(order[begins[apart[0]]]), int(order[ends[apart[0]]])))
+    rows = " and ".join(str(int(first[one]) + problem.rows.start) for one in two)
+    return (
+        f"the average behavior over these rows: rows {rows} have the same state and action, and propensities "
+        f"{' and '.join(three(float(chances[one])) for one in two)}"
+    )
 
 
 def paired_units(problem: Rows, other: Rows) -> Units:
@@ -131,15 +175,17 @@ def paired_units(problem: Rows, other: Rows) -> Units:
 def with_values(found: Result, problem: Rows, against: Any, method: Method | str | None = None) -> Result:
     """The difference with the values of both policies beside it, each an interval by itself at the same alpha."""
     rows = (problem, other_rows(problem, against))
-    parts = tuple(estimate_interval(one, alpha=found.alpha, method=_own(one, as_method(method))) for one in rows)
+    asked = [_own(one, as_method(method)) for one in rows]
+    parts = tuple(estimate_interval(one, alpha=found.alpha, method=own) for own, one in asked)
     return replace(found, parts=parts)
 
 
-def _own(rows: Rows, method: Method) -> Method:
+def _own(rows: Rows, method: Method) -> tuple[Method, Rows]:
     """Today's value is the mean of the log's own returns, whatever answers about other policies."""
     if not isinstance(rows.policy, LoggedBehavior):
-        return method
-    return Propensities(side=getattr(method, "side", "both"))
+        return method, rows
+    returns, planned = Propensities(side=getattr(method, "side", "both")), getattr(method, "planned_rows", None)
+    return (returns, rows) if planned is None else returns.planned_for(rows, planned, rows_set_aside(PILOT, planned))
 
 
 def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress: Progress | None) -> Result:
@@ -147,7 +193,8 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     side: Side = getattr(method, "side", "both")
     budget = ErrorBudget.split(alpha, {"1": 1.0, "2": 1.0})
     first = sided(method, side).run(problem, budget["1"], progress)
-    second = _own(other, sided(method, _OTHER[side])).run(other, budget["2"], progress)
+    own, later = _own(other, sided(method, _OTHER[side]))
+    second = own.run(later, budget["2"], progress)
     if first.proof is None or second.proof is None:
         raise InvalidInput(f"The method {first.method} leaves no proof: its interval cannot be part of a difference.")
     proof = separate_proof((first.proof, second.proof), budget, side)

@@ -7,22 +7,29 @@ policy is approved wrongly, or refused wrongly, with probability at most alpha.
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bondic.core.claims import Side, Status, check_alpha
+from bondic.core.claims import Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
 from bondic.core.terms import in_full
-from bondic.decisions.difference import difference_interval, sided
+from bondic.decisions.difference import difference_interval, other_rows, sided, stated_conditions
+from bondic.decisions.looks import End, Looks, complete_episodes, refuse_undecided
+from bondic.errors import TooFewRows
 from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
+from bondic.methods.value_range import WholeRange
+from bondic.policies.logged_target import LoggedBehavior
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.summary import other_policy
 
 Verdict = Literal["approve", "refuse", "cannot tell"]
+_BOTH: tuple[End, End] = ("lower", "upper")
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,10 @@ class Gate:
         The end that decides, one-sided at alpha: the lower one of what has to be large. Where neither decides, that one.
     other : Result or None
         The other end, one-sided at alpha, where it was needed.
+    looks : Looks or None
+        All looks, where the log is looked at as it grows.
+    waiting : str
+        Why nothing can be said yet; `result` is then the value range of the policy.
     """
 
     verdict: Verdict
@@ -50,6 +61,8 @@ class Gate:
     alpha: float
     result: Result
     other: Result | None = None
+    looks: Looks | None = None
+    waiting: str = ""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -57,6 +70,10 @@ class Gate:
     def sentence(self) -> str:
         """The verdict and what it rests on."""
         level = f"at {100 * (1 - self.alpha):g}% confidence"
+        if self.waiting:
+            return f"Cannot tell yet: {self.waiting}"
+        if self.looks is not None and self.looks.rejected and self.result.status is not Status.REJECTED:
+            return "Cannot tell: all looks together contradict the assumptions."
         if self.result.status is Status.REJECTED:
             return f"Cannot tell: {self.result.sentence()}"
         if self.result.guarantee != "finite-sample":
@@ -66,16 +83,26 @@ class Gate:
             "the value of the policy" if not self.result.is_difference else f"the gain over {other_policy(self.result)}"
         )
         needed = f"{'at least' if self.upward else 'at most'} {in_full(self.bound)}"
-        said = " and ".join(_end(one) for one in (self.result, self.other) if one is not None)
+        said = " and ".join(self._end(one) for one in (self.result, self.other) if one is not None)
+        more = "" if self.looks is None else f" ({self.looks})"
         if self.verdict == "cannot tell":
-            return f"Cannot tell: {what} is {said}, {level} each; {needed} is required.{self.conditions}"
-        return f"{self.verdict.capitalize()}: {level} {what} is {_end(self.result)}; {needed} is required.{self.conditions}"
+            return f"Cannot tell: {what} is {said}, {level} each; {needed} is required{more}.{self.conditions}"
+        return f"{self.verdict.capitalize()}: {level} {what} is {said}; {needed} is required{more}.{self.conditions}"
+
+    def _end(self, result: Result) -> str:
+        """The end that was computed, in words: the best one of all looks."""
+        low, high = result.low, result.high
+        if self.looks is not None:
+            lower, upper = (self.looks.best(end, end) for end in _BOTH)
+            low, high = low if lower is None else lower, high if upper is None else upper
+        both = f"between {bound_text(low, -1)} and {bound_text(high, 1)}"
+        ends = {"lower": f"at least {bound_text(low, -1)}", "upper": f"at most {bound_text(high, 1)}"}
+        return ends.get(result.side, both)
 
     @property
     def conditions(self) -> str:
         """What was stated about values, and the verdict rests on."""
-        stated = [item for item in self.result.assumptions if item.name.startswith("values") and item.state == "stated"]
-        return "".join(f" This holds if what you stated does: {item.text}" for item in stated)
+        return stated_conditions(self.result)
 
 
 def gate(
@@ -86,6 +113,7 @@ def gate(
     below: float | None = None,
     alpha: float = 0.1,
     method: Method | str | None = None,
+    state: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Gate:
     """Whether the policy of a problem may pass.
@@ -100,6 +128,9 @@ def gate(
         What the value (the gain, with `better_than`) has to reach, or may not exceed. One of them.
     alpha : float, default 0.1
         Probability of a wrong approval, and of a wrong refusal; below one half.
+    state : path, default None
+        A file that keeps the looks at a log that grows: alpha is then that of all looks together. The method needs a planned
+        number of rows, `Default(planned_rows=N)`.
     """
     check_alpha(alpha)
     if above is None and below is None and better_than is not None:
@@ -107,32 +138,56 @@ def gate(
     if (above is None) == (below is None):
         raise InvalidInput("A gate needs one requirement: better_than=, above= or below=.")
     bound, upward = (float(above), True) if above is not None else (float(below or 0.0), False)
+    chosen = as_method(method)
+    other = None if better_than is None else other_rows(problem, better_than)
+    looks: Looks | None = None
 
-    def end(side: Side) -> Result:
-        one = sided(as_method(method), side)
-        if better_than is None:
+    def end(side: End) -> Result:
+        nonlocal looks
+        one = sided(chosen, side)
+        if other is None:
             found = one.run(problem, alpha, progress)
         else:
-            found = difference_interval(problem, better_than, alpha=alpha, method=one, progress=progress)
+            found = difference_interval(problem, other, alpha=alpha, method=one, progress=progress)
+        looks = None if looks is None else looks.showing(side, found, side)
         return found.with_question(problem)
 
-    sides: tuple[Side, Side] = ("lower", "upper") if upward else ("upper", "lower")
-    first = end(sides[0])
-    if _proved(first) and (first.low >= bound if upward else first.high <= bound):
-        return Gate("approve", bound, upward, alpha, first)
-    second = end(sides[1])
-    if _proved(second) and (second.high < bound if upward else second.low > bound):
-        return Gate("refuse", bound, upward, alpha, second)
-    return Gate("cannot tell", bound, upward, alpha, first, second)
+    def proved(result: Result, side: End) -> float:
+        """The end, or one that decides nothing."""
+        nothing = -math.inf if side == "lower" else math.inf
+        if looks is None:
+            return (result.low if side == "lower" else result.high) if _proved(result) else nothing
+        best = None if looks.rejected else looks.best(side, side)
+        return nothing if best is None else best
+
+    def decided(verdict: Verdict, result: Result, second: Result | None = None) -> Gate:
+        return Gate(verdict, bound, upward, alpha, result, second, None if looks is None else looks.write(verdict))
+
+    sides: tuple[End, End] = ("lower", "upper") if upward else ("upper", "lower")
+    try:
+        if state is not None:
+            problem = complete_episodes(problem, today=other is not None and isinstance(other.policy, LoggedBehavior))
+            other = other if other is None else other_rows(problem, other.policy)
+            looks = Looks.at(state, [one for one in (problem, other) if one is not None], sided(chosen, "both"), alpha)
+            refuse_undecided(chosen, problem)
+        first = end(sides[0])
+        shown = proved(first, sides[0])
+        if shown >= bound if upward else shown <= bound:
+            return decided("approve", first)
+        second = end(sides[1])
+        shown = proved(second, sides[1])
+        if shown < bound if upward else shown > bound:
+            return decided("refuse", second)
+        return decided("cannot tell", first, second)
+    except TooFewRows as why:
+        if state is None:
+            raise
+        if looks is not None:
+            looks.write("cannot tell yet")
+        nothing = WholeRange(str(why), sides[0]).run(problem, alpha, progress)
+        return Gate("cannot tell", bound, upward, alpha, nothing.with_question(problem), looks=looks, waiting=str(why))
 
 
 def _proved(result: Result) -> bool:
     """Whether it is an interval with a finite-sample guarantee; a method without sides proves both ends at once."""
     return result.status is Status.INTERVAL and result.guarantee == "finite-sample"
-
-
-def _end(result: Result) -> str:
-    """The end that was computed, in words."""
-    both = f"between {bound_text(result.low, -1)} and {bound_text(result.high, 1)}"
-    ends = {"lower": f"at least {bound_text(result.low, -1)}", "upper": f"at most {bound_text(result.high, 1)}"}
-    return ends.get(result.side, both)

@@ -24,7 +24,7 @@ from bondic.methods.base import Progress, listing_options, planned_length
 from bondic.methods.candidates import Candidate
 from bondic.methods.dual import Dual, dual_needs
 from bondic.methods.groups import Groups
-from bondic.methods.propensities import Propensities
+from bondic.methods.propensities import PILOT, Propensities
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import kind_of_states as kind_of_dual
@@ -150,10 +150,10 @@ class Default:
 
     def choice(self, problem: Rows, alpha: float) -> Choice:
         """The method with the rows that are left to it."""
-        about_class = self._only_dual() or self._class_stated or self._groups_stated or self.planned_rows is not None
+        about_class = self._only_dual() or self._class_stated or self._groups_stated
         if about_class and self.propensities is not None:
             raise InvalidInput(
-                "Statements about propensities do not go together with Q, W, a noise bound or planned_rows: name the method."
+                "Statements about propensities do not go together with Q, W or a noise bound: name the method."
             )
         found = None if about_class else self._by_propensities(problem, alpha)
         if found is None and self.propensities is not None:
@@ -170,26 +170,48 @@ class Default:
         is looked at, and all are certified. Other logs: rows after the pilot.
         """
         method = replace(self.propensities or Propensities(), side=self.side)
-        chosen = partial(Choice, method, others=_BOTH_TOO)
+        chosen = partial(self._bets, method, problem)
         if isinstance(problem.policy, LoggedBehavior):
-            return chosen(problem, "the log's own returns, as the policy is the one that made the log")
+            return chosen("the log's own returns, as the policy is the one that made the log")
         if not logged(problem):
             return None
         if problem.policy_in_log:
-            return chosen(
-                problem, "propensities, as the policy is known by its probabilities of the logged actions alone"
-            )
+            return chosen("propensities, as the policy is known by its probabilities of the logged actions alone")
         if not (problem.own_starts and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
             return None
         if problem.gamma == 0.0:
             alone = "propensities, as the log holds propensities and every decision stands alone: nothing is assumed about q*"
-            return chosen(problem, alone) if method.applies(problem) is None else None
-        parts = split_episodes(problem, 0 if self._too_short(problem) else self._pilot_rows(problem))
+            return chosen(alone) if method.applies(problem) is None else None
+        parts = self._split(problem)
         if parts is None:
             return None
         looked, rest = parts
-        advantage = method.advantage(looked, len(rest.rows), alpha)
-        return chosen(rest, f"propensities, as {advantage}") if advantage else None
+        ahead = len(rest.rows) if self.planned_rows is None else max(self.planned_rows - len(looked.rows), 1)
+        advantage = method.advantage(looked, ahead, alpha)
+        if not advantage:
+            return None
+        if self.planned_rows is not None:
+            method, _ = method.planned_for(problem, self.planned_rows, self._pilot_rows(problem))
+        return Choice(method, rest, f"propensities, as {advantage}", _BOTH_TOO)
+
+    def _bets(self, method: Propensities, problem: Rows, why: str) -> Choice:
+        """All rows; or those that bets for the planned rows are made on."""
+        if self.planned_rows is not None:
+            pilot = rows_set_aside(PILOT, self.planned_rows)
+            method, problem = method.planned_for(problem, self.planned_rows, pilot)
+        return Choice(method, problem, why, _BOTH_TOO)
+
+    def _split(self, problem: Rows) -> tuple[Rows, Rows] | None:
+        """Whole episodes of the pilot, and those that begin after it."""
+        return split_episodes(problem, 0 if self._too_short(problem) else self._pilot_rows(problem))
+
+    def undecided(self, problem: Rows) -> str:
+        """Why a longer log may have another method: episodes with propensities, of which none begins after the pilot yet."""
+        ahead = self.planned_rows is not None and len(problem.rows) < self.planned_rows
+        by_form = problem.gamma == 0.0 or problem.policy_in_log or not problem.log.has_episode_ids
+        if not (ahead and logged(problem)) or by_form or self._too_short(problem):
+            return ""
+        return "" if self._split(problem) is not None else "no episode begins after the pilot yet"
 
     def _without_propensities(self, problem: Rows, alpha: float) -> Choice:
         if known := degenerate_range(problem):

@@ -14,10 +14,11 @@ from bondic.core.cells.proof import SINGLE, CellsProof
 from bondic.core.cells.rows import Cells
 from bondic.core.cells.tally import Tally
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput, refuse
+from bondic.core.errors import refuse
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.starts import StartBets, sampled_start
 from bondic.core.terms import ValueRange
+from bondic.errors import TooFewRows
 from bondic.methods.setting import tuning_problem
 from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
@@ -37,7 +38,7 @@ def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
     rows = rows_set_aside(pilot, planned)
     found = tuning_problem(problem, rows) if 0 < rows < len(problem.rows) else None
     if found is None:
-        raise InvalidInput(
+        raise TooFewRows(
             f"A pilot is needed, of at least {SMALLEST_PILOT} usable rows and fewer than all: {rows} of {len(problem.rows)} "
             "rows cannot be set aside for one. Pass pilot= as another share of the rows, or a number."
         )

@@ -24,6 +24,7 @@ from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange, range_of
+from bondic.errors import TooFewRows
 from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options
 from bondic.methods.propensity_pilot import logged, predicted
 from bondic.plan.controls import Regressor, linear_control, regressor_control, wealth_shares, with_expected
@@ -34,6 +35,7 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of, question_of
 from bondic.rows.decisions import ask_target, single_rows
+from bondic.rows.episodes import episode_numbers, split_episodes
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -139,6 +141,23 @@ class Propensities:
             f"{100 * share:.2g} % of the value range without assuming anything about q*"
         )
 
+    def planned_for(self, problem: Rows, planned_rows: int, pilot: int) -> tuple[Propensities, Rows]:
+        """Bets for a planned number of rows, and the rows to make them on: all, where each is a decision of its own.
+
+        Of episodes the first `pilot` rows say how many the planned rows are about; these rows are not certified.
+        """
+        if single_rows(problem) or not problem.log.has_episode_ids:
+            return replace(self, planned=planned_rows), problem
+        parts = split_episodes(problem, pilot)
+        if parts is None:
+            raise TooFewRows(
+                f"No episode begins after the first {pilot} rows, which say how many episodes are planned."
+            )
+        rest = parts[1]
+        looked = problem.select(problem.rows.start, rest.rows.start)
+        episodes, ahead = int(episode_numbers(looked).max()) + 1, planned_rows - len(looked.rows)
+        return replace(self, planned=max(round(ahead * episodes / len(looked.rows)), 1)), rest
+
     def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
         """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
         clock = Clock(progress)
@@ -215,8 +234,9 @@ class Propensities:
         shares: PerEnd = {}
         if value == "contexts":
             if not borders:
-                raise InvalidInput(
-                    f"A pilot of {self.pilot} rows cannot be set aside from a log of {len(columns.rows)} rows."
+                raise TooFewRows(
+                    f"A pilot of {self._pilot_units(planned)} {columns.unit}s (pilot={self.pilot}) cannot be set aside from a "
+                    f"log of {columns.units}."
                 )
             if not columns.consecutive:
                 raise InvalidInput(
@@ -317,15 +337,17 @@ class Propensities:
         """Units that rates are made for."""
         return columns.units if self.planned is None else self.planned
 
+    def _pilot_units(self, planned: int) -> int:
+        """Decisions (episodes) before the first block: a share of the planned ones, but enough to fit something; or a number."""
+        if isinstance(self.pilot, float) and 0 < self.pilot < 1:
+            return max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
+        if self.pilot >= 1 and float(self.pilot).is_integer():
+            return int(self.pilot)
+        raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
+
     def _borders(self, columns: Units) -> tuple[int, ...]:
         """Rows of the log where blocks begin: after the pilot, then after twice as many units each; none for a short log."""
-        planned = self._planned(columns)
-        if isinstance(self.pilot, float) and 0 < self.pilot < 1:
-            place = max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
-        elif self.pilot >= 1 and float(self.pilot).is_integer():
-            place = int(self.pilot)
-        else:
-            raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
+        place = self._pilot_units(self._planned(columns))
         starts, found = columns.first.start_rows, []
         while place < columns.units:
             found.append(int(starts[place]))

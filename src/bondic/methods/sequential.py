@@ -17,7 +17,7 @@ from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.engines.standard import EngineName
 from bondic.engines.sums import EngineSums
-from bondic.errors import TunedOnCertifiedRows
+from bondic.errors import TooFewRows, TunedOnCertifiedRows
 from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.setting import tuning_problem
 from bondic.methods.user_classes import check_stated
@@ -246,7 +246,7 @@ class Sequential:
         chosen = self.pilot is None and self.ball is None and self.radius is None
         wanted = self._chosen_pilot(problem, planned) if chosen else self.planned_pilot(planned)
         if wanted >= total:
-            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
+            raise TooFewRows(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
         return wanted
 
     def planned_pilot(self, planned: int) -> int:

@@ -104,6 +104,10 @@ class CellsProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
+    @property
+    def any_length(self) -> bool:
+        return self.planned is not None
+
     def bound(self, rows: AnsweredRows) -> CellBound:
         """The event and the tally of the rows: everything but an allowance."""
         events, count = self.events, len(self.events.stops)

@@ -82,10 +82,15 @@ class DualProof(Proof):
         )
         return list_assumptions(rows, self.ball, own, rejected=rejected)
 
-    def _length(self, rows: Columns) -> tuple[Assumption, ...]:
-        """Nothing where the noise bound holds at stopping times and says so itself, or where no row is used."""
+    @property
+    def any_length(self) -> bool:
+        """The noise bound holds at stopping times, or no row is used."""
         used = (*self.omegas.values(), *self.witnesses)
-        if self.noise.any_time or all(function is None for function in used):
+        return self.noise.any_time or all(function is None for function in used)
+
+    def _length(self, rows: Columns) -> tuple[Assumption, ...]:
+        """Nothing where the noise bound says so itself."""
+        if self.any_length:
             return ()
         seen = self.instruments.provenance
         own = seen.rows is not None and seen.log_hash == rows.log_hash

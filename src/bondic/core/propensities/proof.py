@@ -84,6 +84,10 @@ class PropensityProof(Proof):
         return tuple(name for name, there in chosen.items() if there)
 
     @property
+    def any_length(self) -> bool:
+        return self.beforehand
+
+    @property
     def logged_answers(self) -> tuple[Target | None, ...]:
         return self.targets
 

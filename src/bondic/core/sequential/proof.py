@@ -71,6 +71,10 @@ class SequentialProof(Proof):
     def needs_replay(self) -> tuple[str, ...]:
         return ("plan",)
 
+    @property
+    def any_length(self) -> bool:
+        return self.planned is not None
+
     def evidence(self, rows: Columns, sums: Sums) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         plan, ends = self.plan, ends_of(self.side)
