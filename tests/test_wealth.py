@@ -245,6 +245,13 @@ def test_portions_leave_no_trace(monkeypatch):
         )
 
     whole = found()
+    rates, factors = whole[:2]
+    starts = np.array([0, 1, 5, 300, 301, 990])
+    sums = [factors[a:b].sum() for a, b in itertools.pairwise([*starts.tolist(), 1000])]
+    process = BettingProcess(values, 0.0, rates, 0.75, 1.0)
+    assert process.factor_sums(0.3, starts) == pytest.approx(sums, rel=1e-12)
+    inside = process.factor_sums(0.3, starts)
     monkeypatch.setattr("bondic.core.bounded._PORTION", 7)
+    assert np.array_equal(process.factor_sums(0.3, starts), inside)
     for mine, other in zip(found(), whole, strict=True):
         assert np.array_equal(mine, other) if isinstance(mine, np.ndarray) else mine == other

@@ -433,7 +433,8 @@ def _estimate(limits: ValueRange, lower: Estimator, upper: Estimator, strata: St
     """
     own, count = None if strata is None else strata.since(lower.first), lower.values.size
     shares = np.broadcast_to(1.0 / count, count) if own is None else own.shares()
-    first = np.array([lower.values[0], -upper.values[0] - lower.values[0]]) if count else np.zeros(2)
+    least, most = moderate(lower.values[:1]), moderate(-upper.values[:1])
+    first = np.concatenate([least, most - least]) if count else np.zeros(2)
     sums, products, means = np.zeros(2), np.zeros((2, 2)), np.zeros(2)  # of low and gap, counted from the first of them
     for some in portions(count):
         low, high = moderate(lower.values[some]), moderate(-upper.values[some])

@@ -129,12 +129,26 @@ class BettingProcess:
 
     def log_factors(self, candidate: float) -> FloatArray:
         """Of (22), rounded down. Below the floor nothing can be lost, and rates are not cut."""
-        gap = candidate - self.floor
-        most, found = self.risk / gap if gap > 0 else math.inf, np.empty(self.values.size)
+        found = np.empty(self.values.size)
         for some in portions(found.size):
-            rates = np.minimum(self.rates[some], most)
-            found[some] = _log_factors(rates * (self.values[some] - candidate), self.risk)
+            found[some] = self._log_factors(candidate, some)
         return found
+
+    def factor_sums(self, candidate: float, starts: IntArray) -> FloatArray:
+        """(starts,) their sums from each start to the next, in ordinary floats: factors of some starts are held at a time."""
+        found, ends, first = np.empty(starts.size), np.append(starts[1:], self.values.size), 0
+        for some in portions(self.values.size):
+            last = int(np.searchsorted(ends, some.stop, side="right"))
+            if last > first:
+                factors = self._log_factors(candidate, slice(int(starts[first]), int(ends[last - 1])))
+                found[first:last] = np.add.reduceat(factors, starts[first:last] - starts[first])
+                first = last
+        return found
+
+    def _log_factors(self, candidate: float, some: slice) -> FloatArray:
+        gap = candidate - self.floor
+        rates = np.minimum(self.rates[some], self.risk / gap) if gap > 0 else self.rates[some]
+        return _log_factors(rates * (self.values[some] - candidate), self.risk)
 
 
 def lower_end(stages: Sequence[Sequence[BettingProcess]], least: float, most: float, probability: float) -> float:
@@ -164,7 +178,7 @@ def _log_wealth(stages: Sequence[Sequence[BettingProcess]], candidate: float) ->
     found, begun = [], 0.0
     for stage in stages:
         starts = _checks(stage[0].values.size)[:-1]
-        sums = [np.cumsum(np.add.reduceat(one.log_factors(candidate), starts)) + math.log(one.share) for one in stage]
+        sums = [np.cumsum(one.factor_sums(candidate, starts)) + math.log(one.share) for one in stage]
         found.append(begun + np.asarray(np.logaddexp.reduce(np.array(sums), axis=0)))
         begun = float(found[-1][-1])
     return found
