@@ -30,7 +30,8 @@ from machine import describe
 import bondic
 import bondic.estimate  # what is imported is no part of the times
 
-PART = 1_000_000
+PART, OBP_ROWS = 1_000_000, 1_000_000
+"""Rows of a file; and those that are given to obp, which holds an array of rows x actions and all bootstrap samples."""
 STATES, CHOICES, GAMMA = 50, 4, 0.9
 FloatArray = npt.NDArray[np.float64]
 
@@ -298,6 +299,7 @@ def main() -> None:
                     print(f"  {cost / reading['cpu s']:.1f} x reading, slope {slope:.2f}", flush=True)
                     before = rows, cost
                 others = ("numpy", "polars", "obp") if args.rivals and log == "clicks" else ()
+                others = others if rows <= OBP_ROWS else others[:2]
                 for other in (*others, *(("tool",) if args.tool else ())):
                     print(f"  {other} {timed(other, folder, args.actions)}", flush=True)
 
