@@ -14,10 +14,9 @@ SCRIPTS = (
     ["engines.py", "--quick"],
     ["estimate.py", "--rows", "100000"],
     ["groups.py", "--rows", "10000", "100000"],
-    ["streaming.py", "--rows", "1000000"],
+    ["large.py", "--rows", "100000", "1000000", "--rivals", "--tool"],
     ["many_actions.py", "--actions", "34", "300"],
-    ["tool.py"],
-    ["cluster.py", "--rows", "600000"],
+    ["cluster.py", "--rows", "1000000"],
 )
 
 

@@ -286,3 +286,36 @@ def test_rows_of_a_longer_pilot_are_not_certified_either():
     chosen, _ = b.Default().choose(problem)
     assert isinstance(chosen, b.Table)
     assert chosen.pilot == b.Sequential().pilot_rows(problem) == 300
+
+
+@pytest.mark.parametrize("hopeless", [True, False])
+def test_a_long_table_that_proves_nothing_is_answered_from_its_first_rows(hopeless, monkeypatch):
+    """The log takes action 2 in one row of the last tenth alone, and the policy nothing else."""
+    monkeypatch.setattr("bondic.methods.default._LONG", 5_000)
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 1_024)
+    planned = []
+    plan = b.Table.plan
+    monkeypatch.setattr(b.Table, "plan", lambda *given: planned.append(1) or plan(*given))
+    rng, rows = np.random.default_rng(3), 8_000
+    action, states = rng.integers(2, size=rows), rng.integers(4, size=(rows + 1, 1)).astype(float)
+    action[7_900] = 2
+    ends = np.arange(rows) % 10 == 9
+    log = b.Transitions(
+        states[:-1],
+        action,
+        rng.random(rows),
+        states[1:],
+        np.zeros(rows, bool),
+        ends,
+        np.arange(rows) // 10,
+        np.arange(rows) % 10,
+    )
+    policy = b.TablePolicy([[0.0, 0.0, 1.0] if hopeless else [0.5, 0.5, 0.0]] * 4)
+    start = b.InitialStates.exact([[0.0]])
+    problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0.0, 1.0), accept=None)
+    result = b.estimate_interval(problem)
+    assert bool(planned) is not hopeless
+    assert (result.high - result.low > 4.99) is hopeless
+    if hopeless:
+        assert "the first 1024 of 8000 rows promise no more than the value range" in result.choices["nothing is said"]
+        assert b.verify(result.certificate, log, policy).low == result.low

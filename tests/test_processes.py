@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
@@ -95,6 +95,47 @@ def answer(place, executor=None, progress=None):
     return found.low, found.high, [(claim.end, claim.parts) for claim in found.claims]
 
 
+@pytest.fixture(scope="module")
+def clicks(place):
+    """Decisions of one step, and episodes of three, with propensities: both in files of several blocks."""
+    rng = np.random.default_rng(8)
+    action = rng.integers(2, size=ROWS)
+    table = pa.table(
+        {
+            "obs_0": rng.normal(size=ROWS),
+            "action": action,
+            "reward": (rng.random(ROWS) < 0.2 + 0.3 * action).astype(float),
+            "behavior_action_probs": np.full(ROWS, 0.5),
+        }
+    )
+    pq.write_table(table, place / "clicks.parquet", row_group_size=2000)
+    steps = np.arange(ROWS)
+    more = {
+        "next_obs_0": rng.normal(size=ROWS),
+        "terminated": steps % 3 == 2,
+        "episode_id": steps // 3,
+        "timestep": steps % 3,
+    }
+    pq.write_table(pa.table({**{name: table[name] for name in table.column_names}, **more}), place / "episodes.parquet")
+    return place
+
+
+def default_answer(place, name, executor=None, **how):
+    """The default method on a log of files; a policy of a hundred actions makes its blocks short."""
+    single = name == "clicks"
+    log = b.stream_log(place / f"{name}.parquet", one_step=single, executor=executor, **how)
+    policy = b.load_policy(f"{place}/rules.py:target")
+    asked = b.make_problem(log, policy, gamma=0.0 if single else 0.5, reward_range=(0.0, 1.0), accept=None)
+    assert -(-ROWS // asked.block_rows) == BLOCKS
+    method = None if single else b.Propensities()
+    found = b.estimate_interval(asked, method=method)
+    checked = b.verify(found.certificate, log, policy)
+    assert (checked.low, checked.high) == (found.low, found.high)
+    assert found.method == "propensities"
+    assert found.low < found.high
+    return found.low, found.high, found.estimate, found.effective_sample_size
+
+
 def once(action, share=0.3):
     """Progress that does something in the middle of the certified pass."""
     left = [action]
@@ -118,6 +159,32 @@ def test_processes_give_the_same_bits(far, processes):
     assert answer(far, processes) == alone
 
 
+@pytest.mark.parametrize("name", ["clicks", "episodes"])
+def test_the_default_gives_the_same_bits_with_any_workers(clicks, processes, name):
+    alone = default_answer(clicks, name)
+    assert default_answer(clicks, name, batch_rows=777) == alone
+    for workers in (1, 4):
+        with ThreadPoolExecutor(workers) as pool:
+            assert default_answer(clicks, name, pool) == alone
+    assert default_answer(clicks, name, processes) == alone
+
+
+class Twice(ThreadPoolExecutor):
+    """An executor that loses every other result and does the work again, as schedulers do when a worker is lost."""
+
+    def submit(self, task, /, *arguments):
+        def again():
+            task(*arguments)
+            return task(*arguments)
+
+        return super().submit(again)
+
+
+def test_a_task_that_is_done_again_leaves_no_trace(clicks):
+    with Twice(2) as pool:
+        assert default_answer(clicks, "clicks", pool) == default_answer(clicks, "clicks")
+
+
 def test_a_worker_that_dies_ends_the_work_in_words(far):
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         pids = [pool.submit(os.getpid).result()]
@@ -139,6 +206,27 @@ def test_dask_gives_the_same_bits_and_a_killed_worker_leaves_no_trace(far):
         pids = list(client.run(os.getpid).values())
         assert answer(far, client.get_executor(pure=False), once(lambda: os.kill(pids[0], signal.SIGKILL))) == alone
         assert pids[0] not in client.run(os.getpid, on_error="ignore").values()
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("default")
+def test_the_default_on_dask_survives_a_killed_worker(clicks):
+    from distributed import Client
+
+    with Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as client:
+        pids = list(client.run(os.getpid).values())
+        killing = [lambda: os.kill(pids[0], signal.SIGKILL)]
+
+        class Killing(type(client.get_executor(pure=False))):
+            def submit(self, task, *arguments, **how):
+                future = super().submit(task, *arguments, **how)
+                if killing:
+                    killing.pop()()
+                return future
+
+        alone = default_answer(clicks, "clicks")
+        assert default_answer(clicks, "clicks", Killing(client, pure=False)) == alone
+        assert not killing
 
 
 @pytest.mark.cluster

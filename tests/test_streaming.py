@@ -309,3 +309,113 @@ def test_the_budget_counts_actions_and_draws():
     assert 3 * block(moving, policy, draws=50) < block(moving, policy, draws=1)
     with pytest.raises(InvalidInput, match="positive number"):
         bondic.stream_log(plain, memory=float("inf"))
+
+
+# --- single decisions, and rows that are read once -------------------------------------------------------------------
+
+
+def clicks(rows=3000, seed=2, **more):
+    rng = np.random.default_rng(seed)
+    action = rng.integers(2, size=rows)
+    return {
+        "obs_0": rng.normal(size=rows),
+        "action": action,
+        "reward": (rng.random(rows) < 0.3 + 0.2 * action).astype(float),
+        "behavior_action_probs": np.where(action, 0.4, 0.6),
+        **more,
+    }
+
+
+def uniform(states):
+    return np.full((len(states), 2), 0.5)
+
+
+def test_starts_of_single_decisions_are_not_read_where_nobody_needs_them(tmp_path, monkeypatch):
+    pq.write_table(pa.table(clicks()), tmp_path / "log.parquet")
+    held = bondic.read_log(tmp_path / "log.parquet", one_step=True).transitions
+    log = bondic.stream_log(tmp_path / "log.parquet", one_step=True, batch_rows=700)
+    assert log.content_hash == held.content_hash
+    assert log.single_rows
+    assert held.single_rows
+    assert log.reward_span == held.reward_span == (0.0, 1.0)
+    read, real = [], bondic.data.initial.read_starts
+    monkeypatch.setattr("bondic.data.initial.read_starts", lambda log, count: read.append(count) or real(log, count))
+    problem = bondic.make_problem(log, uniform, reward_range=(0, 1), accept=None)
+    result = bondic.estimate_interval(problem)
+    assert max(read) == 64  # some of them, to see how many actions the policy knows
+    start = result.certificate.asked.start
+    assert (start.observations, start.weights.size, start.from_log) == (None, 3000, True)
+    inside = bondic.estimate_interval(bondic.make_problem(held, uniform, gamma=0.0, reward_range=(0, 1), accept=None))
+    assert (result.low, result.high) == (inside.low, inside.high)
+    for other in (log, held):  # the certificate is verified with either
+        assert bondic.verify(result.certificate, other, uniform).low == result.low
+    assert np.array_equal(problem.initial_states.observations, held.observations)
+    assert problem.initial.weights.shape == (3000, 2)  # whoever needs them has them
+
+
+@pytest.mark.parametrize("fault", ["none", "block", "other rewards", "rows"])
+def test_copies_of_single_decisions_are_found_in_parts_as_in_memory(fault, tmp_path):
+    data = clicks(reward=np.random.default_rng(5).random(3000))
+    if fault in ("block", "other rewards"):
+        for name in ("obs_0", "action", "behavior_action_probs", *(["reward"] if fault == "block" else [])):
+            data[name][2000:2500] = data[name][500:1000]
+    elif fault == "rows":
+        for name in data:
+            data[name][[100, 900, 2900]] = data[name][[7, 8, 9]]
+    pq.write_table(pa.table(data), tmp_path / "log.parquet")
+    held = bondic.inspect_log(bondic.read_log(tmp_path / "log.parquet", one_step=True).transitions)
+    log = bondic.stream_log(tmp_path / "log.parquet", one_step=True, batch_rows=700)
+    assert bondic.inspect_log(log) == held
+    found = [item for item in held if item.kind == "copies"]
+    rows = {"none": [], "block": [2000], "other rewards": [2000], "rows": [100]}[fault]
+    assert [item.row for item in found] == rows
+    assert [item.severity for item in found] == ["refuse" if fault == "block" else "warn"] * len(rows)
+
+
+def test_rows_that_go_on_after_all_are_inspected_as_such(tmp_path):
+    """The first parts look like single decisions; a later one has an episode of many steps."""
+    rows = 2000
+    ends = np.arange(rows) < 1500
+    ends[-1] = True
+    states = np.random.default_rng(1).normal(size=rows + 1)
+    data = clicks(rows, next_obs_0=states[1:], terminated=ends) | {"obs_0": states[:-1]}
+    pq.write_table(pa.table(data), tmp_path / "log.parquet")
+    log = bondic.stream_log(tmp_path / "log.parquet", batch_rows=400)
+    held = bondic.read_log(tmp_path / "log.parquet").transitions
+    assert not log.single_rows
+    assert np.array_equal(log.inspection.episode_lengths, held.inspection.episode_lengths)
+    assert bondic.inspect_log(log) == bondic.inspect_log(held)
+
+
+def test_rows_that_fit_are_read_from_their_files_once(tmp_path, monkeypatch):
+    pq.write_table(table(columns(), lists=False), tmp_path / "log.parquet")
+    held = bondic.read_log(tmp_path / "log.parquet").transitions
+    kept = bondic.stream_log(tmp_path / "log.parquet")
+    monkeypatch.setattr(type(kept), "_raw", lambda *_: pytest.fail("the files are read again"))
+    for rows in (RowRange(0, 1000), RowRange(3, 4), RowRange(371, 999)):
+        for _, part in kept.batches(rows, 250):
+            assert len(part) <= 250
+        whole = kept.read(rows)
+        for name, column in held.cut(rows).columns().items():
+            mine = getattr(whole, name)
+            assert (mine is None) == (column is None)
+            assert column is None or (np.array_equal(mine, column) and mine.dtype == column.dtype)
+
+
+def test_a_policy_is_asked_at_distinct_states():
+    asked = []
+
+    def policy(states):
+        asked.append(len(states))
+        share = 1 / (1 + states[:, 0])
+        return np.column_stack([share, 1 - share])
+
+    rng = np.random.default_rng(3)
+    states = rng.integers(5, size=4001).astype(float)
+    log = bondic.Transitions(
+        states[:-1, None], rng.integers(2, size=4000), rng.random(4000), states[1:, None], np.zeros(4000, bool)
+    )
+    problem = bondic.make_problem(log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0, 1))
+    assert max(asked) == 5
+    following = problem.whole().next
+    assert np.array_equal(following.weights[:, 0], 1 / (1 + states[1:]))

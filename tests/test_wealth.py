@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bondic.core.bounded import certified_sum
 from bondic.core.errors import NumericalError
 from bondic.core.propensities.betting import BettingProcess, MeansProcess, lower_end, means_end, plug_in_rates
 from propensity_cases import slow_rates
@@ -226,3 +227,31 @@ def test_a_rate_that_is_cut_beforehand_counts_its_rest_at_the_least_mean():
     free = means_end([on_contexts(values, centers, np.full(200, 0.4), 0.2, 0.9, 1.0)], 1.0, 0.05)
     cut = means_end([on_contexts(values, centers, losses, 0.2, 0.9, 1.0)], 1.0, 0.05)
     assert 0 <= cut < free
+
+
+def test_portions_leave_no_trace(monkeypatch):
+    """Rates, factors and sums are made some rows at a time: how many must not show in a single bit."""
+    rng = np.random.default_rng(4)
+    values = rng.exponential(size=1000) * 10.0 ** rng.integers(-3, 4, size=1000)
+
+    def found():
+        rates = plug_in_rates(values, 1000, 0.05, (0.5, 0.25, 1.0))
+        process = BettingProcess(values, 0.0, rates, 0.75, 1.0)
+        return (
+            rates,
+            process.log_factors(0.3),
+            certified_sum(process.log_factors(0.3)),
+            lower_end([[process]], 0.0, 9.0, 0.05),
+        )
+
+    whole = found()
+    rates, factors = whole[:2]
+    starts = np.array([0, 1, 5, 300, 301, 990])
+    sums = [factors[a:b].sum() for a, b in itertools.pairwise([*starts.tolist(), 1000])]
+    process = BettingProcess(values, 0.0, rates, 0.75, 1.0)
+    assert process.factor_sums(0.3, starts) == pytest.approx(sums, rel=1e-12)
+    inside = process.factor_sums(0.3, starts)
+    monkeypatch.setattr("bondic.core.bounded._PORTION", 7)
+    assert np.array_equal(process.factor_sums(0.3, starts), inside)
+    for mine, other in zip(found(), whole, strict=True):
+        assert np.array_equal(mine, other) if isinstance(mine, np.ndarray) else mine == other

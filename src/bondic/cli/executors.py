@@ -15,6 +15,8 @@ from bondic.cli.reading import elsewhere
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
 from bondic.data.io.loaded import LoadedLog
+from bondic.data.log import Log
+from bondic.data.stream import LogStream
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.engines.threads import Serial, Threads
@@ -92,12 +94,9 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
 
 
 def not_elsewhere(options: Mapping[str, Any], method: str) -> None:
-    """Most methods hold their rows, or plan from them one after the other, and leave other processes alone: say so."""
-    if elsewhere(options) and method != "dual":
-        click.echo(
-            f"The method {method} works in threads of this process: the executor is not used. --method dual uses it.",
-            err=True,
-        )
+    """Methods that hold their rows, or plan from them one after the other, leave other processes alone: say so."""
+    if elsewhere(options) and method not in ("dual", "propensities"):
+        click.echo(f"The method {method} works in this process: the executor is not used.", err=True)
 
 
 @contextmanager
@@ -109,3 +108,9 @@ def sums_of(options: Mapping[str, Any]) -> Iterator[Sums]:
         return
     with named_executor(options["executor"]) as executor:
         yield EngineSums(None if engine is None else named_engines(engine), executor)
+
+
+def work_elsewhere(log: Log, sums: Sums) -> None:
+    """A log of files has its blocks worked on by the executor of the options."""
+    if isinstance(log, LogStream) and isinstance(sums, EngineSums):
+        log.executor = sums.pool

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-from bondic.cli.executors import choose_policy
+from bondic.cli.executors import choose_policy, work_elsewhere
 from bondic.cli.reading import one_step, read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.core.errors import InvalidInput, one_line
@@ -145,7 +145,9 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs, sums: Sum
     own, method, known = own_options(name, options["with"]), cast(Any, named_method(name)), _known(name)
     stated = {key: options[key] for key in _STATED if options[key] not in (None, "both")}
     if sums is not None and sums is not STANDARD:
-        stated["engine"] = sums
+        work_elsewhere(inputs.log, sums)
+        if "engine" in known or options["engine"] is not None:
+            stated["engine"] = sums
     for key in stated.keys() - known - {*_FOR_SOME}:
         hint = ". For propensities write --with planned=N, decisions or episodes" if key == "planned_rows" else ""
         raise InvalidInput(f"The method {name} cannot use {_spelled(key)}{hint}. Leave one of them out.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
+from bondic.data.io.formats import FORMATS
 from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log, read_states
+from bondic.data.io.scan import list_files
 from bondic.data.log import Log
 from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.open import stream_log
@@ -25,7 +28,9 @@ SAMPLE = "sample:"
 _EVERY, _NONE = "obs", "none"
 """What --categorical calls all observation columns, and no one of them."""
 _BUDGET = "2GB"
-"""Memory of a log whose rows are read by other processes, if nothing is said."""
+"""Memory of a log that is read in batches, if nothing is said."""
+_LARGE = 2**28
+"""Bytes of files from which on a log is read in batches, if it can be."""
 
 
 # --- rows ---------------------------------------------------------------------------------------------
@@ -61,13 +66,30 @@ def read_rows(
     `reading` are arguments of `read_log` in place of what the options say.
     """
     stated = reading_options(options) if reading is None else reading
+    batches = stated.keys() <= {"columns", "actions", "one_step"}
     memory = options.get("memory") or (_BUDGET if elsewhere(options) else None)
+    if memory is None and batches and like is None and "columns" not in _policies(options) and _large(Path(log)):
+        with contextlib.suppress(InvalidInput):  # what needs all rows at once: they are read as a whole
+            return stream_log(Path(log), progress=progress, memory=_BUDGET, **stated), None
     if memory is None:
         loaded = read_log(log, trust_pickle=options["trust_pickle"], like=like, **stated)
         return loaded.transitions, loaded
-    if not stated.keys() <= {"columns", "actions", "one_step"}:
+    if not batches:
         raise InvalidInput("--missing and --text need the log in memory: leave out --with memory.")
     return stream_log(Path(log), progress=progress, memory=memory, **stated), None
+
+
+def _policies(options: Mapping[str, Any]) -> tuple[Any, ...]:
+    return options.get("policy"), *(options.get("policies") or ())
+
+
+def _large(path: Path) -> bool:
+    """Whether files that can be read in batches take more room than a log that is held should."""
+    try:
+        files, _, _ = list_files(path)
+    except InvalidInput:  # no such file, or another format: said where it is read
+        return False
+    return any(form.fits(files[0]) for form in FORMATS) and sum(file.stat().st_size for file in files) > _LARGE
 
 
 def _columns(items: Sequence[str]) -> dict[str, str | list[str] | None]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 import numpy as np
 
-from bondic.cli.executors import choose_policy, sums_of
+from bondic.cli.executors import choose_policy, sums_of, work_elsewhere
 from bondic.cli.reading import SAMPLE, read_initial, read_rows, reading_options
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
@@ -42,6 +42,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     initial = _initial(found, rows, loaded, options)
     chosen, against = (_policy(found, rows, loaded, options, name) for name in ("policy", "against"))
     with sums_of(options) as sums:
+        work_elsewhere(rows, sums)
         replay = _replay if options["replay"] else None
         by, names = options["by"], rows.observation_names if loaded is None else loaded.names
         given = {"against": against, "initial": initial, "labels": None if by is None else labels_by(by, names)}

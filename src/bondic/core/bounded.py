@@ -11,8 +11,9 @@ A product of float matrices, summed in any order over k terms, is off by at most
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ U = 2.0**-53
 
 TINY = 2.0**-1022
 """Smallest normal number; absorbs every underflow of the elementary operations."""
+
+_PORTION = 2**15
+"""Rows that are worked on at a time where no row sees another."""
 
 _SLACK = 1.0 + 16 * U
 """Radii are computed with a handful of float operations, each good to U: inflate once by more than that."""
@@ -155,7 +159,11 @@ def power_enclosure(base: float, exponent: int) -> Enclosure:
 
 def certified_sum(values: FloatArray | Iterable[float]) -> Enclosure:
     """Sum of floats, correctly rounded (Shewchuk's exact summation)."""
-    items = values.ravel().tolist() if isinstance(values, np.ndarray) else list(values)
+    if isinstance(values, np.ndarray):
+        flat = values.ravel()
+        items: Iterable[float] = chain.from_iterable(flat[some].tolist() for some in portions(flat.size))
+    else:
+        items = values
     try:
         total = math.fsum(items)
     except (OverflowError, ValueError) as problem:
@@ -169,6 +177,11 @@ def certified_dot(a: FloatArray, b: FloatArray) -> Enclosure:
     total = certified_sum(products)
     size = upper_sum(np.abs(products))
     return Enclosure(total.mid, inflate(total.rad + 2 * U * size + products.size * TINY))
+
+
+def portions(count: int) -> Iterator[slice]:
+    """All of so many rows, some at a time: what is made of them on the way stays in the cache of a processor."""
+    return (slice(first, min(first + _PORTION, count)) for first in range(0, count, _PORTION))
 
 
 def upper_sum(values: FloatArray) -> float:

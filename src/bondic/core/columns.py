@@ -335,6 +335,9 @@ class Columns(AnsweredRows, Protocol):
         """Whether every row is a decision of its own; `drawn` where its state is to be a draw of d_0."""
         ...
 
-    def decisions(self, target: Target | None, *, every_action: bool, drawn: bool) -> Decisions:
-        """Rewards, ratios and units of the rows; `target` are stored answers of the policy at the logged states."""
+    def decisions(self, target: Target | None, *, every_action: bool, drawn: bool, states: bool) -> Decisions:
+        """Rewards, ratios and units of the rows; `target` are stored answers of the policy at the logged states.
+
+        Without `states` they may be left out, and actions, too.
+        """
         ...

@@ -112,13 +112,30 @@ class EpisodeNumbers:
 
 def episode_starts(log: Log) -> Iterator[tuple[RowRange, Transitions, IntArray]]:
     """The log part by part, with those of its rows that begin an episode."""
-    numbers, seen = EpisodeNumbers(), np.zeros(0, dtype=np.int64)
+    numbers, seen = EpisodeNumbers(), _SeenIds(counted=not log.has_episode_ids)
     for rows, part in log.batches():
         ids = numbers.of(part)
         first = Episodes(ids).first
-        starts = first[~np.isin(ids[first], seen)]
-        seen = np.union1d(seen, ids[starts])
-        yield rows, part, starts
+        yield rows, part, first[seen.add(ids[first])]
+
+
+class _SeenIds:
+    """Ids of episodes, part by part. Those that are counted ascend, and are not held; those of most logs ascend, too."""
+
+    def __init__(self, *, counted: bool) -> None:
+        self._counted, self._last = counted, -1
+        self._held: list[IntArray] = []
+
+    def add(self, ids: IntArray) -> BoolArray:
+        """Whether each of these different ids, in the order of their appearance, is new."""
+        if self._counted or (ids[0] > self._last and bool(np.all(np.diff(ids) > 0))):
+            new = ids > self._last
+        else:
+            new = ~np.isin(ids, np.concatenate([ids[:0], *self._held]))
+        if not self._counted:
+            self._held.append(ids[new])
+        self._last = max(self._last, int(ids.max()))
+        return new
 
 
 _ROW, _TIME, _ENDED = 0, 1, 2

@@ -14,6 +14,7 @@ from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
+from bondic.data.unread import Unread
 
 _WEIGHT_TOLERANCE = 1e-6
 _UNIT = 2.0**-53
@@ -90,24 +91,74 @@ class InitialStates(Starts):
         """
         if count is not None and (not isinstance(count, int | np.integer) or count < 1):
             raise InvalidInput(f"The number of initial states is {count!r}; a whole number >= 1 is needed.")
-        found, told_apart = [], log.has_episode_ids
-        for rows, part, starts in episode_starts(log):
-            _refuse_late_starts(part, starts, rows.start)
-            found.append(part.observations[starts])
-            told_apart = told_apart or bool((part.terminations | np.asarray(part.truncations)).any())
-        if not told_apart:
+        total = _count_starts(log)
+        if count is not None and total < count:
             raise InvalidInput(
-                "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
-                "InitialStates.exact(states) or InitialStates.sample(states) (--initial FILE)."
-            )
-        states = np.concatenate(found)
-        if count is not None and states.shape[0] < count:
-            raise InvalidInput(
-                f"The log has {states.shape[0]} episode starts, fewer than the {count} that were stated. A number that was "
+                f"The log has {total} episode starts, fewer than the {count} that were stated. A number that was "
                 "fixed beforehand is not changed afterwards. Leave it out: all starts are then used (a slightly longer interval)."
             )
-        sample = InitialStates.sample(states[:count], count_fixed=count is not None)
-        return replace(sample, from_rows=True)
+        used, fixed = total if count is None else count, count is not None
+        if log.held:
+            return replace(InitialStates.sample(read_starts(log, used), count_fixed=fixed), from_rows=True)
+        return LogStarts.made_by(
+            lambda: {"observations": read_starts(log, used)},
+            log=log, weights=np.broadcast_to(1.0 / used, (used,)), kind="sample", count_fixed=fixed, from_rows=True,
+        )  # fmt: skip
+
+
+class LogStarts(Unread, InitialStates):
+    """Starts of a log that is read in batches."""
+
+    log: Log
+
+    def __len__(self) -> int:
+        return int(self.weights.size)
+
+    def same(self, other: Starts) -> bool:
+        alike = isinstance(other, LogStarts) and not (self.made or other.made) and other.log is self.log
+        if alike and (len(self), self.count_fixed) == (len(other), other.count_fixed):
+            return True
+        return super().same(other)
+
+
+def of_stream(states: InitialStates, log: Log) -> bool:
+    """Whether these are starts of this log, which can be read off it again."""
+    return isinstance(states, LogStarts) and vars(states).get("log") is log
+
+
+def first_starts(states: InitialStates, count: int) -> FloatArray:
+    """Some of them, without reading the others."""
+    if isinstance(states, LogStarts) and not states.made:
+        return read_starts(states.log, min(len(states), count))
+    return states.observations[:count]
+
+
+def read_starts(log: Log, count: int) -> FloatArray:
+    """The first `count` starts, (count, d)."""
+    found: list[FloatArray] = []
+    for _, part, starts in episode_starts(log):
+        found.append(part.observations[starts[:count]])
+        count -= len(found[-1])
+        if not count:
+            break
+    return np.concatenate(found)
+
+
+def _count_starts(log: Log) -> int:
+    """How many there are; refused where the log does not tell them apart, or where they are no starts."""
+    if log.single_rows:
+        return len(log)
+    total, told_apart = 0, log.has_episode_ids
+    for rows, part, starts in episode_starts(log):
+        _refuse_late_starts(part, starts, rows.start)
+        total += starts.size
+        told_apart = told_apart or bool((part.terminations | np.asarray(part.truncations)).any())
+    if not told_apart:
+        raise InvalidInput(
+            "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
+            "InitialStates.exact(states) or InitialStates.sample(states) (--initial FILE)."
+        )
+    return total
 
 
 def _equal(states: FloatArray) -> FloatArray:

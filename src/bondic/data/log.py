@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bondic.data.memory import MemoryPlan
@@ -20,6 +21,7 @@ class Log(ABC):
     held: ClassVar[bool]  # the rows are in memory: what is made of them may be kept there, too
     plan: MemoryPlan | None = None  # the budget of memory that was stated for working on it
     reading: Mapping[str, Any] = {}  # what was stated about reading it, as arguments of `read_log`; nothing for arrays
+    executor: Executor | None = None  # what works on blocks of a log of files; None: this process
     content_hash: str
     unrecorded: tuple[str, ...]  # columns that stand in for what was not recorded
 
@@ -32,6 +34,16 @@ class Log(ABC):
     @abstractmethod
     def inspection(self) -> Inspection:
         """What looks wrong in this log: see `inspect_log`."""
+
+    @property
+    @abstractmethod
+    def single_rows(self) -> bool:
+        """Whether every row ends an episode that no column names."""
+
+    @property
+    @abstractmethod
+    def reward_span(self) -> tuple[float, float]:
+        """The least and the largest reward."""
 
     @property
     def observation_dim(self) -> int:

@@ -31,7 +31,7 @@ class MemoryPlan:
 
     `fixed` covers the interpreter with its libraries, the matrices of the search and the moments of the kernel sums;
     `per_row` the columns of a batch, their points and weights, and the copies made on the way. Both were measured
-    (benchmarks/streaming.py) and rounded up; what a policy's own code allocates comes on top.
+    (benchmarks/large.py) and rounded up; what a policy's own code allocates comes on top.
     """
 
     budget: int

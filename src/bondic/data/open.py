@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
+from bondic.data.compact import CompactColumns
 from bondic.data.io.encode import Treatment
 from bondic.data.io.formats import FORMATS
 from bondic.data.io.parts import Given, Parts, find_parts, known_actions
@@ -34,6 +36,7 @@ class FileStream(LogStream):
         actions: Sequence[str | int] | int | None = None,
         one_step: bool = False,
         progress: Callable[[float], None] | None = None,
+        held_bytes: int = 0,
     ) -> None:
         self.path: Path = files.path
         self._files, self._actions, self._one_step = files, known_actions(actions), one_step
@@ -48,12 +51,19 @@ class FileStream(LogStream):
         for note in found.notes:
             warnings.warn(note, ValidityWarning, stacklevel=3)
         self._codes: dict[str, int] = {}
-        super().__init__(batch_rows, progress)
+        super().__init__(batch_rows, progress, held_bytes)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which opens the same files, and need not check their rows again."""
         where = self.path.resolve(), self._files.stamps()
-        return {**vars(self), "_files": where, "_inspection": None, "_codes": {}}
+        return {
+            **vars(self),
+            "_files": where,
+            "_inspection": None,
+            "_codes": {},
+            "executor": None,
+            "_compact": CompactColumns(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, stamps = state["_files"]
@@ -98,6 +108,7 @@ def stream_log(
     actions: Sequence[str | int] | int | None = None,
     one_step: bool = False,
     progress: Callable[[float], None] | None = None,
+    executor: Executor | None = None,
 ) -> LogStream:
     """A Parquet, CSV or Feather file, a folder or pattern of parts, or arrays (memory-mapped ones), to be read in batches.
 
@@ -107,7 +118,7 @@ def stream_log(
     rows does not fit is refused. `batch_rows` sets how many rows are read at a time where the log is only looked through.
     Neither leaves a trace in an interval. `columns`, `actions` and `one_step` are those of `read_log`; what needs the whole log
     at once (text observations, marks for gaps, next observations from following rows) is refused. Use the result in place of
-    `Transitions`.
+    `Transitions`. `executor` is any `concurrent.futures.Executor`: its workers read the files themselves, and ask the policy.
     """
     budget = parse_memory(memory)
     if isinstance(source, Mapping):
@@ -128,13 +139,14 @@ def stream_log(
             "batch_rows": batch_rows or plan.batch_rows,
             "progress": progress,
             "one_step": one_step,
+            "held_bytes": budget // 4,
         }
         stream = FileStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
     stated = {"columns": columns, "actions": known_actions(actions), "one_step": one_step}
     stream.reading = {name: value for name, value in stated.items() if value}
-    stream.plan = plan if batch_rows is None else None
+    stream.plan, stream.executor = plan if batch_rows is None else None, executor
     return stream
 
 

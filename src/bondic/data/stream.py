@@ -12,9 +12,11 @@ import numpy.typing as npt
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
+from bondic.data.compact import CompactColumns
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.episodes import KeyCheck
 from bondic.data.hygiene.inspection import Inspection
+from bondic.data.hygiene.single_rows import SingleRowsInspection
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
@@ -31,10 +33,12 @@ class LogStream(Log):
     batch_rows: int  # read at a time, where nothing else is asked for
     held: ClassVar[bool] = False
 
-    def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
+    def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None, held_bytes: int = 0) -> None:
+        """`held_bytes`: rows that fit into so many, in their shortest exact form, are read from files once."""
         self.batch_rows = _checked_rows(batch_rows)
+        self._compact, self._held_bytes = CompactColumns(), held_bytes
         self.content_hash = ""
-        self._inspection = Inspection()
+        self._inspection: Inspection = SingleRowsInspection()
         self._check_everything(progress)
 
     @abstractmethod
@@ -52,15 +56,20 @@ class LogStream(Log):
         if len(self) == 0:
             raise InvalidInput("The log is empty. An interval needs at least one transition.")
         digest, keys, first = ContentHash(), KeyCheck(), None
-        done = 0
+        done, span = 0, (np.inf, -np.inf)
         for columns in self._raw(RowRange(0, len(self)), self.batch_rows):
             part = Transitions.part(columns, done, "")
             if first is None:
                 first = part
             first.refuse_other_form(part, done)
             keys.add(part, done)
+            if not self._inspection.fits(part):
+                self._inspection = self._inspected(done)
             self._inspection.add(part, done)
+            self._hold(part)
             digest.add(part.columns())
+            (least, most), (low, high) = span, part.reward_span
+            span = min(least, low), max(most, high)
             done += len(part)
             if progress is not None:
                 progress(done / len(self))
@@ -68,10 +77,36 @@ class LogStream(Log):
         first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.unrecorded = first.unrecorded
         self._first, self.content_hash = first, digest.hexdigest()
+        self._reward_span = span
+        self._single_rows = isinstance(self._inspection, SingleRowsInspection)
+
+    def _hold(self, part: Transitions) -> None:
+        """Keep the rows for later passes, unless they are too many, or single decisions, which are read once more at most."""
+        if self._held_bytes and not isinstance(self._inspection, SingleRowsInspection):
+            self._compact.add(part.columns())
+        if self._compact.bytes > self._held_bytes:
+            self._compact, self._held_bytes = CompactColumns(), 0
+
+    def _inspected(self, rows: int) -> Inspection:
+        """So many first rows once more, as rows that may follow each other."""
+        found, done = Inspection(), 0
+        for columns in self._raw(RowRange(0, rows), self.batch_rows) if rows else ():
+            part = Transitions.part(columns, done, "")
+            found.add(part, done)
+            done += len(part)
+        return found
 
     @property
     def form(self) -> Transitions:
         return self._first
+
+    @property
+    def reward_span(self) -> tuple[float, float]:
+        return self._reward_span
+
+    @property
+    def single_rows(self) -> bool:
+        return self._single_rows
 
     @property
     def inspection(self) -> Inspection:
@@ -81,8 +116,13 @@ class LogStream(Log):
         """The rows in order, `size` at a time. They were checked when the log was opened."""
         wanted = RowRange(0, len(self)) if rows is None else rows
         self._still_the_same(wanted)
-        first = wanted.start
-        for columns in self._raw(wanted, self.batch_rows if size is None else size):
+        first, step = wanted.start, self.batch_rows if size is None else size
+        if len(self._compact) == len(self):
+            for top in range(wanted.start, wanted.stop, step):
+                rows = RowRange(top, min(top + step, wanted.stop))
+                yield rows, self._first.of_columns(self._compact.cut(rows), self.content_hash)
+            return
+        for columns in self._raw(wanted, step):
             part = self._first.like(columns, self.content_hash)
             yield RowRange(first, first + len(part)), part
             first += len(part)

@@ -128,17 +128,21 @@ class Transitions(Log):
             if mine is not None:
                 shape = (count, *mine.shape[1:])
                 found[name] = np.zeros(shape, mine.dtype) if given is None else _shaped(given, mine.dtype, shape)
-        following = found["next_observations"]
-        if (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
-            found["next_observations"] = np.where(missing[:, None], 0.0, following)
-        return self._of(found, content_hash)
+        if columns.get("next_observations") is not None:
+            following = found["next_observations"]
+            if (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
+                found["next_observations"] = np.where(missing[:, None], 0.0, following)
+        return self.of_columns(found, content_hash)
 
     def cut(self, rows: RowRange) -> Transitions:
         """These rows, with the hash of the whole log."""
         where = slice(rows.start, rows.stop)
-        return self._of({name: c[where] for name, c in self.columns().items() if c is not None}, self.content_hash)
+        return self.of_columns(
+            {name: c[where] for name, c in self.columns().items() if c is not None}, self.content_hash
+        )
 
-    def _of(self, columns: Mapping[str, Any], content_hash: str) -> Transitions:
+    def of_columns(self, columns: Mapping[str, Any], content_hash: str) -> Transitions:
+        """Rows of the same log, as they were checked."""
         return _unchecked(columns, self.discrete_observations, self.unrecorded, content_hash)
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
@@ -205,12 +209,11 @@ class Transitions(Log):
         for name, column in checked_propensities(given, n, discrete=self.discrete_actions).items():
             put(name, column)
 
-    def row_matrix(self, *, paid: bool = True) -> FloatArray:
-        """Every row's numbers side by side, -0.0 as 0.0; state, action and next state alone unless `paid`."""
+    def row_matrix(self) -> FloatArray:
+        """Every row's numbers side by side, -0.0 as 0.0."""
         known = [column for name in PROPENSITIES if (column := getattr(self, name)) is not None]
-        more = [self.rewards, *known] if paid else []
-        rows = np.column_stack([self.observations, self._action_matrix(), self.next_observations, *more])
-        return np.ascontiguousarray(rows + 0.0)
+        rows = [self.observations, self._action_matrix(), self.next_observations, self.rewards, *known]
+        return np.ascontiguousarray(np.column_stack(rows) + 0.0)
 
     def _action_matrix(self) -> FloatArray:
         return np.asarray(self.actions, dtype=np.float64).reshape(len(self), -1)
@@ -218,9 +221,17 @@ class Transitions(Log):
     @cached_property
     def inspection(self) -> Inspection:
         """What looks wrong in this log: see `inspect_log`."""
-        from bondic.data.hygiene.inspection import Inspection  # verification has no use for it
+        from bondic.data.hygiene.single_rows import inspection_of  # verification has no use for it
 
-        return Inspection.of(self)
+        return inspection_of(self)
+
+    @cached_property
+    def single_rows(self) -> bool:
+        return self.episode_ids is None and self.timesteps is None and bool(self.terminations.all())
+
+    @property
+    def reward_span(self) -> tuple[float, float]:
+        return float(self.rewards.min()), float(self.rewards.max())
 
     @property
     def form(self) -> Transitions:

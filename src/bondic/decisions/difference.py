@@ -67,8 +67,7 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
         starts = len(problem.initial_states) if problem.initial_states.from_rows else None
         asked, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
     answers = problem.answers
-    drawn = None if answers.discrete else int(answers.initial.shape[1])
-    asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": drawn, "seed": problem.seed}
+    asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
     made = make_rows(problem.log, asked, problem.initial_states, problem.terms, **asking)
     made = replace(made.restricted(problem.rows), names=problem.names, reading=problem.reading)
     vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log

@@ -27,6 +27,10 @@ _AHEAD = 32
 """Tasks on their way: enough for the cores of a few machines, few enough for the memory of the one that collects."""
 
 
+_MOST_TASKS = 1024
+"""Of a pass: a scheduler takes some ten milliseconds for each. A task is so many blocks as that needs."""
+
+
 def pack_job(*parts: Any) -> bytes:
     """What all tasks of a job have in common, with the files that policies were loaded from."""
     try:
@@ -77,9 +81,11 @@ class Remote(Threads):
             for future in waiting:
                 future.cancel()
 
-    def over_blocks(self, task: Callable[[Any], T], rows: Any) -> Iterator[T]:
-        """task(part) for every block of rows that can be sent (`Rows.sent`), in the order of the log."""
-        for found in self.parts(_block, pack_job(rows, task), rows.places):
+    def over_blocks(self, task: Callable[..., T], rows: Any) -> Iterator[T]:
+        """task(*part) for every part of rows that can be sent (`SentRows`), in the order of the log."""
+        places, size = rows.places, -(-len(rows.places) // _MOST_TASKS)
+        groups = [places[first : first + size] for first in range(0, len(places), size)]
+        for found in self.parts(_blocks, pack_job(rows, task), groups):
             yield from found
 
 
@@ -91,10 +97,10 @@ def _perform(task: Callable[[bytes, P], T], job: bytes, place: P) -> T:
         raise ExecutorError(str(problem)) from None
 
 
-def _block(job: bytes, place: int) -> list[Any]:
-    """In the other process: one block of the log."""
+def _blocks(job: bytes, places: Sequence[int]) -> list[Any]:
+    """In the other process: some blocks of the log, one after the other."""
     rows, task = _received(job)
-    return [task(part) for part in rows.block(place)]
+    return [task(*part) for place in places for part in rows.block(place)]
 
 
 @lru_cache(maxsize=2)

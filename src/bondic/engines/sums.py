@@ -166,6 +166,11 @@ class EngineSums(Sums):
         return REFERENCE if name == "reference" else EngineSums(named_engines(name))
 
     @property
+    def pool(self) -> concurrent.futures.Executor | None:
+        """What works in other processes, if something does."""
+        return self.executor.pool if isinstance(self.executor, Remote) else None
+
+    @property
     def remote(self) -> bool:
         """Whether blocks of a log may be worked on in other processes."""
         return isinstance(self.executor, Remote)
@@ -276,9 +281,10 @@ class EngineSums(Sums):
         return in_order(task, items, self._executor().workers)
 
     def over_rows(self, task: Callable[[S], T], rows: Any) -> Iterator[T]:
-        """In other processes, where the executor has some and the rows are read from files."""
-        if isinstance(self.executor, Remote) and rows.kept is None:
-            return self.executor.over_blocks(task, rows.sent())
+        """In other processes, where these sums or the log have an executor and the rows are read from files."""
+        executor = self.executor if isinstance(self.executor, Remote) else rows.executor
+        if executor is not None and rows.kept is None:
+            return executor.over_blocks(task, rows.sent(raw=False))
         return self.in_order(task, rows.batches())
 
 

@@ -18,7 +18,7 @@ from bondic.core.claims import Side
 from bondic.core.dual.noise import NoiseBound
 from bondic.core.errors import InvalidInput
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import range_at_all_times
+from bondic.core.terms import range_at_all_times, range_of
 from bondic.engines.standard import EngineName
 from bondic.methods.base import Progress, listing_options, planned_length
 from bondic.methods.candidates import Candidate
@@ -50,6 +50,10 @@ _BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
+_LONG = 2**20
+"""Rows from which on it pays to see first whether they can prove anything."""
+_MARGIN = 8
+"""So many times as many rows have to be hopeless, too: a prediction is not exact."""
 _BOTH_TOO = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _DUAL_TOO = "dual (--method) applies too, with the worst noise that the ranges allow"
 _SEQUENTIAL_TOO = "sequential (--method) may apply too"
@@ -242,6 +246,15 @@ class Default:
         table = self._begun_after(table, problem)
 
         def run(rows: Rows, alpha: float, progress: Progress | None) -> Result:
+            count, width = len(rows.rows), range_of(rows.terms).width
+            if count >= _LONG:
+                first = rows.select(rows.rows.start, rows.rows.start + rows.block_rows)
+                if table.predicted_length(first, alpha, _MARGIN * count) >= (1 - 1e-9) * width:
+                    why = (
+                        f"the first {len(first.rows)} of {count} rows promise no more than the value range, even if "
+                        f"{_MARGIN} times as many followed: what the policy does leads where the log has no rows"
+                    )
+                    return WholeRange(why, self.side).run(rows, alpha, progress)
             try:
                 return table.run(rows, alpha, progress)
             except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row

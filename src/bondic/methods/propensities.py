@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.balls import Provenance
+from bondic.core.bounded import portions
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput, refuse
 from bondic.core.proof import Proof
@@ -349,7 +350,7 @@ class Propensities:
     def _borders(self, columns: Units) -> tuple[int, ...]:
         """Rows of the log where blocks begin: after the pilot, then after twice as many units each; none for a short log."""
         place = self._pilot_units(self._planned(columns))
-        starts, found = columns.rows[columns.first.starts], []
+        starts, found = columns.first.start_rows, []
         while place < columns.units:
             found.append(int(starts[place]))
             place *= 2
@@ -432,18 +433,25 @@ def _estimate(limits: ValueRange, lower: Estimator, upper: Estimator, strata: St
     has a control variate in between. NaN where they differ by a constant (no row has a weight that tells), and where a stated
     start was never met.
     """
-    low, high = moderate(lower.values), moderate(-upper.values)
-    gap, own = high - low, None if strata is None else strata.since(lower.first)
-    if (own is not None and not own.counts().all()) or (gap.size and gap[0] != 0 and np.all(gap == gap[0])):
+    own, count = None if strata is None else strata.since(lower.first), lower.values.size
+    shares = np.broadcast_to(1.0 / count, count) if own is None else own.shares()
+    least, most = moderate(lower.values[:1]), moderate(-upper.values[:1])
+    first = np.concatenate([least, most - least]) if count else np.zeros(2)
+    sums, products, means = np.zeros(2), np.zeros((2, 2)), np.zeros(2)  # of low and gap, counted from the first of them
+    for some in portions(count):
+        low, high = moderate(lower.values[some]), moderate(-upper.values[some])
+        both = np.stack([low, high - low]) - first[:, None]
+        sums, products, means = sums + both.sum(axis=1), products + both @ both.T, means + both @ shares[some]
+    if (own is not None and not own.counts().all()) or (first[1] != 0 and products[1, 1] == 0):
         return math.nan
-    spread = float(np.var(gap))
-    mix = float(np.clip(-np.cov(low, gap)[0, 1] / spread, 0.0, 1.0)) if spread > 0 and low.size > 1 else 0.5
-    mean = np.average(low + mix * gap, weights=None if own is None else own.shares())
-    return float(np.clip(mean, limits.low, limits.high))
+    spread = products - np.outer(sums, sums) / count
+    mix = float(np.clip(-spread[0, 1] / spread[1, 1], 0.0, 1.0)) if spread[1, 1] > 0 and count > 1 else 0.5
+    low, gap = first + means / float(shares.sum())
+    return float(np.clip(low + mix * gap, limits.low, limits.high))
 
 
 def _ratio_words(columns: Decisions) -> str:
-    ratios = columns.products().values[columns.last_rows]
+    ratios = columns.unit_ratios
     text = f"largest {three(float(ratios.max()))}, mean {three(float(moderate(ratios).mean()))} "
     text += "(1 where the behavior takes every action that the policy takes)"
     if columns.unit == "decision":
@@ -466,9 +474,12 @@ def _start_notes(columns: Decisions, strata: Strata | None) -> dict[str, str]:
 
 def _effective(columns: Decisions, strata: Strata | None) -> float:
     """(sum of weights)^2 / sum of squared weights, over decisions or episodes: ratios, times the weights of stated starts."""
-    ratios = columns.products().values[columns.last_rows] * (1.0 if strata is None else strata.shares())
+    ratios = columns.unit_ratios if strata is None else columns.unit_ratios * strata.shares()
     largest = float(ratios.max())
     if largest == 0.0:
         return 0.0
-    shares = ratios / largest
-    return float(shares.sum() ** 2 / np.sum(shares**2))
+    total = squares = 0.0
+    for some in portions(ratios.size):
+        shares = ratios[some] / largest
+        total, squares = total + float(shares.sum()), squares + float(shares @ shares)
+    return total**2 / squares

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray, IntArray
+from bondic.data.unread import Unread
 from bondic.errors import PolicyError
 from bondic.policies import protocol
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
@@ -43,6 +44,24 @@ class StartAnswers:
     @property
     def slots(self) -> int:
         return int(self.initial.shape[1]) if self.discrete else 1
+
+    @property
+    def start_draws(self) -> int | None:
+        """Actions drawn at each initial state; None where they have probabilities."""
+        return None if self.discrete else int(self.initial.shape[1])
+
+    def without_starts(self, action_dim: int) -> StartAnswers:
+        """For other processes: how the policy is asked, and what form its answers have."""
+        shape = (0, self.slots) if self.discrete else (0, self.start_draws or 1, action_dim)
+        return StartAnswers(np.zeros(shape), self.discrete, self.exact, self.draws)
+
+
+class LaterAnswers(Unread, StartAnswers):
+    """Probabilities at starts of a log that is read in batches: most methods have no use for them."""
+
+    @property
+    def slots(self) -> int:
+        return super().slots if self.made else int(vars(self)["actions"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +153,20 @@ def ask_start(
     return StartAnswers(_start_probabilities(policy, states, times), True, True, 1)
 
 
+def ask_start_later(policy: Any, some: FloatArray, states: Callable[[], FloatArray]) -> StartAnswers:
+    """The same of a policy with probabilities that is asked at some states now, and at all of them where that is needed."""
+    asked = ask_start(
+        policy, some, None, action_dim=0, log_rows=0, draws=1, initial_draws=None, rng=np.random.default_rng(0)
+    )
+    return LaterAnswers.made_by(
+        lambda: {"initial": _start_probabilities(policy, states(), None)},
+        actions=asked.slots,
+        discrete=True,
+        exact=True,
+        draws=1,
+    )
+
+
 def _start_probabilities(policy: Any, states: FloatArray, times: IntArray | None) -> FloatArray:
     """pi(. | s_0) at all initial states, (n_0, slots), asked for in pieces: a policy may need far more room than its answer."""
     out: FloatArray | None = None
@@ -176,7 +209,33 @@ def ask_next(policy: Any, states: NextStates, start: StartAnswers, generator: Ge
         return protocol.check_probabilities(given, count, "next state", slots, states.rows)
     if count == 0:
         return np.zeros((0, slots))
-    return protocol.discrete_probabilities(policy, states.observations, states.times, "next state", slots, states.rows)
+    some = _few_states(states.observations) if states.times is None else None
+    if some is None:
+        return protocol.discrete_probabilities(
+            policy, states.observations, states.times, "next state", slots, states.rows
+        )
+    first, code = some
+    found = protocol.discrete_probabilities(
+        policy, states.observations[first], None, "next state", slots, states.rows[first]
+    )
+    return found[code]
+
+
+def _few_states(states: FloatArray) -> tuple[IntArray, IntArray] | None:
+    """States that are few whole numbers: a row of each, and (n,) which of them every row is; None where they are others."""
+    low, high = states.min(axis=0), states.max(axis=0)
+    if not float(np.prod(high - low + 1.0)) <= states.shape[0] / 4:
+        return None
+    codes = np.zeros(states.shape[0], dtype=np.int64)
+    for column, least, most in zip(states.T, low, high, strict=True):
+        own = (column - least).astype(np.int64)
+        if not np.array_equal(own + least, column):
+            return None
+        codes = codes * int(most - least + 1) + own
+    rows = np.full(int(codes.max()) + 1, -1)
+    rows[codes[::-1]] = np.arange(codes.size)[::-1]  # the last assignment stays: the first row
+    there = rows >= 0
+    return rows[there], (np.cumsum(there) - 1)[codes]
 
 
 def _drawn(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:

@@ -35,7 +35,7 @@ from bondic.core.verify import (
 )
 from bondic.data._arrays import FloatArray
 from bondic.data.episodes import episode_starts
-from bondic.data.initial import InitialStates
+from bondic.data.initial import InitialStates, of_stream
 from bondic.data.log import Log
 from bondic.extensions import register_named
 from bondic.policies.answers import StoredAnswers, same_answers
@@ -60,7 +60,7 @@ def asked_of(rows: Rows, against: Rows | None = None) -> Asked:
         (rows.rows.start, rows.rows.stop),
         rows.seed,
         answers.draws,
-        None if answers.discrete else int(answers.initial.shape[1]),
+        answers.start_draws,
         tuple(_policy_of(coefficient, part) for coefficient, part in parts),
     )
     refuse_taught_starts(found, [part for _, part in parts])
@@ -86,12 +86,16 @@ def refuse_taught_starts(asked: Asked, parts: Sequence[Rows], proof: Proof | Non
 
 def _policy_of(coefficient: float, rows: Rows) -> AskedPolicy:
     states, answers = rows.initial_states, rows.answers
+    # starts of a log that is read in batches are read off it again, and the policy is asked there again
+    again = of_stream(states, rows.log) and not isinstance(rows.policy, LoggedTarget)
     known = "answers" if not isinstance(rows.policy, LoggedTarget) else rows.policy.known_by
     return AskedPolicy(
         coefficient,
         known,
-        StoredStart(states.observations, states.weights, states.kind, states.count_fixed, states.from_rows),
-        Answers(rows.stored_answers(), answers.initial, answers.discrete, answers.exact),
+        StoredStart(
+            None if again else states.observations, states.weights, states.kind, states.count_fixed, states.from_rows
+        ),
+        Answers(rows.stored_answers(), None if again else answers.initial, answers.discrete, answers.exact),
         seen_by(rows.policy, rows.log_hash, len(rows.log)),
     )
 
@@ -136,7 +140,10 @@ def _states(start: StoredStart, log: Log, given: InitialStates | None) -> Initia
     if given is not None:
         observations = _given(start, given)
     elif observations is None:
-        observations = _read_off(start, log)
+        own = _read_off(start, log)
+        if not log.held and own.count_fixed == start.count_fixed:
+            return own
+        observations = own.observations
     return InitialStates(observations, start.weights, start.kind, start.count_fixed, start.from_log)
 
 
@@ -156,7 +163,7 @@ def _given(start: StoredStart, given: InitialStates) -> FloatArray:
     return given.observations
 
 
-def _read_off(start: StoredStart, log: Log) -> FloatArray:
+def _read_off(start: StoredStart, log: Log) -> InitialStates:
     """The sample of initial states that the certificate leaves out, where it came from the log."""
     count = int(start.weights.shape[0])
     if not start.from_log:
@@ -164,7 +171,8 @@ def _read_off(start: StoredStart, log: Log) -> FloatArray:
             f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
             "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
         )
-    return InitialStates.from_log(log, count=count).observations
+    own = InitialStates.from_log(log)
+    return own if not start.count_fixed and len(own) == count else InitialStates.from_log(log, count=count)
 
 
 def _stored(asked: AskedPolicy) -> StoredAnswers:
@@ -295,6 +303,8 @@ def check_start(states: InitialStates, log: Log, given: InitialStates | None) ->
 
 def _is_from_log(states: InitialStates, log: Log) -> bool:
     """A number that was not fixed beforehand stands for all starts; a fixed one for the first of them."""
+    if of_stream(states, log):
+        return True
     try:
         starts = InitialStates.from_log(log).observations
     except InvalidInput:  # no episodes to be told apart, or they do not begin at their first step

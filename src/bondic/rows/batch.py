@@ -12,6 +12,7 @@ from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
+from bondic.data.unread import Unread
 from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 
 if TYPE_CHECKING:
@@ -113,6 +114,10 @@ class NoCloud(Cloud):
         if not name.startswith("__"):
             refuse_logged_target(LoggedTarget(), "the policy's probabilities of all actions at next and initial states")
         raise AttributeError(name)
+
+
+class LaterCloud(Unread, Cloud):
+    """Points of starts of a log that is read in batches."""
 
 
 def make_cloud(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_s
 from bondic.policies.learned import PolicyMixture
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.rows.batch import make_frame
-from bondic.rows.episodes import check_steps, episode_numbers
+from bondic.rows.episodes import check_steps, episode_numbers, read_keys
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -29,58 +31,100 @@ _MISSING = {
 }
 
 
-def read_decisions(rows: Rows, target: Target | None, *, every_action: bool, drawn: bool = True) -> Decisions:
+def read_decisions(
+    rows: Rows, target: Target | None, *, every_action: bool, drawn: bool = True, states: bool = True
+) -> Decisions:
     """The columns of the rows, as seen from the lower end.
 
     `target` are stored answers; without them the log's columns are read (LoggedTarget), or the policy is asked. `every_action`
-    asks for π(.|s_i) too. `drawn` as in `single_rows`.
+    asks for π(.|s_i) too. `drawn` as in `single_rows`. Without `states` a log that is read in batches gives neither states nor
+    actions: they are not held.
     """
-    parts = [
-        _columns(rows, part, where, _policy_probs(rows, part, where, target, every_action=every_action))
-        for where, part in rows.log.batches(rows.rows)
-    ]
-    columns: dict[str, Any] = {
-        name: None if parts[0][name] is None else np.concatenate([part[name] for part in parts]) for name in parts[0]
-    }
+    read = partial(_columns, target=target, every_action=every_action, states=states or rows.log.held)
+    columns = _gathered(rows.over_parts(read), len(rows))
     columns["ratios"] = Ratios(columns["ratios"], columns.pop("errors"))
     if single_rows(rows, drawn=drawn):
-        count = len(columns["rows"])
+        numbers = columns["rows"]
+        whole = numbers[-1] + 1 == numbers.size  # every row of a log from its first one on: they number themselves
         found = SingleDecisions(
-            "lower", rows.terms, **columns, episodes=np.arange(count), steps=np.zeros(count, np.int64),
-            of_behavior=isinstance(rows.policy, LoggedBehavior),
+            "lower", rows.terms, **columns, episodes=numbers if whole else np.arange(numbers.size),
+            steps=np.broadcast_to(np.int64(0), numbers.shape), of_behavior=isinstance(rows.policy, LoggedBehavior),
         )  # fmt: skip
         if rows.terms.time_varying:
             _refuse_later_steps(rows, found)
         return found
-    episodes = episode_numbers(rows)
+    keys = read_keys(rows)
+    episodes = episode_numbers(rows, keys)
     order, lengths = np.argsort(episodes, kind="stable"), np.bincount(episodes)
     position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    check_steps(rows, order, position)
+    check_steps(rows, order, position, keys)
     steps = np.empty(order.size, dtype=np.int64)
     steps[order] = position
     own = isinstance(rows.policy, LoggedBehavior)
     return Decisions("lower", rows.terms, **columns, episodes=episodes, steps=steps, of_behavior=own)
 
 
-def _columns(rows: Rows, part: Transitions, where: RowRange, probs: FloatArray | None) -> dict[str, Any]:
-    """Those rows of a batch that count; `probs` are π at its states, of the logged actions or of all."""
+def _columns(
+    rows: Rows, where: RowRange, part: Transitions, *, target: Target | None, every_action: bool, states: bool
+) -> dict[str, Any]:
+    """Those rows of a batch that count; a column of one number is that number."""
+    inside = RowRange(max(where.start, rows.rows.start), min(where.stop, rows.rows.stop))
+    own_rows = RowRange(inside.start - where.start, inside.stop - where.start)
+    if target is None and not rows.policy_in_log:  # a policy is asked for a whole block
+        probs = _policy_probs(rows, part, where, None, every_action=every_action)
+        probs = None if probs is None else probs[own_rows.start : own_rows.stop]
+        part, where = part.cut(own_rows), inside
+    else:
+        part, where = part.cut(own_rows), inside
+        probs = _policy_probs(rows, part, where, target, every_action=every_action)
     frame = make_frame(part, rows.terms)
     kept = np.flatnonzero(frame.kept)
+    here = slice(None) if kept.size == len(part) else kept  # all of them: nothing is copied
     named = part.discrete_actions and probs is not None
-    slots = np.asarray(part.actions, dtype=np.int64) if named else np.zeros(len(part), dtype=np.int64)
+    slots = np.asarray(part.actions, dtype=np.int64) if named else np.broadcast_to(np.int64(0), len(part))
     every = probs if probs is not None and probs.ndim == 2 else None
     own = isinstance(rows.policy, LoggedBehavior)
     taken = probs if every is None else every[np.arange(len(part)), slots]
-    ratios = (
-        Ratios.ones(len(part))
-        if own
-        else logged_ratios(part, taken, rows.layout.slots if every is None else every.shape[1])
-    )[kept]
-    return {
-        "rows": kept + where.start, "rewards": part.rewards[kept], "ratios": ratios.values, "errors": ratios.errors,
-        "continues": frame.continues, "observations": part.observations[kept], "slots": slots[kept],
-        "probs": None if every is None else every[kept],
+    width = rows.layout.slots if every is None else every.shape[1]
+    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, width))[here]
+    columns = {
+        "rows": kept + where.start, "rewards": part.rewards[here], "ratios": ratios.values, "errors": ratios.errors,
+        "continues": frame.continues, "observations": part.observations[here] if states else np.zeros((kept.size, 0)),
+        "slots": slots[here] if states else np.broadcast_to(np.int64(0), kept.size),
+        "probs": None if every is None else every[here],
     }  # fmt: skip
+    return columns if rows.log.held else {name: _short(column) for name, column in columns.items()}
+
+
+def _short(column: Any) -> Any:
+    """One number where a column of this part has no other: that is what other processes send, and what is held."""
+    one = column is not None and column.ndim == 1 and column.size and bool((column == column[0]).all())
+    return column[:1].copy() if one else column
+
+
+def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
+    """Columns of parts, one after the other; a column that is one number throughout takes no memory."""
+    found: dict[str, Any] = {}
+    done = 0
+    for part in parts:
+        size = len(part["rows"])
+        for name, values in part.items():
+            mine = found.get(name)
+            if size == count or values is None or (mine is None and _is_short(values)):
+                found[name] = values
+            elif mine is None or (_is_short(mine) and not (_is_short(values) and mine[0] == values[0])):
+                joined = np.empty((count, *values.shape[1:]), values.dtype)
+                joined[:done] = 0 if mine is None else mine[0]
+                found[name] = mine = joined
+            if mine is not None and not _is_short(mine):
+                mine[done : done + size] = values
+        done += size
+    assert done == count
+    return {name: np.broadcast_to(one, count) if _is_short(one) else one for name, one in found.items()}
+
+
+def _is_short(column: Any) -> bool:
+    return column is not None and column.shape == (1,)
 
 
 def _policy_probs(
@@ -120,6 +164,8 @@ def single_rows(rows: Rows, *, drawn: bool = True) -> bool:
     `drawn` where states of units are to be draws of d_0: with γ = 0 a row that goes on shows that the next one is no start,
     unless every timestep is 0. Without, the state of a row may come from anywhere.
     """
+    if rows.log.single_rows:
+        return True
     if rows.gamma == 0.0 and not rows.log.has_episode_ids and (not drawn or _first_steps(rows)):
         return True
     return not any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(rows.rows))

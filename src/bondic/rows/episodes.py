@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import Episodes, episode_starts
+from bondic.data.initial import of_stream
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
@@ -28,9 +29,36 @@ def columns_of(problem: Rows) -> Transitions:
     return problem.log.read()
 
 
-def episode_numbers(problem: Rows) -> IntArray:
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """What says which rows are one episode, and that none of its steps is missing: columns of the whole log."""
+
+    terminations: BoolArray
+    truncations: BoolArray
+    episode_ids: IntArray | None
+    timesteps: IntArray | None
+    observations: FloatArray | None  # these two where there are no timesteps
+    next_observations: FloatArray | None
+    counted: IntArray  # rows of the log that are rows of the question
+
+
+def read_keys(problem: Rows) -> Keys:
+    """One pass over the log."""
+    names = ["terminations", "truncations", "episode_ids", "timesteps"]
+    names += [] if problem.log.has_timesteps else ["observations", "next_observations"]
+    parts = [[getattr(part, name) for name in names] for _, part in problem.log.batches()]
+    found: dict[str, Any] = {"observations": None, "next_observations": None}
+    for name, one in zip(names, zip(*parts, strict=True), strict=True):
+        found[name] = one[0] if one[0] is None or len(one) == 1 else np.concatenate(one)
+    counted = np.arange(problem.rows.start, problem.rows.stop)
+    if problem.terms.horizon is not None:
+        counted = counted[found["timesteps"][counted] < problem.terms.horizon]
+    return Keys(**found, counted=counted)
+
+
+def episode_numbers(problem: Rows, keys: Keys | None = None) -> IntArray:
     """(n,) 0, 1, ... in order of first appearance; episodes that `select` cut in two are refused."""
-    log = columns_of(problem)
+    log = keys or read_keys(problem)
     if log.episode_ids is None and log.terminations.all():
         return np.arange(len(problem), dtype=np.int64)  # every row is an episode of its own
     if log.episode_ids is None:
@@ -41,7 +69,7 @@ def episode_numbers(problem: Rows) -> IntArray:
             "single rows, such as Dual()."
         )
     ids = np.asarray(log.episode_ids)
-    inside = np.zeros(len(log), dtype=bool)
+    inside = np.zeros(ids.size, dtype=bool)
     inside[problem.rows.start : problem.rows.stop] = True
     split = np.flatnonzero(inside & np.isin(ids, ids[~inside]))
     if split.size:
@@ -49,16 +77,16 @@ def episode_numbers(problem: Rows) -> IntArray:
             f"The episode of row {int(split[0])} lies partly outside the selected {problem.rows}. Select whole episodes: a "
             "weight needs all actions from the first one on, and a return all rewards."
         )
-    return Episodes(ids[problem.whole().log_rows]).number
+    return Episodes(ids[log.counted]).number
 
 
-def check_steps(problem: Rows, order: IntArray, position: IntArray) -> None:
+def check_steps(problem: Rows, order: IntArray, position: IntArray, keys: Keys | None = None) -> None:
     """Row t of an episode must be its step t: a gap would leave a ratio out of the product.
 
     `order` lists the problem's rows episode by episode, `position` counts them within their episode.
     """
-    log = columns_of(problem)
-    rows = problem.whole().log_rows[order]
+    log = keys or read_keys(problem)
+    rows = log.counted[order]
     if log.timesteps is None:
         _check_joints(log, rows[:-1][position[1:] > 0], rows[1:][position[1:] > 0])
         return
@@ -71,7 +99,7 @@ def check_steps(problem: Rows, order: IntArray, position: IntArray) -> None:
         )
 
 
-def _check_joints(log: Transitions, earlier: IntArray, later: IntArray) -> None:
+def _check_joints(log: Keys, earlier: IntArray, later: IntArray) -> None:
     """Without timesteps: nothing follows a truncation, and each row starts where the one before it led to."""
     why = "A trajectory's weight is the product over all its steps from 0 on."
     cut = np.flatnonzero(np.asarray(log.truncations)[earlier])
@@ -81,6 +109,8 @@ def _check_joints(log: Transitions, earlier: IntArray, later: IntArray) -> None:
             f"{int(earlier[cut[0]])} is truncated: recording stopped there. {why} Give the rows after it an episode id of "
             "their own, or, if the episode did go on without a gap, pass `timesteps`."
         )
+    assert log.observations is not None
+    assert log.next_observations is not None
     led, started = log.next_observations[earlier], log.observations[later]
     # the second term: entries near 0 that were computed from others with 32 bits
     allowed = _JOIN * np.maximum(np.abs(led), np.abs(started)) + 0.1 * _JOIN * np.abs(log.observations).mean(axis=0)
@@ -100,6 +130,8 @@ def own_starts(problem: Rows) -> bool:
     states = problem.initial_states
     if states.kind == "exact":
         return False
+    if of_stream(states, problem.log):
+        return True
     left = states.observations
     for _, part, starts in episode_starts(problem.log):
         here = part.observations[starts][: len(left)]

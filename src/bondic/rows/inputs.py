@@ -56,7 +56,7 @@ class GivenLog:
 
     @property
     def one_step(self) -> bool:
-        return self.loaded is not None and self.loaded.one_step
+        return bool(self.log.reading.get("one_step")) if self.loaded is None else self.loaded.one_step
 
 
 def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:

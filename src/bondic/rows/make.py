@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from bondic.core.columns import RowRange
+from bondic.core.columns import Cloud, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
-from bondic.data.initial import InitialStates
+from bondic.data.initial import InitialStates, first_starts, of_stream
 from bondic.data.log import Log
-from bondic.policies.answers import StoredAnswers, ask_start
+from bondic.policies.answers import StartAnswers, StoredAnswers, ask_start, ask_start_later
 from bondic.policies.logged_target import LoggedTarget
-from bondic.rows.batch import Draws, NoCloud, check_actions, check_part, make_cloud, make_frame
+from bondic.rows.batch import Draws, LaterCloud, NoCloud, check_actions, check_part, make_cloud, make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import Rows, memory_plan
 
@@ -31,7 +31,7 @@ def make_rows(
     seed: int = 0,
 ) -> Rows:
     """Rows of the whole log; every one is held against what was stated before any long work."""
-    if initial.observations.shape[1] != log.observation_dim:
+    if not of_stream(initial, log) and initial.observations.shape[1] != log.observation_dim:
         raise InvalidInput(
             f"Initial states have {initial.observations.shape[1]} dimensions, the log {log.observation_dim}. They "
             "need the columns of the log's observations, one row per state: a single state is [[x_1, x_2, ...]]."
@@ -41,24 +41,11 @@ def make_rows(
             "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
         )
     _refuse_without_target(log, policy)
-    times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
-    answers = ask_start(
-        policy,
-        initial.observations,
-        times,
-        action_dim=log.action_dim,
-        log_rows=len(log),
-        draws=draws,
-        initial_draws=initial_draws,
-        rng=Draws(seed).at_start(),
-    )
+    if of_stream(initial, log) and not terms.time_varying and not log.action_dim and hasattr(policy, "action_probs"):
+        answers, starts = _asked_later(policy, initial)
+    else:
+        answers, starts = _asked_now(log, policy, initial, terms, draws, initial_draws, seed)
     layout = Layout(log.observation_dim, terms.time_varying, log.action_dim, answers.slots)
-    every = np.arange(len(initial))
-    starts = (
-        NoCloud()
-        if isinstance(policy, LoggedTarget)
-        else make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
-    )
     rows = Rows(log, policy, terms, layout, starts, initial, answers, RowRange(0, len(log)), seed, len(log))
     if log.plan is not None:
         plan = memory_plan(layout, answers.draws, log.plan.budget)
@@ -67,6 +54,36 @@ def make_rows(
     if not len(whole):
         raise InvalidInput(f"Every row lies at or beyond the horizon {terms.horizon}: nothing is left to evaluate.")
     return whole
+
+
+def _asked_now(
+    log: Log, policy: Any, initial: InitialStates, terms: Terms, draws: int, initial_draws: int | None, seed: int
+) -> tuple[StartAnswers, Cloud]:
+    """The policy at the initial states."""
+    times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
+    asking: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
+    asking |= {"draws": draws, "initial_draws": initial_draws}
+    answers = ask_start(policy, initial.observations, times, **asking)
+    if isinstance(policy, LoggedTarget):
+        return answers, NoCloud()
+    every = np.arange(len(initial))
+    return answers, make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
+
+
+def _asked_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
+    """The same where starts are read off the log, and may be as many as its rows: they are read and asked for when used."""
+    some = first_starts(initial, _TRIED)
+    answers = ask_start_later(policy, some, lambda: initial.observations)
+    every = np.arange(len(initial))
+
+    def made() -> dict[str, Any]:
+        return vars(make_cloud(initial.observations, None, answers.initial, every, discrete=True))
+
+    return answers, LaterCloud.made_by(made, draws=1)
+
+
+_TRIED = 64
+"""Starts at which a policy is asked at once: how many actions it knows."""
 
 
 def _refuse_without_target(log: Log, policy: Any) -> None:
@@ -95,6 +112,8 @@ def refuse_unrecorded(log: Log) -> None:
 
 def _looked_through(rows: Rows) -> Rows:
     """Every block of the log against what was stated, before any long work; those of a log in memory are kept."""
+    if _known_to_fit(rows):
+        return replace(rows, following=np.zeros(-(-len(rows.log) // rows.block_rows) + 1, dtype=np.int64))
     returns = None if rows.terms.value_range is None else ReturnCheck(rows.terms)
     before, kept = [0], []
     for where, part in rows.log.batches(size=rows.block_rows):
@@ -110,3 +129,13 @@ def _looked_through(rows: Rows) -> Rows:
     if isinstance(rows.policy, StoredAnswers):
         rows.policy.check_count(before[-1])
     return replace(rows, following=np.array(before), kept=tuple(kept) if rows.log.held else None)
+
+
+def _known_to_fit(rows: Rows) -> bool:
+    """Whether opening the log has told that every row fits: decisions of one step, read in batches."""
+    log, terms = rows.log, rows.terms
+    if log.held or not log.single_rows or not terms.may_terminate or terms.value_range is not None:
+        return False
+    (low, high), (least, most) = terms.reward_range, log.reward_span
+    named = isinstance(rows.policy, LoggedTarget) or not log.discrete_actions
+    return low <= least and most <= high and (named or log.inspection.action_counts.size <= rows.layout.slots)

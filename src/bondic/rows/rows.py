@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
+from bondic.engines.remote import Remote
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
@@ -29,6 +30,7 @@ from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.episodes import own_starts
 from bondic.rows.serialization import SentRows
 
+T = TypeVar("T")
 LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
 _BLOCK_BYTES = 150_000_000
@@ -120,8 +122,10 @@ class Rows:
     def single_rows(self, *, drawn: bool = True) -> bool:
         return single_rows(self, drawn=drawn)
 
-    def decisions(self, target: Target | None, *, every_action: bool, drawn: bool = True) -> Decisions:
-        return read_decisions(self, target, every_action=every_action, drawn=drawn)
+    def decisions(
+        self, target: Target | None, *, every_action: bool, drawn: bool = True, states: bool = True
+    ) -> Decisions:
+        return read_decisions(self, target, every_action=every_action, drawn=drawn, states=states)
 
     @property
     def next_draws(self) -> int:
@@ -145,9 +149,25 @@ class Rows:
             if len(part):
                 yield part
 
-    def sent(self) -> SentRows:
+    @property
+    def executor(self) -> Remote | None:
+        """What works on blocks of the log, where that is not this process."""
+        return None if self.log.executor is None else Remote(self.log.executor)
+
+    def over_parts(self, task: Callable[[Rows, RowRange, Transitions], T]) -> Iterator[T]:
+        """task(question, rows, part) for the log's own rows, in order: all at once in memory, else block by block.
+
+        The policy is a part of the question: it may be another process that asks it.
+        """
+        if self.log.held:
+            return (task(self, where, part) for where, part in self.log.batches(self.rows))
+        if self.executor is not None:
+            return self.executor.over_blocks(task, self.sent(raw=True))
+        return (task(self, where, part) for where, part in self.log.batches(self._outward(self.rows), self.block_rows))
+
+    def sent(self, *, raw: bool) -> SentRows:
         """The question for other processes."""
-        return SentRows.of(self)
+        return SentRows.of(self, raw=raw)
 
     @cached_property
     def _whole(self) -> Batch:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bondic.core.columns import Batch, Cloud, RowRange
+from bondic.core.columns import Cloud, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray
-from bondic.data.initial import InitialStates
-from bondic.errors import ExecutorError, PolicyError
+from bondic.data.initial import InitialStates, first_starts
+from bondic.errors import PolicyError
 from bondic.policies.answers import NextStates, StoredAnswers, ask_next, same_answers
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws
@@ -32,56 +32,56 @@ class SentRows:
     """A question on a log of files; of its initial states only the form is needed."""
 
     rows: Rows
-    block_rows: int
+    raw: bool  # whether a task takes rows of the log as they are, or batches of columns
     tried: FloatArray  # some initial states
     answers: FloatArray  # and what the policy said there
 
     @staticmethod
-    def of(question: Rows) -> SentRows:
+    def of(question: Rows, *, raw: bool) -> SentRows:
         if isinstance(question.policy, StoredAnswers | RowProbabilities):
             raise InvalidInput(
                 "Other processes have to ask the policy themselves. Probabilities that were written down row by row stay in this "
                 "process: leave the executor out, or pass the policy (file.py:function)."
             )
-        layout, tried = question.layout, question.initial_states.observations[:_TRIED]
+        layout, tried = question.layout, first_starts(question.initial_states, 0 if question.policy_in_log else _TRIED)
         light = replace(
             question,
             initial=Cloud(np.zeros((0, layout.dimension)), np.zeros((0, layout.slots)), np.zeros(0, np.int64)),
             initial_states=InitialStates.exact(np.zeros((1, layout.observation_dim))),
-            answers=replace(question.answers, initial=question.answers.initial[:0]),
+            answers=question.answers.without_starts(layout.action_dim),
             notes=(),
             doubts=(),
         )
-        return SentRows(light, question.block_rows, tried, _answers(light, tried))
+        return SentRows(light, raw, tried, _answers(light, tried))
 
     def check(self) -> None:
-        """In another process: policy and version have to be the same there."""
+        """In another process: the policy has to be the same there."""
         if not same_answers(_answers(self.rows, self.tried), self.answers):
             raise PolicyError(
                 "The policy does not answer as it does where the work was sent from: it is another one, it is not the same "
                 "whenever it is asked, or its libraries differ between the machines."
             )
-        if (here := replace(self.rows).block_rows) != self.block_rows:
-            raise ExecutorError(
-                f"Blocks have {here} rows here and {self.block_rows} where the work was sent from. Install the same version "
-                "everywhere."
-            )
 
     @property
     def places(self) -> range:
         """Numbers of the blocks of the log that hold rows of the question."""
-        rows = self.rows.rows
-        return range(rows.start // self.block_rows, -(-rows.stop // self.block_rows))
+        rows, size = self.rows.rows, self.rows.block_rows
+        return range(rows.start // size, -(-rows.stop // size))
 
-    def block(self, number: int) -> Iterator[Batch]:
-        """The rows of one block; nothing where none of them counts."""
-        rows, first = self.rows.rows, number * self.block_rows
-        stretch = RowRange(max(first, rows.start), min(first + self.block_rows, rows.stop))
-        return replace(self.rows, rows=stretch).batches()
+    def block(self, number: int) -> Iterator[tuple[Any, ...]]:
+        """What a task takes of one block; nothing where no row of it counts."""
+        rows, size = self.rows.rows, self.rows.block_rows
+        whole = RowRange(number * size, min((number + 1) * size, len(self.rows.log)))
+        if self.raw:
+            return ((self.rows, *part) for part in self.rows.log.batches(whole, size))
+        stretch = RowRange(max(whole.start, rows.start), min(whole.stop, rows.stop))
+        return ((batch,) for batch in replace(self.rows, rows=stretch).batches())
 
 
 def _answers(rows: Rows, states: FloatArray) -> FloatArray:
     """The policy at these states, asked as it is at next states."""
+    if not len(states):
+        return np.zeros(0)
     times = np.zeros(len(states), np.int64) if rows.terms.time_varying else None
     asked = NextStates(states, times, np.arange(len(states)), 0)
     return ask_next(rows.policy, asked, rows.answers, Draws(rows.seed).at_group)

@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_sum, next_down
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_sum, next_down, portions
 from bondic.core.errors import InvalidInput, NumericalError
 
 Place = tuple[float, float]
@@ -79,11 +79,16 @@ def plug_in_rates(
     variance and many values; another rate makes an end longer, never wrong.
     """
     mean, variance, weight = prior
-    values = moderate(values)
-    before = weight + np.arange(values.size)
-    means = (weight * mean + _sums_before(values)) / before
-    spread = (weight * variance + _sums_before((values - means) ** 2)) / before
-    return np.asarray(np.sqrt(2.0 * math.log(1.0 / probability) / (max(planned, 1) * spread)))
+    found, total, squares = np.empty(values.size), 0.0, 0.0
+    for some in portions(values.size):
+        mine, before = moderate(values[some]), weight + np.arange(some.start, some.stop)
+        sums = np.cumsum(np.concatenate([[total], mine]))
+        deviations = (mine - (weight * mean + sums[:-1]) / before) ** 2
+        spread = np.cumsum(np.concatenate([[squares], deviations]))
+        total, squares = float(sums[-1]), float(spread[-1])
+        variances = (weight * variance + spread[:-1]) / before
+        found[some] = np.sqrt(2.0 * math.log(1.0 / probability) / (max(planned, 1) * variances))
+    return found
 
 
 def running_means(values: FloatArray, guess: float) -> FloatArray:
@@ -124,9 +129,26 @@ class BettingProcess:
 
     def log_factors(self, candidate: float) -> FloatArray:
         """Of (22), rounded down. Below the floor nothing can be lost, and rates are not cut."""
+        found = np.empty(self.values.size)
+        for some in portions(found.size):
+            found[some] = self._log_factors(candidate, some)
+        return found
+
+    def factor_sums(self, candidate: float, starts: IntArray) -> FloatArray:
+        """(starts,) their sums from each start to the next, in ordinary floats: factors of some starts are held at a time."""
+        found, ends, first = np.empty(starts.size), np.append(starts[1:], self.values.size), 0
+        for some in portions(self.values.size):
+            last = int(np.searchsorted(ends, some.stop, side="right"))
+            if last > first:
+                factors = self._log_factors(candidate, slice(int(starts[first]), int(ends[last - 1])))
+                found[first:last] = np.add.reduceat(factors, starts[first:last] - starts[first])
+                first = last
+        return found
+
+    def _log_factors(self, candidate: float, some: slice) -> FloatArray:
         gap = candidate - self.floor
-        rates = np.minimum(self.rates, self.risk / gap) if gap > 0 else self.rates
-        return _log_factors(rates * (self.values - candidate), self.risk)
+        rates = np.minimum(self.rates[some], self.risk / gap) if gap > 0 else self.rates[some]
+        return _log_factors(rates * (self.values[some] - candidate), self.risk)
 
 
 def lower_end(stages: Sequence[Sequence[BettingProcess]], least: float, most: float, probability: float) -> float:
@@ -156,7 +178,7 @@ def _log_wealth(stages: Sequence[Sequence[BettingProcess]], candidate: float) ->
     found, begun = [], 0.0
     for stage in stages:
         starts = _checks(stage[0].values.size)[:-1]
-        sums = [np.cumsum(np.add.reduceat(one.log_factors(candidate), starts)) + math.log(one.share) for one in stage]
+        sums = [np.cumsum(one.factor_sums(candidate, starts)) + math.log(one.share) for one in stage]
         found.append(begun + np.asarray(np.logaddexp.reduce(np.array(sums), axis=0)))
         begun = float(found[-1][-1])
     return found

@@ -118,8 +118,9 @@ class LowerEnd:
             rates = plug_in_rates(estimator.values, self.planned - first, self.probability, prior)
             part = slice(units.start - first, None if units.stop is None else units.stop - first)
             found += [
-                BettingProcess(estimator.values[part], estimator.floor, multiple * rates[part], risk, share / len(bets))
+                BettingProcess(estimator.values[part], estimator.floor, own, risk, share / len(bets))
                 for multiple, risk in bets
+                for own in (rates[part] if multiple == 1.0 else multiple * rates[part],)
             ]
         return found
 
@@ -149,7 +150,7 @@ class LowerEnd:
         estimator, limits = self.estimators[-1], self.columns.limits
         bound = max(bound, limits.low)  # beyond the range where no value of it is left
         count = estimator.values.size
-        shares = np.full(count, 1.0 / count) if strata is None else strata.since(estimator.first).shares()
+        shares = np.broadcast_to(1.0 / count, count) if strata is None else strata.since(estimator.first).shares()
         # bets may have been won before the mean fell; and it may exceed the range
         value = max(min(certified_sum(shares * estimator.values).mid, limits.high), bound)
         parts = (

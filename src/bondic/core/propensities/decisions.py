@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from bondic.core.bounded import TINY, BoolArray, Enclosure, FloatArray, IntArray, U, next_down
+from bondic.core.bounded import TINY, BoolArray, Enclosure, FloatArray, IntArray, U, next_down, portions
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
@@ -96,6 +96,16 @@ class Decisions:
         return np.flatnonzero(self.steps == 0)
 
     @property
+    def start_rows(self) -> IntArray:
+        """(units,) the same as rows of the log."""
+        return self.rows[self.starts]
+
+    @property
+    def unit_ratios(self) -> FloatArray:
+        """(units,) the product of the ratios of every unit."""
+        return self.products().values[self.last_rows]
+
+    @property
     def units(self) -> int:
         return int(np.count_nonzero(self.steps == 0))
 
@@ -152,7 +162,7 @@ class Decisions:
             return None
         if not (self.consecutive and self.bounds_weights(cap)):
             raise InvalidInput("Doubly robust returns need episodes one after the other, and a bound of their steps.")
-        first = int(np.searchsorted(self.rows[self.starts], control.borders[0]))
+        first = int(np.searchsorted(self.start_rows, control.borders[0]))
         if first == self.units:
             return None
         later = self.part(slice(int(self.starts[first]), None))
@@ -317,6 +327,25 @@ class SingleDecisions(Decisions):
     """Every row is a unit: v_0 is the least value of the stated ranges, and bounds of the ratios are known row by row."""
 
     unit: ClassVar[str] = "decision"
+
+    @property
+    def units(self) -> int:
+        return len(self.rows)
+
+    @property
+    def start_rows(self) -> IntArray:
+        return self.rows
+
+    @property
+    def unit_ratios(self) -> FloatArray:
+        return self.ratios.values
+
+    def per_decision(self, factor: float) -> tuple[FloatArray, float]:
+        """Some rows at a time: no row sees another."""
+        found = np.empty(self.units)
+        for some in portions(self.units):
+            found[some] = super(SingleDecisions, self.part(some)).per_decision(factor)[0]
+        return found, self.limits.low
 
     def free_estimators(self, factor: float) -> tuple[Estimator, ...]:
         return (Estimator.between("weighted rewards", self.per_decision(factor)[0], self.limits.low, self.limits.high),)

@@ -108,10 +108,11 @@ class PropensityProof(Proof):
 
     def columns(self, question: Question) -> Units:
         """What is weighed, as seen from the lower end."""
-        found = []
+        found, cap = [], self.stated.cap()
         for part, policy, target in zip(question.parts, self.asked.policies, self.targets, strict=True):
             every = self.every_action and policy.answered
-            found.append(part.columns.decisions(target, every_action=every, drawn=self.value == "population"))
+            drawn, states = self.value == "population", cap is not None or part.columns.initial_states.kind == "exact"
+            found.append(part.columns.decisions(target, every_action=every, drawn=drawn, states=states))
         coefficients = tuple(part.coefficient for part in question.parts)
         if coefficients == (1.0,):
             return found[0]

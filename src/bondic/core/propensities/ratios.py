@@ -36,12 +36,12 @@ class Ratios:
     @staticmethod
     def ones(count: int) -> Ratios:
         """Of the behavior to itself."""
-        return Ratios(np.ones(count), np.zeros(count))
+        return Ratios(np.ones(count), np.broadcast_to(0.0, count))
 
     @staticmethod
     def of(target: FloatArray, behavior: FloatArray, roundings: int) -> Ratios:
         """π/b from probabilities; every π is the result of so many roundings."""
-        return Ratios(target / behavior, np.full(target.size, (8.0 + roundings) * U))
+        return Ratios(target / behavior, np.broadcast_to((8.0 + roundings) * U, target.size))
 
     @staticmethod
     def of_logs(target: FloatArray, behavior: FloatArray) -> Ratios:

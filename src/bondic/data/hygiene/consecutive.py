@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import EpisodeNumbers, Episodes
-from bondic.data.hygiene.marks import Marks, fingerprints, placed, state_marks
+from bondic.data.hygiene.marks import Marks, placed, row_marks, state_marks
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -92,8 +92,8 @@ class EpisodeIndex:
         rows = fresh.after(self._carried)
         offset = len(rows.ids) - len(ids)
         episodes = Episodes(rows.ids)
-        marks = fingerprints(log.row_matrix())
-        paths = marks if log.discrete_observations else fingerprints(log.row_matrix(paid=False))
+        _, paths, marks = row_marks(log)
+        paths = marks if log.discrete_observations else paths
         starts = self._register(ids, {"contents": marks, "paths": paths}, fresh)
         last = np.sort(episodes.last)
         self._carried = rows.take(last[last >= offset])

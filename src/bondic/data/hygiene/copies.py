@@ -24,7 +24,7 @@ and next state with probability at most exp(-G KL(D/G, q)) (Chernoff).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,7 @@ class CopiedBlock:
 def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
     """The heaviest block that chance does not explain, if there is one."""
     count = marks.size
-    if count < 2:
+    if count < 2 or not come_again(marks).size:
         return None
     _, inverse, counts = np.unique(marks, return_inverse=True, return_counts=True)
     repeats = counts[inverse]
@@ -75,6 +75,12 @@ def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
         if found > needed and (best is None or found > best[0]):
             best = (found, CopiedBlock(inside.start, inside.stop - inside.start, offset))
     return None if best is None else best[1]
+
+
+def come_again(marks: Marks) -> Marks:
+    """Those that occur twice or more, in order; of most logs none, and then nothing else is made."""
+    ordered = np.sort(marks)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def _pairs(codes: npt.NDArray[np.intp], worth: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -143,18 +149,29 @@ class Pieces:
         return np.concatenate(self._marks), np.concatenate(self._rows)
 
 
+def copied_blocks(contents: Marks, paths: Marks | None, row_at: Callable[[int], int]) -> Iterator[Finding]:
+    """Blocks of episodes that come again: in every number, or, where `paths` are there, in all but what was paid.
+
+    `row_at` gives the first row of an episode.
+    """
+    kinds: tuple[tuple[Marks | None, Severity, str], ...] = (
+        (contents, "refuse", ""),
+        (paths, "warn", " in every state and action, with other rewards"),
+    )
+    for marks, severity, how in kinds:
+        block = None if marks is None else repeated_block(marks)
+        if block is not None:
+            first, again = row_at(block.first), row_at(block.first + block.offset)
+            yield _finding(severity, block.length, again, first, f"{block.length} episodes in a row are repeated{how}")
+            return
+
+
 def copied(episodes: EpisodeIndex, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterator[Finding]:
     """Blocks of episodes that come again; equal episodes of continuous states; long runs of rows that come again."""
-    block = repeated_block(episodes.contents)
-    if block is not None:
-        first, again = (int(episodes.first_rows[k]) for k in (block.first, block.first + block.offset))
-        yield _finding("refuse", block.length, again, first, f"{block.length} episodes in a row are repeated")
-        return
-    block = None if discrete else repeated_block(episodes.paths)
-    if block is not None:
-        first, again = (int(episodes.first_rows[k]) for k in (block.first, block.first + block.offset))
-        what = f"{block.length} episodes in a row are repeated in every state and action, with other rewards"
-        yield _finding("warn", block.length, again, first, what)
+    paths = None if discrete else episodes.paths
+    blocks = list(copied_blocks(episodes.contents, paths, lambda place: int(episodes.first_rows[place])))
+    if blocks:
+        yield from blocks
         return
     twins = _twins(episodes) if not discrete and keyed else np.zeros(0, dtype=np.int64)
     if twins.size:
@@ -197,7 +214,7 @@ def _finding(severity: Severity, count: int, row: int, original: int, what: str)
     )  # fmt: skip
 
 
-_MOST_ROWS, _MOST_CONTENTS = 1_000_000, 30_000_000
+MOST_ROWS, MOST_CONTENTS = 1_000_000, 30_000_000
 _NONE = np.uint64(0)
 
 
@@ -220,10 +237,10 @@ class NearCopies:
         """The next rows of the log, with the actions of the fresh ones."""
         if part.discrete:
             return
-        if sum(map(len, self._contents)) < _MOST_CONTENTS:
+        if sum(map(len, self._contents)) < MOST_CONTENTS:
             self._contents.append(part.marks)
             self._firsts.append(int(part.rows.number[part.fresh[0]]))
-        if self._held > _MOST_ROWS:
+        if self._held > MOST_ROWS:
             return
         states = fingerprints(part.rows.observations + 0.0)
         earlier = np.full(states.size, _NONE)
@@ -243,19 +260,7 @@ class NearCopies:
             yield from list(self._altered()) or (self._equal(keys) if keys else ())
 
     def _equal(self, keys: str) -> Iterator[Finding]:
-        marks, states = np.concatenate(self._contents), np.concatenate(self._marks, axis=1)[0]
-        _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
-        original = first[inverse.reshape(-1)]
-        again = np.flatnonzero(original != np.arange(marks.size))
-        _, counts = np.unique(states[first[first < states.size]], return_counts=True)
-        if again.size and 2 * np.count_nonzero(counts == 1) >= counts.sum():
-            row, earlier = (self._row(int(place)) for place in (again[0], original[again[0]]))
-            yield Finding(
-                "copies", "warn", again.size, row,
-                f"{again.size} rows equal an earlier row in every value (first: row {row}, a copy of row {earlier}) "
-                "although observations are continuous. If they are the same event logged twice the interval is not valid.",
-                f"Pass {keys}, or remove them.",
-            )  # fmt: skip
+        return equal_rows(np.concatenate(self._contents), np.concatenate(self._marks, axis=1)[0], self._row, keys)
 
     def _row(self, place: int) -> int:
         """The row of the log at this place of the contents."""
@@ -280,6 +285,29 @@ class NearCopies:
         if copied.size < 2 or surprise(copied.size, judged.size, share) <= RARE:
             return
         yield _near_finding(rows, group, np.flatnonzero(np.isin(group, copied)))
+
+
+def equal_rows(marks: Marks, states: Marks, row_at: Callable[[int], int], keys: str) -> Iterator[Finding]:
+    """Rows with the content of an earlier one; `states` are those of the first rows, `row_at` gives the row of a place."""
+    repeated = come_again(marks)
+    if not repeated.size:
+        return
+    some = np.flatnonzero(np.isin(marks, repeated))
+    _, first, inverse = np.unique(marks[some], return_index=True, return_inverse=True)
+    original = some[first[inverse.reshape(-1)]]
+    later = original != some
+    again = some[later]
+    kept = np.ones(states.size, dtype=bool)
+    kept[again[again < states.size]] = False
+    _, counts = np.unique(states[kept], return_counts=True)
+    if 2 * np.count_nonzero(counts == 1) >= counts.sum():
+        row, earlier = row_at(int(again[0])), row_at(int(original[later][0]))
+        yield Finding(
+            "copies", "warn", again.size, row,
+            f"{again.size} rows equal an earlier row in every value (first: row {row}, a copy of row {earlier}) "
+            "although observations are continuous. If they are the same event logged twice the interval is not valid.",
+            f"Pass {keys}, or remove them.",
+        )  # fmt: skip
 
 
 def _near_finding(rows: IntArray, group: npt.NDArray[np.intp], same: IntArray) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,12 +38,10 @@ class Inspection:
         self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
         self._propensities = PropensityCheck()
 
-    @staticmethod
-    def of(log: Transitions) -> Inspection:
-        """The inspection of a log in memory."""
-        out = Inspection()
-        out.add(log, 0)
-        return out
+    def fits(self, part: Transitions) -> bool:
+        """Whether these rows can be added."""
+        del part
+        return True
 
     def add(self, part: Transitions, first_row: int) -> None:
         """The next rows of the log."""
@@ -55,6 +54,10 @@ class Inspection:
         self._pieces.add(rows.paths, first_row)
         self._stays.add(rows)
         self._near.add(rows, np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1))
+        self._add_columns(part, first_row)
+
+    def _add_columns(self, part: Transitions, first_row: int) -> None:
+        """What is told without knowing which row follows which."""
         self._scale.add(part, first_row)
         if part.discrete_actions:
             more = np.bincount(part.actions)
@@ -91,11 +94,18 @@ class Inspection:
                 list(copied(self._episodes, self._pieces, discrete=self._discrete, keyed=keyed))
                 or self._near.findings(keys=keys)
             ),
-            *self._scale.findings(),
+            *self._of_columns(),
             *missing_episodes(self._episodes),
-            *self._propensities.findings(self.action_counts),
             *self._limits.findings(self._episodes, gamma=gamma, horizon=horizon),
         ]
+        return self._sorted(found)
+
+    def _of_columns(self) -> Iterator[Finding]:
+        yield from self._scale.findings()
+        yield from self._propensities.findings(self.action_counts)
+
+    @staticmethod
+    def _sorted(found: Iterable[Finding]) -> tuple[Finding, ...]:
         return tuple(sorted(found, key=lambda item: _ORDER[item.severity]))
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from bondic.data.propensities import PROPENSITIES
+
+if TYPE_CHECKING:
+    from bondic.data.transitions import Transitions
 
 Marks = npt.NDArray[np.uint64]
 
@@ -15,12 +21,28 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 def fingerprints(rows: npt.NDArray[np.float64]) -> Marks:
     """A 64-bit hash of every row: multiply and fold, column by column."""
-    out = np.full(rows.shape[0], _GOLDEN, dtype=np.uint64)
-    for column in np.ascontiguousarray(rows.T).view(np.uint64):
-        out ^= column
+    return column_marks(np.ascontiguousarray(rows.T), np.full(rows.shape[0], _GOLDEN, dtype=np.uint64))
+
+
+def column_marks(columns: Iterable[npt.NDArray[np.float64]], before: Marks | None = None) -> Marks:
+    """The same of columns that are not side by side, after those whose marks are given; -0.0 counts as 0.0."""
+    out = None if before is None else before.copy()
+    for column in columns:
+        out = np.full(column.shape[0], _GOLDEN, dtype=np.uint64) if out is None else out
+        out ^= (column + 0.0).view(np.uint64)
         out *= _FIRST
         out ^= out >> np.uint64(29)
+    assert out is not None
     return out
+
+
+def row_marks(part: Transitions) -> tuple[Marks, Marks, Marks]:
+    """Marks of every row's state; of state, action and next state; and of all its numbers."""
+    actions = np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1)
+    known = [column for name in PROPENSITIES if (column := getattr(part, name)) is not None]
+    states = column_marks(part.observations.T)
+    paths = column_marks([*actions.T, *part.next_observations.T], states)
+    return states, paths, column_marks([part.rewards, *known], paths)
 
 
 def state_marks(states: npt.NDArray[np.float64]) -> Marks:

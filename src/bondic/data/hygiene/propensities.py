@@ -38,6 +38,8 @@ class PropensityCheck:
             self._groups = []
         for groups, by_state in zip(self._groups, (False, True), strict=False):
             assert probs is not None
+            if groups.given_up:
+                continue
             states = state_marks(part.observations) if by_state else np.zeros(len(part), dtype=np.uint64)
             groups.add(states, np.asarray(part.actions, dtype=np.int64), probs)
 
@@ -80,11 +82,9 @@ class _Groups:
         self._pairs: Marks = np.zeros(0, dtype=np.uint64)
         self.counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._probs: npt.NDArray[np.float64] = np.zeros(0)
-        self._given_up = False
+        self.given_up = False
 
     def add(self, states: Marks, actions: npt.NDArray[np.int64], probs: npt.NDArray[np.float64]) -> None:
-        if self._given_up:
-            return
         pairs = np.concatenate([self._pairs, placed(states, actions)])
         probs = np.concatenate([self._probs, probs])
         counts = np.concatenate([self.counts, np.ones(states.size, dtype=np.int64)])
@@ -93,11 +93,11 @@ class _Groups:
         self.counts = np.bincount(place, weights=counts).astype(np.int64)
         self._probs = probs[first]
         several = bool(np.any(np.abs(probs - self._probs[place]) > _DIGITS * probs))
-        self._given_up = several or len(first) > _MOST_GROUPS
+        self.given_up = several or len(first) > _MOST_GROUPS
 
     def are_frequencies(self) -> bool:
         """Whether every propensity is a frequency, which chance or a plan would hardly make it."""
-        if self._given_up or not self.counts.size:
+        if self.given_up or not self.counts.size:
             return False
         _, place = np.unique(self._states, return_inverse=True)
         totals = np.bincount(place, weights=self.counts)[place].astype(np.int64)

@@ -1,0 +1,84 @@
+"""The inspection of a log whose rows are all episodes of one step: nothing follows a row, so what is left are copies and columns.
+
+16 bytes are held for each of the first `MOST_CONTENTS` rows: marks of its content, and of its state and action alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bondic.data._arrays import IntArray
+from bondic.data.hygiene.copies import MOST_CONTENTS, MOST_ROWS, come_again, copied_blocks, equal_rows
+from bondic.data.hygiene.findings import Finding
+from bondic.data.hygiene.inspection import Inspection
+from bondic.data.hygiene.marks import Marks, row_marks
+
+if TYPE_CHECKING:
+    from bondic.data.transitions import Transitions
+
+
+class SingleRowsInspection(Inspection):
+    """Same findings as `Inspection` has for such rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = 0
+        self._paths: list[Marks] = []
+        self._contents: list[Marks] = []
+        self._states: list[Marks] = []
+
+    def fits(self, part: Transitions) -> bool:
+        return part.single_rows
+
+    def add(self, part: Transitions, first_row: int) -> None:
+        self._discrete &= bool(part.discrete_observations)
+        if self._rows < MOST_CONTENTS:
+            self._mark(part)
+        self._rows += len(part)
+        self._add_columns(part, first_row)
+
+    def _mark(self, part: Transitions) -> None:
+        states, paths, contents = row_marks(part)
+        self._paths.append(paths)
+        self._contents.append(contents)
+        if self._rows < MOST_ROWS:
+            self._states.append(states)
+
+    @property
+    def episode_lengths(self) -> IntArray:
+        return np.broadcast_to(np.int64(1), (self._rows,))
+
+    @property
+    def one_step(self) -> bool:
+        return True
+
+    def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
+        del gamma, horizon
+        return self._found
+
+    @cached_property
+    def _found(self) -> tuple[Finding, ...]:
+        found = self._sorted([*self._copies(), *self._of_columns()])
+        self._paths, self._contents, self._states = [], [], []  # the rows do not change: nothing is looked for twice
+        return found
+
+    def _copies(self) -> Iterator[Finding]:
+        contents = np.concatenate(self._contents)
+        paths = None if self._discrete else np.concatenate(self._paths)
+        if paths is not None and not come_again(paths).size:
+            return  # nor does a content
+        blocks = list(copied_blocks(contents, paths, int))
+        yield from blocks
+        if not blocks and not self._discrete:
+            yield from equal_rows(contents, np.concatenate(self._states), int, "episode_ids")
+
+
+def inspection_of(log: Transitions) -> Inspection:
+    """The inspection of a log in memory."""
+    found = SingleRowsInspection() if log.single_rows else Inspection()
+    found.add(log, 0)
+    return found
