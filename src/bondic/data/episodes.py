@@ -115,9 +115,14 @@ def episode_starts(log: Log) -> Iterator[tuple[RowRange, Transitions, IntArray]]
     numbers, seen = EpisodeNumbers(), np.zeros(0, dtype=np.int64)
     for rows, part in log.batches():
         ids = numbers.of(part)
-        first = Episodes(ids).first
-        starts = first[~np.isin(ids[first], seen)]
-        seen = np.union1d(seen, ids[starts])
+        new = np.diff(ids, prepend=seen[-1] if seen.size else ids[0] - 1)
+        if new.min() >= 0:  # ids that only grow begin where they change
+            starts = np.flatnonzero(new)
+            seen = np.concatenate([seen, ids[starts]])
+        else:
+            first = Episodes(ids).first
+            starts = first[~np.isin(ids[first], seen)]
+            seen = np.union1d(seen, ids[starts])
         yield rows, part, starts
 
 

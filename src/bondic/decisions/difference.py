@@ -100,9 +100,8 @@ def difference_interval(
     if not isinstance(paired, Propensities):
         return _separate(problem, other, float(alpha), chosen, progress)
     if rows is not problem:  # rows that the choice has looked at are not certified
-        other = other_rows(rows, other.policy)
-    found = paired.run(rows, float(alpha), progress, against=other)
-    return found.with_choice("method", why) if why else found
+        other = other.restricted(rows.rows)
+    return paired.run(rows, float(alpha), progress, against=other, why=why)
 
 
 def incumbent_words(policy: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from bondic.core.claims import ErrorBudget, Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
-from bondic.decisions.difference import difference_interval, incumbent_words
+from bondic.decisions.difference import difference_interval, incumbent_words, other_rows
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.result import Result
@@ -112,8 +112,9 @@ def rank_policies(
         raise InvalidInput("There is no policy to compare.")
     refuse_other_questions(problems)
     share = ErrorBudget.split(alpha, dict.fromkeys(problems, 1.0))
+    other = other_rows(next(iter(problems.values())), against)
     found = {
-        name: difference_interval(rows, against, alpha=share[name], method=method, progress=progress)
+        name: difference_interval(rows, other, alpha=share[name], method=method, progress=progress)
         for name, rows in problems.items()
     }
     order = sorted(found, key=lambda name: -found[name].low)

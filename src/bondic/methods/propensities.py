@@ -137,8 +137,13 @@ class Propensities:
             f"{100 * share:.2g} % of the value range without assuming anything about q*"
         )
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
-        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
+    def run(
+        self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None, why: str = ""
+    ) -> Result:
+        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows.
+
+        `why` it is this method, where that was not stated.
+        """
         clock = Clock(progress)
         clock.stage("ratios")
         today = any(isinstance(one.policy, LoggedBehavior) for one in (problem, against) if one is not None)
@@ -174,7 +179,7 @@ class Propensities:
             proof = replace(proof, asked=asked_of(*parts))
             columns = proof.columns(question_of(parts))
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
-        return self._result(proof, parts, columns, clock, planner)
+        return self._result(proof, parts, columns, clock, planner, {"method": why} if why else {})
 
     def replan(
         self, prefixes: Prefixes, proof: Proof, sums: Sums, against: Prefixes | None = None
@@ -267,17 +272,18 @@ class Propensities:
         columns: Units,
         clock: Clock,
         planner: dict[str, Any] | None,
+        chosen: dict[str, str],
     ) -> Result:
-        question = question_of(parts)
-        claims = proof.claims_on(question, columns)
-        exact = replace(self.stated, gamma_sensitivity=1.0)
-        lower, upper = (columns.seen_from(end).estimators(proof.control, exact) for end in _BOTH)
+        question, exact = question_of(parts), replace(self._used(), gamma_sensitivity=1.0)
+        estimators = {end: columns.seen_from(end).estimators(proof.control, exact) for end in _BOTH}
+        claims = proof.claims_on(question, columns, estimators if exact == proof.stated else {})
         strata = proof.strata(question, columns)
-        estimate = _estimate(columns.limits, lower[-1], upper[-1], strata)
-        notes = {**self._notes(columns, proof, [one.name for one in lower]), **_start_notes(columns.first, strata)}
+        estimate = _estimate(columns.limits, estimators["lower"][-1], estimators["upper"][-1], strata)
+        names = [one.name for one in estimators["lower"]]
+        notes = {**chosen, **self._notes(columns, proof, names), **_start_notes(columns.first, strata)}
         if not math.isnan(estimate):
             over = "log" if strata is None else "stated starts"
-            notes["estimate"] = f"mean over the {over}, {lower[-1].name}"
+            notes["estimate"] = f"mean over the {over}, {names[-1]}"
         clock.done("bets")
         return Result.of(
             proof,

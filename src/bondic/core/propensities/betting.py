@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -162,6 +162,7 @@ def _log_wealth(stages: Sequence[Sequence[BettingProcess]], candidate: float) ->
     return found
 
 
+@lru_cache(maxsize=8)
 def _checks(count: int) -> IntArray:
     """Numbers of values after which the wealth is checked: all, or about _CHECKS of them, evenly spread."""
     return np.unique(np.linspace(0, count, min(count, _CHECKS) + 1).astype(np.int64))
