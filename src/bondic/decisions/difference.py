@@ -44,7 +44,7 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             raise InvalidInput(
                 "Both policies are compared on the same rows of one log, with the same statements and starts."
             )
-        return policy
+        return replace(policy, initial_states=problem.initial_states)  # one object: a certificate holds it once
     if isinstance(policy, LoggedTarget) or is_today(policy):
         asked: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
         if policy == LOGGED and (problem.log.has("target_action_probs") or problem.log.has("target_log_probs")):

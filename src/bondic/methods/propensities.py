@@ -177,7 +177,7 @@ class Propensities:
         if first > problem.rows.start:
             parts = tuple(one.select(first) for one in parts)
             proof = replace(proof, asked=asked_of(*parts))
-            columns = proof.columns(question_of(parts))
+            columns = columns.part(slice(int(np.searchsorted(columns.rows, first)), None))
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
         return self._result(proof, parts, columns, clock, planner, {"method": why} if why else {})
 

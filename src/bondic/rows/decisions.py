@@ -67,16 +67,17 @@ def _columns(rows: Rows, part: Transitions, where: RowRange, probs: FloatArray |
     """Those rows of a batch that count; `probs` are π at its states, of the logged actions or of all."""
     frame = make_frame(part, rows.terms)
     kept = np.flatnonzero(frame.kept)
+    here = slice(None) if kept.size == len(part) else kept  # all of them: nothing is copied
     named = part.discrete_actions and not rows.policy_in_log
     slots = np.asarray(part.actions, dtype=np.int64) if named else np.zeros(len(part), dtype=np.int64)
     every = probs if probs is not None and probs.ndim == 2 else None
     own = isinstance(rows.policy, LoggedBehavior)
     taken = probs if every is None else every[np.arange(len(part)), slots]
-    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, rows.layout.slots))[kept]
+    ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, rows.layout.slots))[here]
     return {
-        "rows": kept + where.start, "rewards": part.rewards[kept], "ratios": ratios.values, "errors": ratios.errors,
-        "continues": frame.continues, "observations": part.observations[kept], "slots": slots[kept],
-        "probs": None if every is None else every[kept],
+        "rows": kept + where.start, "rewards": part.rewards[here], "ratios": ratios.values, "errors": ratios.errors,
+        "continues": frame.continues, "observations": part.observations[here], "slots": slots[here],
+        "probs": None if every is None else every[here],
     }  # fmt: skip
 
 
