@@ -16,6 +16,7 @@ SCRIPTS = (
     ["groups.py", "--rows", "10000", "100000"],
     ["streaming.py", "--rows", "1000000"],
     ["many_actions.py", "--actions", "34", "300"],
+    ["decisions.py", "--rows", "100000"],
     ["tool.py"],
     ["cluster.py", "--rows", "600000"],
 )

@@ -194,7 +194,8 @@ def check_probabilities(
             f"Action probabilities at {_place(what, row, log_rows, first)} sum to {sums[row]:.9g}, not 1. Normalize the "
             f"policy's output; {_LOGITS}"
         )
-    return np.asarray(probs / sums[:, None])
+    probs /= sums[:, None]
+    return probs
 
 
 def float32_normalized(values: Any) -> FloatArray:
