@@ -118,14 +118,13 @@ def choose_policy(
         raise InvalidInput("There is no policy to choose from.")
     rows = dict(problems)
     refuse_other_questions(rows)
-    favorite, other = None, other_rows(next(iter(rows.values())), incumbent)
+    favorite = None
     if len(rows) > 1:
-        favorite, rows = _favorite(rows, other, alpha, as_method(method))
-        other = other.restricted(next(iter(rows.values())).rows)
+        favorite, rows = _favorite(rows, incumbent, alpha, as_method(method))
     tested = rows if favorite is None else {favorite: rows[favorite]}
     share, lower = ErrorBudget.split(alpha, dict.fromkeys(tested, 1.0)), sided(as_method(method), "lower")
     results = {
-        name: difference_interval(one, other, alpha=share[name], method=lower, progress=progress)
+        name: difference_interval(one, incumbent, alpha=share[name], method=lower, progress=progress)
         for name, one in tested.items()
     }
     proved = (
@@ -137,7 +136,7 @@ def choose_policy(
 
 
 def _favorite(
-    rows: dict[str, Rows], incumbent: Rows, alpha: float, method: Method
+    rows: dict[str, Rows], incumbent: Any, alpha: float, method: Method
 ) -> tuple[str | None, dict[str, Rows]]:
     """The policy to test alone, if that is expected to show more, and the rows after those that were looked at."""
     first = next(iter(rows.values()))
@@ -146,9 +145,9 @@ def _favorite(
     parts = {name: both for name, both in split.items() if both is not None}
     if not isinstance(paired, Propensities) or len(parts) < len(rows):
         return None, rows
-    values, other = [], incumbent.restricted(next(iter(parts.values()))[0].rows)
+    values = []
     for pilot, _ in parts.values():
-        units = paired_units(pilot, other)
+        units = paired_units(pilot, other_rows(pilot, incumbent))
         values.append(moderate(units.free_estimators(paired.gamma_sensitivity)[0].values))
     looked, rest = next(iter(parts.values()))
     place = expected_favorite(np.array(values), len(values[0]) * len(rest.rows) / len(looked.rows), alpha)

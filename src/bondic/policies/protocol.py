@@ -182,7 +182,8 @@ def check_probabilities(
         raise PolicyError(
             f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed. A policy gets all states at once."
         )
-    if not (probs.min(initial=0.0) >= 0.0 and probs.max(initial=0.0) < np.inf):  # written so that NaN is refused as well
+    # written so that what is not a number is refused as well
+    if not (probs.min(initial=0.0) >= 0.0 and probs.max(initial=0.0) < np.inf):
         row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1))[0])
         where = _place(what, row, log_rows, first)
         raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}")

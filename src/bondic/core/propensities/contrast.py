@@ -38,6 +38,10 @@ class Contrast:
     second: Decisions  # of π_2, as seen from the other one: for lower ends of -J(π_2)
     distances: FloatArray | None  # (n,) TV_i from above, of single decisions where both answer for all actions
 
+    def __post_init__(self) -> None:
+        if self.distances is not None and not self.distances.size == self.first.rows.size == self.second.rows.size:
+            raise InvalidInput("The two policies are weighed on other rows.")
+
     @staticmethod
     def of(first: Decisions, second: Decisions) -> Contrast:
         """From columns that are both seen from the lower end."""
@@ -81,7 +85,7 @@ class Contrast:
     def seen_from(self, end: End) -> Contrast:
         return replace(self, first=self.first.seen_from(end), second=self.second.seen_from(_OTHER[end]))
 
-    def part(self, rows: slice) -> Contrast:
+    def part(self, rows: slice | IntArray) -> Contrast:
         """Some of the rows, whole units."""
         distances = None if self.distances is None else self.distances[rows]
         return Contrast(self.first.part(rows), self.second.part(rows), distances)

@@ -118,7 +118,7 @@ class Decisions:
         """Of a mean over π of numbers within the limits: π is a row over its sum, one rounding for every action."""
         return 4 * U * self.limits.largest * ((1 if self.probs is None else self.probs.shape[1]) + 4)
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: slice | IntArray) -> Self:
         """Some of the rows, whole units."""
         names = ("rows", "rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
         columns = {name: getattr(self, name) for name in names}
