@@ -5,8 +5,8 @@
 Classification sets as logged decisions (digits, breast cancer, wine): a decision tree of 15 leaves against one of 5, and against
 the behavior; truths are finite sums. A marketing log with text and numbers, tables of Gymnasium, and the demonstration
 (`decision_worlds.py`). Open Bandit: Thompson sampling's shares of items against the random policy that made the log. Beside them:
-the ends of two intervals at half of alpha subtracted (finite-sample), a normal interval for the mean of paired weighted rewards and
-a percentile bootstrap of it (both asymptotic). Exit status 1 when differences miss too often for their level.
+the ends of two intervals at half of alpha subtracted (finite-sample), a normal interval of the mean of paired weighted rewards
+and a percentile bootstrap of it (both asymptotic). Exit status 1 when differences miss too often for their level.
 """
 
 from __future__ import annotations
