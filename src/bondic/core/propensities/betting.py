@@ -236,11 +236,11 @@ def _bracket(
     """(x, lead(x)) below and over a sign change in [first, most]; None where there is none on that side."""
     x, step = min(max(guess[0], first), most), guess[1]
     found = lead(x)
-    ahead = found > 0.0
+    ahead = found >= 0.0
     while x != (most if ahead else first):
         before, x = (x, found), min(x + step, most) if ahead else max(x - step, first)
         found, step = lead(x), 8.0 * step
-        if (found > 0.0) != ahead:
+        if (found >= 0.0) != ahead:
             return (before, (x, found)) if ahead else ((x, found), before)
     return ((x, found), None) if ahead else (None, (x, found))
 
@@ -251,6 +251,8 @@ def _crossing(lead: Callable[[float], float], below: Place, over: Place, width: 
     Chandrupatla's method: inverse quadratic interpolation through x_1, x_2, x_3 where that is safe, else bisection.
     """
     (x1, f1), (x2, f2), step = over, below, 0.5
+    if f2 == 0.0:
+        return x2
     while True:
         x = x1 + step * (x2 - x1)
         found = lead(x)
