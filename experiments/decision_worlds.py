@@ -155,6 +155,6 @@ WORLDS: dict[str, tuple[Callable[[np.random.Generator], Pair], float]] = {
     "marketing, today": (partial(marketing_pair, True), 1.0),
     "the demonstration, two policies": (partial(demo_pair, False), 0.0),
     "the demonstration, today": (partial(demo_pair, True), 0.0),
-    **{name: (partial(gym_pair, name), 0.1) for name in (() if ABSENT else TABLES)},
+    **{name: (partial(gym_pair, name), 0.06) for name in (() if ABSENT else TABLES)},
 }
 """Pairs by name, and the share of the logs that each gets; at least one."""

@@ -115,9 +115,11 @@ def episode_starts(log: Log) -> Iterator[tuple[RowRange, Transitions, IntArray]]
     numbers, seen = EpisodeNumbers(), np.zeros(0, dtype=np.int64)
     for rows, part in log.batches():
         ids = numbers.of(part)
-        new = np.diff(ids, prepend=seen[-1] if seen.size else ids[0] - 1)
-        if new.min() >= 0:  # ids that only grow begin where they change
-            starts = np.flatnonzero(new)
+        before = np.concatenate([seen[-1:] if seen.size else ids[:1], ids[:-1]])
+        if np.all(ids >= before):  # ids that only grow begin where they change
+            begins = ids != before
+            begins[:1] |= not seen.size
+            starts = np.flatnonzero(begins)
             seen = np.concatenate([seen, ids[starts]])
         else:
             first = Episodes(ids).first

@@ -274,7 +274,7 @@ class Propensities:
         planner: dict[str, Any] | None,
         chosen: dict[str, str],
     ) -> Result:
-        question, exact = question_of(parts), replace(self._used(), gamma_sensitivity=1.0)
+        question, exact = question_of(parts), replace(self.stated, gamma_sensitivity=1.0)
         estimators = {end: columns.seen_from(end).estimators(proof.control, exact) for end in _BOTH}
         claims = proof.claims_on(question, columns, estimators if exact == proof.stated else {})
         strata = proof.strata(question, columns)

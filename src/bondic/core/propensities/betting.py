@@ -148,8 +148,10 @@ def lower_end(stages: Sequence[Sequence[BettingProcess]], least: float, most: fl
 
 
 def _likely_end(processes: Sequence[BettingProcess], needed: float) -> tuple[float, float] | None:
-    """About where the wealth reaches its level, and how far that may be off: rates sqrt(2 log(1/delta) / (n s^2)) that add up to
-    V leave an end 2 log(1/delta) / V below the mean. Only the search begins there."""
+    """About where the wealth reaches its level, and how far that may be off; only the search begins there.
+
+    Rates sqrt(2 log(1/delta) / (n s^2)) that add up to V leave an end about 2 log(1/delta) / V below the mean.
+    """
     totals = [float(one.rates.sum()) for one in processes]
     best = int(np.argmax(totals)) if totals else 0
     if not totals or not 0.0 < totals[best] < math.inf:
@@ -234,7 +236,7 @@ def _bracket(
     lead: Callable[[float], float], first: float, most: float, guess: tuple[float, float]
 ) -> tuple[Place | None, Place | None]:
     """(x, lead(x)) below and over a sign change in [first, most]; None where there is none on that side."""
-    x, step = min(max(guess[0], first), most), guess[1]
+    x, step = min(max(guess[0], first), most), max(guess[1], 1e-9 * (most - first))
     found = lead(x)
     ahead = found >= 0.0
     while x != (most if ahead else first):
