@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 
 import numpy as np
 from experiments.coverage import write_atomically
-from experiments.coverage_checks import ALPHA
+from experiments.coverage_checks import ALPHA, FloatArray
 from experiments.decision_peers import (
     bootstrap,
     decisions,
@@ -34,6 +35,7 @@ from experiments.decision_peers import (
     paired_values,
     problem_of,
     right,
+    shown,
     tree,
     two_intervals,
 )
@@ -61,7 +63,7 @@ class Row:
 def compared(problem: Any, other: Any | None, rng: np.random.Generator) -> list[tuple[float, float]]:
     """Paired, two intervals, normal, bootstrap; the last two where the log has propensities."""
     paired = difference_interval(problem, "today" if other is None else other, alpha=ALPHA)
-    found = [(paired.low, paired.high), two_intervals(problem, other)]
+    found = [shown(paired), two_intervals(problem, other)]
     if problem.log.behavior_action_probs is None:
         return [*found, *[(math.nan, math.nan)] * 2]
     values = paired_values(problem, other)
@@ -70,14 +72,17 @@ def compared(problem: Any, other: Any | None, rng: np.random.Generator) -> list[
 
 def measured(name: str, make: Callable[[np.random.Generator], Pair], logs: int, seed: int) -> Row:
     """Mean lengths and misses over logs; log t is made from (seed, name, t)."""
-    lengths, misses = np.zeros(4), np.zeros(4, dtype=int)
+    lengths, misses = list[FloatArray](), np.zeros(4, dtype=int)
     for t in range(logs):
         rng = np.random.default_rng([seed, zlib.crc32(name.encode()), t])
         pair = make(rng)
         ends = np.array(compared(pair.problem, pair.other, rng))
-        lengths += ends[:, 1] - ends[:, 0]
+        lengths.append(ends[:, 1] - ends[:, 0])
         misses += ~((ends[:, 0] <= pair.truth) & (pair.truth <= ends[:, 1]))
-    return Row(name, *(lengths / logs).tolist(), tuple(misses.tolist()), logs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # no propensities, no length
+        means = np.nanmean(lengths, axis=0)
+    return Row(name, *means.tolist(), tuple(misses.tolist()), logs)
 
 
 def classified(name: str, today: bool, rng: np.random.Generator) -> Pair:
@@ -99,7 +104,7 @@ def shop(name: str) -> Row:
 _HEAD = """# Differences: how long they are
 
 Made by `python experiments/decision_lengths.py --page docs/decision-lengths.md`. Mean lengths at alpha = {alpha}, misses in
-parentheses where the truth is known. *Paired* is `evaluate_policy(..., against=...)`; *two intervals* has each policy at half of
+parentheses where the truth is known (a rejection is one). *Paired* is `evaluate_policy(..., against=...)`; *two intervals* has each policy at half of
 alpha (both finite-sample). *Normal* and *bootstrap* are those of the mean of (ρ¹ − ρ²) r (asymptotic), where the log has
 propensities. How often these and others are wrong: [what one would use instead](decision-peers.md).
 
@@ -112,12 +117,12 @@ def page(rows: list[Row]) -> str:
     lines = [_HEAD.format(alpha=ALPHA)]
     for row in rows:
         lengths = (row.paired, row.separate, row.normal, row.bootstrap)
-        shown = [
+        cells = [
             "–" if math.isnan(x) else f"{x:.3g}" + ("" if row.misses is None else f" ({m})")
             for x, m in zip(lengths, row.misses or (0,) * 4, strict=True)
         ]
         factor = f"{row.separate / row.paired:.2g}"
-        lines.append(f"| {row.name} | {row.logs} | {shown[0]} | {shown[1]} | {factor} | {shown[2]} | {shown[3]} |\n")
+        lines.append(f"| {row.name} | {row.logs} | {cells[0]} | {cells[1]} | {factor} | {cells[2]} | {cells[3]} |\n")
     return "".join(lines)
 
 
