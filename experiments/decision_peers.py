@@ -319,8 +319,8 @@ _HEAD = """# Decisions: what one would use instead
 
 Made by `python experiments/decision_peers.py --page docs/decision-peers.md`: {logs} logs a column, alpha = {alpha}, exact truths.
 1 000 rows of classification sets as logs; 300 rows of worlds that are made to break what holds for long logs only. An interval
-that is called 90 % may miss in about {most} of {logs} logs; {many} or more are too many for chance (probability 1e-4). A rejection
-counts as a miss.
+that is called 90 % may miss in about {most} of {logs} logs; {many} or more are too many for chance (probability 1e-4).
+A rejection counts as a miss.
 
 ## Intervals of a difference: misses, and mean lengths
 
@@ -331,8 +331,8 @@ doubly robust one is a ridge regression on the other half of the rows.
 _CHOICES = """
 ## Choices among twenty policies
 
-How often a policy that is worse than the incumbent is taken, of the logs on which any is taken; and the mean gain over the
-incumbent, in thousandths. *Largest estimate* is how SCOPE-RL ranks policies (that style, not its code).
+Logs on which a policy that is worse than the incumbent is taken, in parentheses those on which any is taken, and the mean gain
+over the incumbent in thousandths. *Largest estimate* is how SCOPE-RL ranks policies (that style, not its code).
 
 """
 
@@ -360,7 +360,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def cell(rule: str, world: str) -> str:
         took, worse, gain = choices[world]
-        return f"{worse[rule]} of {took[rule]}, {1000 * gain[rule]:+.1f}"
+        return f"{worse[rule]} ({took[rule]}), {1000 * gain[rule]:+.1f}"
 
     text += table(rules, list(choices), cell)
     print(text)
