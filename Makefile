@@ -79,6 +79,7 @@ experiments: $(VENV)/.stamp-experiments ## the long statistical runs
 	$(BIN)/python experiments/propensity_coverage.py --out out/propensity-coverage.json --page docs/propensity-coverage.md
 	$(BIN)/python experiments/decisions.py --out out/decisions.json --page docs/decision-coverage.md
 	$(BIN)/python experiments/decision_lengths.py --page docs/decision-lengths.md
+	$(BIN)/python experiments/decision_peers.py --page docs/decision-peers.md
 	$(BIN)/python experiments/propensity_logs.py --out out/propensity-logs.json --page docs/propensity-logs.md
 	$(BIN)/python experiments/betting_numbers.py --page docs/betting-numbers.md
 	$(BIN)/python experiments/tightness.py --out out/tightness.json --page docs/tightness.md

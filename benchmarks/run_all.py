@@ -16,6 +16,7 @@ SCRIPTS = (
     ["groups.py", "--rows", "10000", "100000"],
     ["large.py", "--rows", "100000", "1000000", "--rivals", "--tool"],
     ["many_actions.py", "--actions", "34", "300"],
+    ["decisions.py", "--rows", "100000"],
     ["cluster.py", "--rows", "1000000"],
 )
 

@@ -12,13 +12,9 @@ made from (seed, name of the case, t).
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
 import tempfile
-import time
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -29,8 +25,8 @@ if not __package__:  # run as a script: this folder must not be searched, or num
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
-from experiments.coverage import as_record, write_atomically
-from experiments.coverage_checks import Check, FloatArray, Role, Tally, missed, tally
+from experiments import cases
+from experiments.coverage_checks import Check, FloatArray, Role, Tally, missed
 
 import bondic
 from bondic.core.cells.allowance import NOTHING_ALLOWED
@@ -519,7 +515,7 @@ def subgroups_of_a_table(rng: np.random.Generator) -> list[Check]:
     return found
 
 
-CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
+CASES: cases.Cases = {
     "one step": (one_step, 1.0),
     "range of one value": (no_range, 0.1),
     "behavior that learns": (learning, 0.5),
@@ -540,13 +536,6 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], list[Check]], float]] = {
     "start states of a table": (subgroups_of_a_table, 1.0),
 }
 """Every case, and the share of the trials that it gets: some take long."""
-
-
-def run_case(name: str, trials: int, seed: int) -> list[Tally]:
-    make, share = CASES[name]
-    count = max(20, round(share * trials))
-    made = [make(np.random.default_rng([seed, zlib.crc32(name.encode()), t])) for t in range(count)]
-    return tally(name, made)
 
 
 _HEAD = """# Decisions: how often they are wrong
@@ -572,26 +561,7 @@ def _cells(row: Tally) -> tuple[str, ...]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Coverage of differences, choices and gates.")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text")
-    parser.add_argument("--trials", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--page", type=Path)
-    options = parser.parse_args(arguments)
-    rows, begun = list[Tally](), time.perf_counter()
-    for name in CASES:
-        if options.only in name:
-            rows += run_case(name, options.trials, options.seed)
-            print(f"{name}: {time.perf_counter() - begun:.0f} s", flush=True)
-    for row in rows:
-        mark = "" if row.as_expected else "   <- not as expected"
-        print(f"{row.case:20} {row.statement:45} {row.role:8} {row.misses:4} / {row.trials}{mark}")
-    if options.out is not None:
-        write_atomically(options.out, json.dumps([as_record(row) for row in rows], indent=1))
-    if options.page is not None:
-        write_atomically(options.page, page(rows, options.trials))
-    return 0 if all(row.as_expected for row in rows) else 1
+    return cases.run_cases(CASES, page, "Coverage of differences, choices and gates.", 2000, arguments)
 
 
 if __name__ == "__main__":

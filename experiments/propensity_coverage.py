@@ -10,12 +10,8 @@ Exit status 1 when a statement is not as expected. Log t of a case is made from 
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
-import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +20,8 @@ if not __package__:  # run as a script: this folder must not be searched, or num
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
-from experiments.coverage import as_record, write_atomically
-from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed, tally
+from experiments import cases
+from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed
 
 import bondic
 from bondic.core.propensities.betting import BettingProcess, Strategy, lower_end, plug_in_rates
@@ -258,20 +254,19 @@ def one_jump(rng: np.random.Generator) -> list[Check]:
     return [Check("lower end, exact rate known", result.low > 0.5, level=TAIL, rate=chance)]
 
 
-CASES: dict[str, Callable[[np.random.Generator], list[Check]]] = {
-    "decisions": single,
-    "adaptive behavior": adaptive,
-    "rare large ratios": rare,
-    "clicks": clicks,
-    "episodes": episodes,
-    "fair coins": fair_coins,
-    "one jump": one_jump,
+CASES: cases.Cases = {
+    "decisions": (single, 1.0),
+    "adaptive behavior": (adaptive, 1.0),
+    "rare large ratios": (rare, 1.0),
+    "clicks": (clicks, 1.0),
+    "episodes": (episodes, 1.0),
+    "fair coins": (fair_coins, 1.0),
+    "one jump": (one_jump, 1.0),
 }
 
 
 def run_case(name: str, trials: int, seed: int) -> list[Tally]:
-    found = [CASES[name](np.random.default_rng([seed, zlib.crc32(name.encode()), t])) for t in range(trials)]
-    return tally(name, found)
+    return cases.run_case(CASES, name, trials, seed)
 
 
 # --- the page -------------------------------------------------------------------------------------------
@@ -318,26 +313,7 @@ def _cells(row: Tally) -> tuple[str, ...]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Coverage of intervals from propensities.")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text")
-    parser.add_argument("--trials", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--page", type=Path)
-    options = parser.parse_args(arguments)
-    rows, begun = list[Tally](), time.perf_counter()
-    for name in CASES:
-        if options.only in name:
-            rows += run_case(name, options.trials, options.seed)
-            print(f"{name}: {time.perf_counter() - begun:.0f} s", flush=True)
-    for row in rows:
-        mark = "" if row.as_expected else "   <- not as expected"
-        print(f"{row.case:20} {row.statement:42} {row.role:8} {row.misses:4} / {row.trials}{mark}")
-    if options.out is not None:
-        write_atomically(options.out, json.dumps([as_record(row) for row in rows], indent=1))
-    if options.page is not None:
-        write_atomically(options.page, page(rows, options.trials))
-    return 0 if all(row.as_expected for row in rows) else 1
+    return cases.run_cases(CASES, page, "Coverage of intervals from propensities.", 400, arguments)
 
 
 if __name__ == "__main__":

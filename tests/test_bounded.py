@@ -402,3 +402,14 @@ def test_no_point_of_the_ball_is_above():
         z = rng.normal(size=(200, 4))
         z /= np.maximum(np.linalg.norm(z, axis=1), 1.0)[:, None]
         assert np.all(np.einsum("ij,jk,ik->i", z, matrix, z) + 2 * z @ b <= maximum_on_ball(matrix, b) * (1 + 1e-14))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_long_sums_are_those_of_exact_summation(seed):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=1500) * 2.0 ** rng.integers(-int(rng.integers(1, 1000)), int(rng.integers(1, 800)), 1500)
+    cancelling = np.concatenate([values, -values[::-1][1:]])
+    for one in (values, cancelling, np.zeros(2000), np.full(2000, 5e-324), np.log1p(0.01 * values / np.abs(values))):
+        assert certified_sum(one).mid == math.fsum(one.tolist())
+    with pytest.raises(NumericalError):
+        certified_sum(np.append(values, np.nan))

@@ -55,6 +55,20 @@ def test_a_ranking_says_what_is_shown():
     assert "no policy is shown to be better" in str(nothing)
 
 
+def test_a_ranking_divides_alpha_as_was_stated():
+    problems = questions(decisions(2000), (0.1, 0.4, 0.7))
+    even = rank_policies(problems)
+    stated = rank_policies(problems, shares={"mix +0.1": 1, "mix +0.4": 1, "mix +0.7": 8})
+    assert math.fsum(one.alpha for one in stated.differences.values()) == pytest.approx(0.1)
+    alone = difference_interval(problems["mix +0.7"], alpha=stated.differences["mix +0.7"].alpha)
+    assert (alone.low, alone.high) == (stated.differences["mix +0.7"].low, stated.differences["mix +0.7"].high)
+    assert stated.differences["mix +0.7"].length < even.differences["mix +0.7"].length
+    assert stated.differences["mix +0.1"].length > even.differences["mix +0.1"].length
+    for wrong in ({"mix +0.7": 1}, {"mix +0.1": 1, "mix +0.4": 0, "mix +0.7": 1}):
+        with pytest.raises(InvalidInput, match="one positive number for each"):
+            rank_policies(problems, shares=wrong)
+
+
 def test_a_choice_is_the_favorite_or_the_best_of_all_or_nothing():
     log = decisions(3000)
     found = choose_policy(questions(log, (0.2, 0.5, 0.9)))

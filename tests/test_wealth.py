@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bondic.core.bounded import certified_sum
 from bondic.core.errors import NumericalError
-from bondic.core.propensities.betting import BettingProcess, MeansProcess, lower_end, means_end, plug_in_rates
+from bondic.core.propensities.betting import BettingProcess, MeansProcess, _largest, lower_end, means_end, plug_in_rates
 from propensity_cases import slow_rates
 
 mp.mp.dps = 50
@@ -66,6 +66,22 @@ def test_an_end_is_beyond_the_range_where_every_value_in_it_is_rejected():
     assert 1.0 < means_end(sure, 1.0, 0.05) < 1.0 + 1e-5
     processes = processes_on(np.full(60, 0.99))
     assert lower_end([processes], 0.0, 1.0, 0.05) < 1.0  # values below the top leave the top
+
+
+@pytest.mark.parametrize("root", [-0.5, 1e-10, 0.2, 0.7, 1.0 - 1e-9, 1.5])
+def test_the_search_ends_at_the_same_place_wherever_it_begins(root):
+    def lead(x):
+        return math.expm1(3.0 * (root - x))
+
+    def end(guess):
+        return _largest(lead, lambda x: lead(x) >= 0.0, 0.0, 1.0, guess)
+
+    plain = end(None)
+    assert plain == 0.0 if root < 1e-9 else plain > 1.0 if root > 1.0 else plain == pytest.approx(root, abs=1e-12)
+    for place, off in itertools.product((-7.0, 0.0, 0.3, root, 0.99, 40.0), (1e-9, 0.01, 1.0, 1e6)):
+        found = end((place, off))
+        assert found == pytest.approx(plain, abs=1e-12)
+        assert found > 1.0 or lead(found) >= 0.0 or found == 0.0
 
 
 def test_rates_are_the_rule_and_see_nothing_later():

@@ -398,7 +398,11 @@ class Result:
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
-        choices = {name: text, **{known: words for known, words in self.choices.items() if known != name}}
+        return self.with_choices({name: text})
+
+    def with_choices(self, first: dict[str, str]) -> Result:
+        """The same with several: the digest covers all arrays of the certificate, and is made once."""
+        choices = {**first, **{known: words for known, words in self.choices.items() if known not in first}}
         if self.certificate is None:
             return replace(self, choices=choices)
         certificate = self.certificate.with_choices(choices)

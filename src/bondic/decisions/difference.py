@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Conclusion, ErrorBudget, Side, Status, check_alpha
 from bondic.core.codec import with_arrays
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.proof import Asked, Proof
 from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
 from bondic.data.episodes import Episodes
+from bondic.data.log import Log
 from bondic.errors import kind_of
 from bondic.estimate import as_method
 from bondic.methods.base import Progress
@@ -55,7 +58,7 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             raise InvalidInput(
                 "Both policies are compared on the same rows of one log, with the same statements and starts."
             )
-        return policy
+        return replace(policy, initial_states=problem.initial_states)  # one object: a certificate holds it once
     if isinstance(policy, LoggedTarget) or is_today(policy):
         asked: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
         if policy == LOGGED and (problem.log.has("target_action_probs") or problem.log.has("target_log_probs")):
@@ -118,11 +121,15 @@ def difference_interval(
         return replace(_separate(problem, other, float(alpha), chosen, progress), names=names)
     assert isinstance(paired, Propensities | Table)
     if rows is not problem:  # rows that the choice has looked at are not certified
-        other = other_rows(rows, other.policy)
-    found = replace(paired.run(rows, float(alpha), progress, against=other), names=names)
+        other = other.restricted(rows.rows)
+    if isinstance(paired, Propensities):
+        found = paired.run(rows, float(alpha), progress, against=other, why=why)
+    else:
+        found = paired.run(rows, float(alpha), progress, against=other).with_choice("method", why or paired.name)
+    found = replace(found, names=names)
     if is_today(other.policy) and (words := behavior_change(rows)):
         found = found.with_choice(TODAY, words)
-    return found.with_choice("method", why) if why else found
+    return found
 
 
 def policy_names(new: Any, other: Any) -> tuple[str, str]:
@@ -163,6 +170,16 @@ def behavior_change(problem: Rows) -> str:
     """
     if not (problem.log.held and problem.layout.discrete and logged(problem)):
         return ""
+    known = _CHANGES.setdefault(problem.log, {})  # the same for all policies that are compared with today's
+    if problem.rows not in known:
+        known[problem.rows] = _behavior_change(problem)
+    return known[problem.rows]
+
+
+_CHANGES: WeakKeyDictionary[Log, dict[RowRange, str]] = WeakKeyDictionary()
+
+
+def _behavior_change(problem: Rows) -> str:
     part = problem.log.read(problem.rows)
     first = np.arange(len(part)) if part.episode_ids is None else Episodes.of(part).first
     logs, given = part.behavior_log_probs, part.behavior_action_probs

@@ -1,12 +1,13 @@
 """Several policies against one: K differences that hold together, and what they show (section 15).
 
-Every difference has alpha / K. Then all of them hold at once, with probability at least 1 - alpha, and any of them may be picked
-after a look: the price is a factor of about sqrt(1 + log K / log(2/alpha)) in length, 1.4 for twenty policies. What is shown
-between two of the policies follows from their differences to the third.
+Every difference has alpha / K, or a share of alpha that was fixed beforehand. Then all of them hold at once, with probability
+at least 1 - alpha, and any of them may be picked after a look: the price is a factor of about sqrt(1 + log K / log(2/alpha)) in
+length, 1.4 for twenty policies. What is shown between two of the policies follows from their differences to the third.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from bondic.core.claims import ErrorBudget, Status, check_alpha
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text
-from bondic.decisions.difference import difference_interval
+from bondic.decisions.difference import difference_interval, other_rows
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.rendering import confidence
@@ -94,6 +95,7 @@ def rank_policies(
     alpha: float = 0.1,
     method: Method | str | None = None,
     named: str | None = None,
+    shares: Mapping[str, float] | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
     """Differences of several policies to one, all of which hold together.
@@ -110,14 +112,23 @@ def rank_policies(
         As in `estimate_interval`, the same for all policies.
     named : str, default None
         What the other policy is called; by default "today", or its function.
+    shares : dict of str to float, default None
+        How alpha is divided among the policies, in proportion; None: evenly. A larger share makes a shorter interval. They are
+        fixed before the certified rows are looked at: beforehand, or by earlier rows (`problem.select` leaves those out).
     """
     check_alpha(alpha)
     if not problems:
         raise InvalidInput("There is no policy to compare.")
     refuse_other_questions(problems)
-    share = ErrorBudget.split(alpha, dict.fromkeys(problems, 1.0))
+    weights = dict.fromkeys(problems, 1.0) if shares is None else dict(shares)
+    if set(weights) != set(problems) or not all(0 < weight < math.inf for weight in weights.values()):
+        raise InvalidInput(
+            f"shares={weights}: one positive number for each of the policies {', '.join(problems)}, or leave it out."
+        )
+    share = ErrorBudget.split(alpha, weights)
+    other = other_rows(next(iter(problems.values())), against)
     found = {
-        name: difference_interval(rows, against, alpha=share[name], method=method, progress=progress)
+        name: difference_interval(rows, other, alpha=share[name], method=method, progress=progress)
         for name, rows in problems.items()
     }
     order = sorted(found, key=lambda name: -found[name].low)

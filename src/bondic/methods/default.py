@@ -140,8 +140,7 @@ class Default:
         result, why, others = choice.result(alpha, progress), choice.why, [choice.others]
         if choice.method.name != Propensities.name and Propensities().applies(problem) is None:
             why, others = why + _NOT_USED, [choice.others, _PROPENSITIES_TOO]
-        result = result.with_choice("method", why)
-        return result.with_choice("other methods", "; ".join(filter(None, others)) or "none")
+        return result.with_choices({"other methods": "; ".join(filter(None, others)) or "none", "method": why})
 
     def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Candidate, str]:
         """The method, and why it is that one, in words."""

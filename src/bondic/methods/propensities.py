@@ -158,8 +158,13 @@ class Propensities:
         episodes, ahead = int(episode_numbers(looked).max()) + 1, planned_rows - len(looked.rows)
         return replace(self, planned=max(round(ahead * episodes / len(looked.rows)), 1)), rest
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
-        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
+    def run(
+        self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None, why: str = ""
+    ) -> Result:
+        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows.
+
+        `why` it is this method, where that was not stated.
+        """
         clock = Clock(progress)
         clock.stage("ratios")
         parts: tuple[Rows, ...] = (problem,) if against is None else (problem, against)
@@ -193,9 +198,9 @@ class Propensities:
         if first > problem.rows.start:
             parts = tuple(one.select(first) for one in parts)
             proof = replace(proof, asked=asked_of(*parts))
-            columns = proof.columns(question_of(parts))
+            columns = columns.part(slice(int(np.searchsorted(columns.rows, first)), None))
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
-        return self._result(proof, parts, columns, clock, planner)
+        return self._result(proof, parts, columns, clock, planner, {"method": why} if why else {})
 
     def replan(
         self, prefixes: Prefixes, proof: Proof, sums: Sums, against: Prefixes | None = None
@@ -292,17 +297,18 @@ class Propensities:
         columns: Units,
         clock: Clock,
         planner: dict[str, Any] | None,
+        chosen: dict[str, str],
     ) -> Result:
-        question = question_of(parts)
-        claims = proof.claims_on(question, columns)
-        exact = replace(self.stated, gamma_sensitivity=1.0)
-        lower, upper = (columns.seen_from(end).estimators(proof.control, exact) for end in _BOTH)
+        question, exact = question_of(parts), replace(self.stated, gamma_sensitivity=1.0)
+        estimators = {end: columns.seen_from(end).estimators(proof.control, exact) for end in _BOTH}
+        claims = proof.claims_on(question, columns, estimators if exact == proof.stated else {})
         strata = proof.strata(question, columns)
-        estimate = _estimate(columns.limits, lower[-1], upper[-1], strata)
-        notes = {**self._notes(columns, proof, [one.name for one in lower]), **_start_notes(columns.first, strata)}
+        estimate = _estimate(columns.limits, estimators["lower"][-1], estimators["upper"][-1], strata)
+        names = [one.name for one in estimators["lower"]]
+        notes = {**chosen, **self._notes(columns, proof, names), **_start_notes(columns.first, strata)}
         if not math.isnan(estimate):
             over = "log" if strata is None else "stated starts"
-            notes["estimate"] = f"mean over the {over}, {lower[-1].name}"
+            notes["estimate"] = f"mean over the {over}, {names[-1]}"
         clock.done("bets")
         return Result.of(
             proof,

@@ -182,9 +182,9 @@ def check_probabilities(
         raise PolicyError(
             f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed. A policy gets all states at once."
         )
-    bad = ~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1)
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+    # written so that what is not a number is refused as well
+    if not (probs.min(initial=0.0) >= 0.0 and probs.max(initial=0.0) < np.inf):
+        row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1))[0])
         where = _place(what, row, log_rows, first)
         raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}")
     sums = probs.sum(axis=1)
@@ -195,7 +195,8 @@ def check_probabilities(
             f"Action probabilities at {_place(what, row, log_rows, first)} sum to {sums[row]:.9g}, not 1. Normalize the "
             f"policy's output; {_LOGITS}"
         )
-    return np.asarray(probs / sums[:, None])
+    probs /= sums[:, None]
+    return probs
 
 
 def float32_normalized(values: Any) -> FloatArray:

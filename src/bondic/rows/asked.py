@@ -248,7 +248,7 @@ def _check_policy(
     if target is None:
         return found
     stretch = rows.restricted(RowRange(*target.rows))
-    again = ask_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2)
+    again = ask_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2, again=True)
     near = again is not None and np.allclose(again.probs, target.probs, rtol=1e-9, atol=1e-12)
     refuse(not near, f"{name.capitalize()} answers differently at the logged states: it is not the certified policy.")
     return found

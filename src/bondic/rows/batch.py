@@ -160,10 +160,10 @@ def make_batch(start: Batch, log: Transitions, frame: Frame, answers: FloatArray
 
 def logged_pairs(log: Transitions, frame: Frame) -> tuple[FloatArray, IntArray]:
     """Points (n, D) and slots (n,) of the rows that count."""
-    rows = np.flatnonzero(frame.kept)
+    rows: Any = np.flatnonzero(frame.kept) if not frame.kept.all() else slice(None)
     discrete = log.discrete_actions
     points = _points(log.observations[rows], frame.times, None if discrete else log.actions[rows])
-    return points, np.asarray(log.actions[rows] if discrete else np.zeros(rows.size), dtype=np.int64)
+    return points, np.asarray(log.actions[rows] if discrete else np.zeros(len(points)), dtype=np.int64)
 
 
 def _points(observations: FloatArray, times: IntArray | None, actions: Any = None) -> FloatArray:
@@ -172,4 +172,4 @@ def _points(observations: FloatArray, times: IntArray | None, actions: Any = Non
         parts.append(times[:, None].astype(np.float64))
     if actions is not None:
         parts.append(actions)
-    return np.ascontiguousarray(np.hstack(parts))
+    return np.ascontiguousarray(np.hstack(parts) if len(parts) > 1 else observations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from bondic.data._arrays import FloatArray
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
 from bondic.policies.learned import PolicyMixture
 from bondic.policies.logged_target import LoggedBehavior
+from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import make_frame
 from bondic.rows.episodes import check_steps, episode_numbers, read_keys
 
@@ -128,9 +129,9 @@ def _is_short(column: Any) -> bool:
 
 
 def _policy_probs(
-    rows: Rows, part: Transitions, where: RowRange, target: Target | None, *, every_action: bool
+    rows: Rows, part: Transitions, where: RowRange, target: Target | None, *, every_action: bool, again: bool = False
 ) -> FloatArray | None:
-    """π at the states of a batch, from wherever it is known; None: the log's own columns hold it."""
+    """π at the states of a batch, from wherever it is known (`again`: from the policy); None: the log's own columns hold it."""
     if target is not None:
         return target.of(where, 2 if every_action else 1)
     times = part.timesteps if rows.terms.time_varying else None
@@ -142,20 +143,41 @@ def _policy_probs(
         raise InvalidInput(
             "The certificate does not hold the policy's probabilities at the logged states: pass the policy (--policy SPEC)."
         )
+    known = None if again else _answered_at_starts(rows, part, where)
+    if known is not None:
+        return known if every_action else np.asarray(known[np.arange(len(part)), part.actions])
     slots, numbers = rows.layout.slots, np.arange(where.start, where.stop)
     if every_action:
         return logged_state_probs(rows.policy, part.observations, times, slots=slots, log_rows=numbers)
     return logged_action_probs(rows.policy, part.observations, part.actions, times, slots=slots, log_rows=numbers)
 
 
-def ask_target(rows: Rows, *, every_action: bool) -> Target | None:
+def _answered_at_starts(rows: Rows, part: Transitions, where: RowRange) -> FloatArray | None:
+    """The policy's answers at the initial states, where these are the logged states of the whole log, row by row."""
+    if not rows.log.held:  # their starts are not held either
+        return None
+    states, answers, by_row = rows.initial_states.observations, rows.answers, isinstance(rows.policy, RowProbabilities)
+    if by_row or rows.terms.time_varying or not (answers.discrete and len(states) == len(rows.log)):
+        return None
+    here = slice(where.start, where.stop)
+    if not np.array_equal(states[here], part.observations):
+        return None
+    return answers.initial if len(part) == len(states) else answers.initial[here]
+
+
+def ask_target(rows: Rows, *, every_action: bool, again: bool = False) -> Target | None:
     """The policy at the logged states, to be stored; None where the log's own columns hold it."""
     if rows.policy_in_log and not isinstance(rows.policy, PolicyMixture):
         return None
     found = [
-        _policy_probs(rows, part, where, None, every_action=every_action) for where, part in rows.log.batches(rows.rows)
+        _policy_probs(rows, part, where, None, every_action=every_action, again=again)
+        for where, part in rows.log.batches(rows.rows)
     ]
-    return Target((rows.rows.start, rows.rows.stop), np.concatenate([one for one in found if one is not None]))
+    return Target((rows.rows.start, rows.rows.stop), _joined([one for one in found if one is not None]))
+
+
+def _joined(parts: Sequence[FloatArray]) -> FloatArray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def single_rows(rows: Rows, *, drawn: bool = True) -> bool:

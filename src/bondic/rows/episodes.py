@@ -134,7 +134,7 @@ def own_starts(problem: Rows) -> bool:
         return True
     left = states.observations
     for _, part, starts in episode_starts(problem.log):
-        here = part.observations[starts][: len(left)]
+        here = (part.observations if starts.size == len(part) else part.observations[starts])[: len(left)]
         if not np.array_equal(here, left[: len(here)]):
             return False
         left = left[len(here) :]

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -165,7 +165,20 @@ def lower_end(stages: Sequence[Sequence[BettingProcess]], least: float, most: fl
     def lead(candidate: float) -> float:
         return max(float(np.max(logs)) for logs in _log_wealth(stages, candidate)) - needed
 
-    return _largest(lead, lambda candidate: _reaches(stages, candidate, needed), least, most)
+    guess = _likely_end([one for stage in stages for one in stage], needed)
+    return _largest(lead, lambda candidate: _reaches(stages, candidate, needed), least, most, guess)
+
+
+def _likely_end(processes: Sequence[BettingProcess], needed: float) -> tuple[float, float] | None:
+    """About where the wealth reaches its level, and how far that may be off; only the search begins there.
+
+    Rates sqrt(2 log(1/delta) / (n s^2)) that add up to V leave an end about 2 log(1/delta) / V below the mean.
+    """
+    totals = [float(one.rates.sum()) for one in processes]
+    best = int(np.argmax(totals)) if totals else 0
+    if not totals or not 0.0 < totals[best] < math.inf:
+        return None
+    return float(processes[best].values.mean()) - 2.0 * needed / totals[best], needed / totals[best]
 
 
 def _check_shares(shares: Sequence[float]) -> None:
@@ -184,6 +197,7 @@ def _log_wealth(stages: Sequence[Sequence[BettingProcess]], candidate: float) ->
     return found
 
 
+@lru_cache(maxsize=8)
 def _checks(count: int) -> IntArray:
     """Numbers of values after which the wealth is checked: all, or about _CHECKS of them, evenly spread."""
     return np.unique(np.linspace(0, count, min(count, _CHECKS) + 1).astype(np.int64))
@@ -210,17 +224,27 @@ def _log_mixture(parts: Sequence[tuple[float, Enclosure]]) -> float:
     return next_down(next_down(top + logarithm) - 8 * U * (abs(top) + abs(logarithm) + 1.0))
 
 
-def _largest(lead: Callable[[float], float], certain: Callable[[float], bool], least: float, most: float) -> float:
-    """Where a decreasing function changes its sign; what is returned is certain, whatever the search has done."""
+def _largest(
+    lead: Callable[[float], float],
+    certain: Callable[[float], bool],
+    least: float,
+    most: float,
+    guess: tuple[float, float] | None = None,
+) -> float:
+    """Where a decreasing function changes its sign; what is returned is certain, whatever the search has done.
+
+    `guess` is where it may do so, and how far that may be off.
+    """
     span = most - least
     first = least + 1e-9 * span
-    if not span > 0 or (at_first := lead(first)) <= 0.0:
+    if not span > 0:
         return least
-    at_most = lead(most)
-    ahead = at_most >= 0.0
-    if ahead and certain(most):
+    below, over = _bracket(lead, first, most, guess or (first, span))
+    if below is None:
+        return least
+    if over is None and certain(most):
         return most + _BEYOND * span + 64 * U * abs(most)
-    place = most if ahead else _crossing(lead, (first, at_first), (most, at_most), 1e-13 * (span + abs(first)))
+    place = most if over is None else _crossing(lead, below, over, 1e-13 * (span + abs(first)))
     for step in range(_BACKWARD_STEPS):
         candidate = place if step == 0 else place - 2.0 ** (step - _BACKWARD_STEPS) * span
         if candidate <= first:
@@ -230,12 +254,29 @@ def _largest(lead: Callable[[float], float], certain: Callable[[float], bool], l
     return least
 
 
+def _bracket(
+    lead: Callable[[float], float], first: float, most: float, guess: tuple[float, float]
+) -> tuple[Place | None, Place | None]:
+    """(x, lead(x)) below and over a sign change in [first, most]; None where there is none on that side."""
+    x, step = min(max(guess[0], first), most), max(guess[1], 1e-9 * (most - first))
+    found = lead(x)
+    ahead = found >= 0.0
+    while x != (most if ahead else first):
+        before, x = (x, found), min(x + step, most) if ahead else max(x - step, first)
+        found, step = lead(x), 8.0 * step
+        if (found >= 0.0) != ahead:
+            return (before, (x, found)) if ahead else ((x, found), before)
+    return ((x, found), None) if ahead else (None, (x, found))
+
+
 def _crossing(lead: Callable[[float], float], below: Place, over: Place, width: float) -> float:
     """The positive side of a bracket of this width around the sign change, from (x, lead(x)) on both sides.
 
     Chandrupatla's method: inverse quadratic interpolation through x_1, x_2, x_3 where that is safe, else bisection.
     """
     (x1, f1), (x2, f2), step = over, below, 0.5
+    if f2 == 0.0:
+        return x2
     while True:
         x = x1 + step * (x2 - x1)
         found = lead(x)

@@ -137,11 +137,14 @@ class LowerEnd:
     ) -> Claim:
         """Of bets (estimator, centers, losses, rates, V, risk) on so many estimators; all is counted from the least value."""
         limits, share = self.columns.limits, 1.0 / (count * len(self.strategy.bets))
-        processes = []
+        processes: list[MeansProcess] = []
+        counted: dict[int, tuple[FloatArray, FloatArray]] = {}  # of an estimator, whose bets share them
         for estimator, centers, losses, rates, total, risk in bets:
-            size = np.abs(centers) + abs(limits.low) + np.abs(estimator.values)
-            values = np.asarray(estimator.values - limits.low) - 8 * U * size
-            processes.append(MeansProcess(values, np.asarray(centers - limits.low), losses, rates, total, risk, share))
+            if id(estimator) not in counted:
+                size = np.abs(centers) + abs(limits.low) + np.abs(estimator.values)
+                values = np.asarray(estimator.values - limits.low) - 8 * U * size
+                counted[id(estimator)] = values, np.asarray(centers - limits.low)
+            processes.append(MeansProcess(*counted[id(estimator)], losses, rates, total, risk, share))
         end = means_end(processes, limits.width, self.probability)
         return self._claim(next_down((Enclosure(limits.low) + end).lower), strata)
 

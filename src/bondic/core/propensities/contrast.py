@@ -36,13 +36,19 @@ class Contrast:
 
     first: Decisions  # of π_1, as seen from this end
     second: Decisions  # of π_2, as seen from the other one: for lower ends of -J(π_2)
+    distances: FloatArray | None  # (n,) TV_i from above, of single decisions where both answer for all actions
+
+    def __post_init__(self) -> None:
+        if self.distances is not None and not self.distances.size == self.first.rows.size == self.second.rows.size:
+            raise InvalidInput("The two policies are weighed on other rows.")
 
     @staticmethod
     def of(first: Decisions, second: Decisions) -> Contrast:
         """From columns that are both seen from the lower end."""
         if first.unit != second.unit or not np.array_equal(first.rows, second.rows):
             raise InvalidInput("The two policies are weighed on other rows.")
-        return Contrast(first, second.seen_from("upper"))
+        known = first.unit == "decision" and first.probs is not None and second.probs is not None
+        return Contrast(first, second.seen_from("upper"), _total_variation(first, second) if known else None)
 
     # -- what a bound asks of its units
 
@@ -77,15 +83,16 @@ class Contrast:
         return ValueRange((Enclosure(one.low) + other.low).lower, (Enclosure(one.high) + other.high).upper)
 
     def seen_from(self, end: End) -> Contrast:
-        return Contrast(self.first.seen_from(end), self.second.seen_from(_OTHER[end]))
+        return replace(self, first=self.first.seen_from(end), second=self.second.seen_from(_OTHER[end]))
 
-    def part(self, rows: slice) -> Contrast:
+    def part(self, rows: slice | IntArray) -> Contrast:
         """Some of the rows, whole units."""
-        return replace(self, first=self.first.part(rows), second=self.second.part(rows))
+        distances = None if self.distances is None else self.distances[rows]
+        return Contrast(self.first.part(rows), self.second.part(rows), distances)
 
     def pick(self, units: IntArray) -> Contrast:
         """Some of the units, by their numbers."""
-        return replace(self, first=self.first.pick(units), second=self.second.pick(units))
+        return self.part(np.flatnonzero(np.isin(self.first.episodes, units)))
 
     def bounds_weights(self, cap: float) -> bool:
         return self.first.bounds_weights(cap)
@@ -106,8 +113,8 @@ class Contrast:
 
     def free_estimators(self, factor: float) -> tuple[Estimator, ...]:
         """Those that need no bound of the ratios; `factor` is Γ, and nothing is divided for the behavior itself."""
-        if self.unit == "decision" and self.first.probs is not None and self.second.probs is not None:
-            return (self._paired(factor),)
+        if self.distances is not None:
+            return (self._paired(self.distances, factor),)
         own, other = (
             self.first.free_estimators(factor),
             self.second.free_estimators(1.0 if self.second.of_behavior else factor),
@@ -150,7 +157,7 @@ class Contrast:
         lost = (high - low) + cap * max(high - limits.low, limits.high - low)
         return max(total, next_down(-lost * (1 + 16 * U)) - 16 * U * limits.largest)
 
-    def _paired(self, factor: float) -> Estimator:
+    def _paired(self, distances: FloatArray, factor: float) -> Estimator:
         """(25), rounded down."""
         one, other, limits = self.first, self.second, self.first.limits
         rewards, slack = one.rewards, 8 * U * limits.largest
@@ -160,7 +167,7 @@ class Contrast:
         error = 2 * (one.ratios.values * one.ratios.errors + other.ratios.values * other.ratios.errors)
         more, less = (np.clip(side - error, 0.0, MAX_WEIGHT) / factor for side in (apart, -apart))
         width = (Enclosure(limits.high) - limits.low).upper
-        floors = -np.asarray(_total_variation(one, other) * width) * (1 + 4 * U)
+        floors = -np.asarray(distances * width) * (1 + 4 * U)
         values = above(floors, more * gain + less * loss)
         floor = next_down(-width * (1 + 4 * U))
         return Estimator("differences", values, floor, (0.0, max(0.25 * width**2, 1e-300)), floors=floors)

@@ -371,6 +371,13 @@ class SingleDecisions(Decisions):
         least = np.full(last + 1, self.limits.low)
         return least, least
 
+    @property
+    def last_rows(self) -> IntArray:
+        return np.arange(self.episodes.size)
+
+    def _sums(self, values: FloatArray) -> FloatArray:
+        return np.asarray(values - np.abs(values) * 5 * 2 * U)
+
     def products(self, factor: float = 1.0) -> Ratios:
         return Ratios(self.ratios.values / factor, self.ratios.errors + U)
 

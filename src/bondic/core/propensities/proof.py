@@ -7,6 +7,7 @@ the library's own were chosen without the rows they are used on cannot be seen i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,6 +23,7 @@ from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.bound import LowerEnd, Units, one_start, refuse_other_starts
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.control import Control
+from bondic.core.propensities.decisions import Estimator
 from bondic.core.propensities.ratios import Stated, Target
 from bondic.core.propensities.strata import Strata
 from bondic.core.question import Question
@@ -129,16 +131,20 @@ class PropensityProof(Proof):
         del sums
         return self.claims_on(question, self.columns(question))
 
-    def claims_on(self, question: Question, columns: Units) -> Claims:
-        """The ends, from columns that were read before."""
+    def claims_on(
+        self, question: Question, columns: Units, known: Mapping[End, tuple[Estimator, ...]] | None = None
+    ) -> Claims:
+        """The ends, from columns that were read before; `known` are their estimators, as seen from each end."""
         one_state = self.value != "stated starts" and one_start(question.first, columns.first)
         if not (question.first.own_starts or one_state or self.value == "stated starts"):
             refuse_other_starts(question.first)
         strata = self.strata(question, columns)
-        return Claims(tuple(self._claim(columns.seen_from(end), strata) for end in ends_of(self.side)))
+        made, units = known or {}, {end: columns.seen_from(end) for end in ends_of(self.side)}
+        estimators = {end: made.get(end) or one.estimators(self.control, self.stated) for end, one in units.items()}
+        return Claims(tuple(self._claim(units[end], estimators[end], strata) for end in units))
 
-    def _claim(self, columns: Units, strata: Strata | None) -> Claim:
-        cap, estimators = self.stated.robust_cap(), columns.estimators(self.control, self.stated)
+    def _claim(self, columns: Units, estimators: tuple[Estimator, ...], strata: Strata | None) -> Claim:
+        cap = self.stated.robust_cap()
         later = cap is not None and columns.bounds_weights(cap)
         end = LowerEnd(columns, estimators, self.strategy, later, self.planned, self.budget[columns.end])
         if self.rates:
