@@ -511,7 +511,7 @@ def test_unfit_numbers_are_refused():
         with pytest.raises(InvalidInput):
             Allowance(0.1, bad)
     with pytest.raises(InvalidInput):
-        StartMean(Enclosure(0.0), np.array([-0.1, 1.1]), 0.0)
+        StartMean(Enclosure(0.0), np.array([math.nan, 1.1]), 0.0)
 
 
 def test_bets_beyond_the_range_are_refused():

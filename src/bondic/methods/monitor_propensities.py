@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.proof import PropensityProof
 from bondic.errors import PolicyError
@@ -20,7 +21,7 @@ from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.decisions import single_rows
+from bondic.rows.decisions import ask_target, single_rows
 from bondic.rows.growing import GrowingRows, complete_rows, has_propensities
 
 _SAME_POLICY = 1e-9
@@ -100,13 +101,13 @@ def evaluate(
             "episodes. Begin another monitor that sees such rows from the start on."
         )
     if before is not None:
-        _refuse_other_bets(before, result.proof)
+        _refuse_other_bets(before, result.proof, problem)
     units = "decisions" if single_rows(certified) else "episodes"
     number = f"the interval holds at every number of {units} at once; bets are made for {plan.planned} of them"
     return result.with_choice("number of rows", number).with_choice("method", f"propensities, as {plan.why}")
 
 
-def _refuse_other_bets(before: PropensityProof, now: PropensityProof) -> None:
+def _refuse_other_bets(before: PropensityProof, now: PropensityProof, problem: Rows) -> None:
     """Bets that were made stay as they were: predictions, and the policy's answers."""
     old, new = before.control, now.control
     if old is not None and (
@@ -118,8 +119,11 @@ def _refuse_other_bets(before: PropensityProof, now: PropensityProof) -> None:
         )
     (then,), (target,) = before.targets, now.targets
     if then is not None and target is not None:
-        known = then.probs
-        fresh = target.probs[: len(known)]
+        known, earlier = then.probs, problem.restricted(RowRange(*then.rows))
+        again = ask_target(
+            earlier, every_action=known.ndim == 2, again=True
+        )  # answers that are held cannot have changed
+        fresh = target.probs[: len(known)] if again is None else again.probs
         if fresh.shape != known.shape or not np.allclose(fresh, known, rtol=_SAME_POLICY, atol=_SAME_POLICY):
             raise PolicyError(
                 "The policy answers differently at the logged states than before: it is not the one that is followed. An "

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
-from bondic.engines.remote import Remote
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
@@ -31,6 +30,9 @@ from bondic.rows.episodes import own_starts
 from bondic.rows.serialization import SentRows
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from bondic.engines.remote import Remote
+
 LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
 _BLOCK_BYTES = 150_000_000
@@ -152,7 +154,11 @@ class Rows:
     @property
     def executor(self) -> Remote | None:
         """What works on blocks of the log, where that is not this process."""
-        return None if self.log.executor is None else Remote(self.log.executor)
+        if self.log.executor is None:
+            return None
+        from bondic.engines.remote import Remote  # verification in memory needs no engine
+
+        return Remote(self.log.executor)
 
     def over_parts(self, task: Callable[[Rows, RowRange, Transitions], T]) -> Iterator[T]:
         """task(question, rows, part) for the log's own rows, in order: all at once in memory, else block by block.

@@ -117,7 +117,7 @@ class Ground:
     def of(tally: Tally, labels: LabelTally, events: Events, limits: ValueLimits) -> Ground:
         vector, single = events.vector, events.cells.rates
         together = tally.shape.by_layer(vector.shape * limits.width)
-        largest = float(row_norms(together.T).max(initial=0.0)) * max(vector.rates)
+        largest = float(np.linalg.norm(together, axis=0).max(initial=0.0)) * max(vector.rates)
         if max(largest, float((single * limits.width).max(initial=0.0))) > LARGEST_BET:
             raise InvalidInput("A rate of an event is too large for the value range.")
         return Ground(
