@@ -176,7 +176,7 @@ class _Ensemble:
         self.logged, self.after = (torch.from_numpy(inputs(p)) for p in (rows.logged, rows.next.points))
         self.first = torch.from_numpy(inputs(problem.initial.points))
         self.rewards = torch.from_numpy((rewards / self.unit).astype(np.float32))
-        self.slots = torch.from_numpy(rows.slots)
+        self.slots = torch.tensor(rows.slots)
         self.counts = torch.from_numpy(counts.astype(np.float32))
         self.starts = starts
         self.next_rows, self.next_weights = _following(problem)
