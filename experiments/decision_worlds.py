@@ -49,6 +49,29 @@ def gym_pair(name: str, rng: np.random.Generator) -> Pair:
     return Pair(problem, bondic.TablePolicy(other), trial.truth - second)
 
 
+def random_table(states: int, actions: int, gamma: float, rows: int, rng: np.random.Generator) -> Pair:
+    """A random table with four next states a pair and rewards 0 or 1; rows are drawn evenly, and policies differ at a tenth."""
+    moves = np.zeros((states, actions, states))
+    for s in range(states):
+        for a in range(actions):
+            moves[s, a, rng.choice(states, 4, replace=False)] = rng.dirichlet(np.ones(4))
+    gains, other = rng.random((states, actions)), rng.dirichlet(np.ones(actions), states)
+    new = np.concatenate([np.roll(other[: max(states // 10, 1)], 1, axis=1), other[max(states // 10, 1) :]])
+    state, action = rng.integers(states, size=rows), rng.integers(actions, size=rows)
+    after = (rng.random(rows)[:, None] > moves.cumsum(axis=2)[state, action]).sum(axis=1).clip(max=states - 1)
+    rewards = (rng.random(rows) < gains[state, action]).astype(float)
+    columns = (state[:, None].astype(float), action, rewards, after[:, None].astype(float), np.zeros(rows, dtype=bool))
+
+    def value(policy: FloatArray) -> float:
+        step = np.einsum("sa,sat->st", policy, moves)
+        return float(np.linalg.solve(np.eye(states) - gamma * step, (policy * gains).sum(axis=1)).mean())
+
+    starts = bondic.InitialStates.exact(np.arange(states)[:, None].astype(float))
+    stated: dict[str, Any] = {"gamma": gamma, "reward_range": (0, 1), "accept": None}
+    problem = bondic.make_problem(bondic.Transitions(*columns), bondic.TablePolicy(new), starts, **stated)
+    return Pair(problem, bondic.TablePolicy(other), value(new) - value(other))
+
+
 def demo_pair(today: bool, rng: np.random.Generator) -> Pair:
     """Maintenance from wear 3 on (the demonstration's policy) against maintenance from wear 4 on, or against today's."""
     del rng  # one log
@@ -155,6 +178,9 @@ WORLDS: dict[str, tuple[Callable[[np.random.Generator], Pair], float]] = {
     "marketing, today": (partial(marketing_pair, True), 1.0),
     "the demonstration, two policies": (partial(demo_pair, False), 0.0),
     "the demonstration, today": (partial(demo_pair, True), 0.0),
+    "random table, 8 states x 2 actions, gamma .9, 20 000 rows": (partial(random_table, 8, 2, 0.9, 20_000), 0.4),
+    "random table, 50 states x 4 actions, gamma .95, 100 000 rows": (partial(random_table, 50, 4, 0.95, 100_000), 0.2),
+    "random table, 50 states x 4 actions, gamma .95, 1 000 000 rows": (partial(random_table, 50, 4, 0.95, 10**6), 0.04),
     **{name: (partial(gym_pair, name), 0.06) for name in (() if ABSENT else TABLES)},
 }
 """Pairs by name, and the share of the logs that each gets; at least one."""

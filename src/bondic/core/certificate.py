@@ -21,7 +21,7 @@ from bondic.core.codec import Encoder, decode
 from bondic.core.errors import refuse
 from bondic.core.proof import Asked, Claims, Proof
 
-FORMAT = "bondic certificate 8"
+FORMAT = "bondic certificate 9"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 _PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "planner", "information"}
 

@@ -80,7 +80,7 @@ class Ranking:
             text += f"; so {'is' if len(others) == 1 else 'are'} {' and '.join(others)}"
         rivals = [name for name in self._known if name != best and self.gain(best, name)[0] <= 0]
         if rivals:
-            text += f"; nothing is shown between {best} and {' or '.join(rivals)}"
+            text += f"; these differences show nothing between {best} and {' or '.join(rivals)} (compare them directly)"
         return f"{text}."
 
 

@@ -73,7 +73,7 @@ MARKS = (0.1, 0.2, 0.4, 0.7)
 """Those of them at which prices are made anew; forecasts too, where every block would make too many labels."""
 _MOST_DIFFERENCES = 10_000_000
 """Labels with what follows them, times cells, that are compared one by one: a bound on time."""
-_CAREFUL = 0.5
+CAREFUL = 0.5
 """What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
 
 
@@ -106,7 +106,7 @@ class _PlannedEvents:
         doubt = _doubt(past, known.shape)
         nothing = CellAllowance.of(NOTHING_ALLOWED, counts.size)
         found = []
-        for share in (1.0, _CAREFUL):
+        for share in (1.0, CAREFUL):
             now = repeated(longer, share * rows / max(float(counts.sum()), 1.0))
             labels = tally_by_era(now, doubted(past, doubt, middle), np.zeros(2, dtype=np.int64), (0,), middle)
             found.append(Prices.of(locate(Ground.of(now, labels, events, limits), nothing), past.count, doubt))

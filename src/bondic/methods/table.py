@@ -29,7 +29,7 @@ from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
 from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
-from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
+from bondic.methods.on_tables import CAREFUL, PredictedTable, predicted_table, propose_table, states_of
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
@@ -124,15 +124,24 @@ class Table:
         return math.inf if found is None else found.length
 
     def differs(self, problem: Rows, other: Rows, alpha: float) -> bool:
-        """Whether a table of the difference promises a shorter interval than one for each policy at half of alpha."""
+        """Whether a table of the difference promises a shorter interval than one for each policy at half of alpha.
+
+        With part of the rows to come alone: bets on differences suffer more where cells come less often than the pilot says.
+        """
         if self.applies(problem) or self.applies(other):
             return False
         pair = PairedRows.of(problem, other)
-        states = states_of(self._pilot(pair), self._most_states(problem))
+        pilot = self._pilot(pair)
+        states = states_of(pilot, self._most_states(problem))
         if states is None or 4 * states.shape[0] ** 2 * problem.layout.slots > MOST_TOGETHER:
             return False  # cells one by one know nothing of what both policies have in common
-        apart = sum(self.predicted_length(one, 0.5 * alpha) for one in (problem, other))
-        return self.predicted_length(pair, alpha) < apart
+        ahead = int(CAREFUL * (planned_length(problem, self.planned_rows) - len(pilot.rows)))
+
+        def length(rows: Rows, level: float) -> float:
+            found, *_ = self._predicted(self._pilot(rows), level, ahead, rows)
+            return math.inf if found is None else found.length
+
+        return length(pair, alpha) < sum(length(one, 0.5 * alpha) for one in (problem, other))
 
     @staticmethod
     def _most_states(problem: Rows) -> int:
