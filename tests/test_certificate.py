@@ -118,7 +118,7 @@ def test_an_older_certificate_names_the_version_that_verifies_it(certified):
     result, log, _ = certified
     old = result.certificate.body | {"format": "bondic certificate 4"}
     with pytest.raises(
-        VerificationError, match=r"certificate 4.*certificate 8.*written by bondic \S+; verify it with that"
+        VerificationError, match=r"certificate 4.*certificate 9.*written by bondic \S+; verify it with that"
     ):
         bondic.verify(Certificate(old, result.certificate.arrays), log)
     for information in (None, {"versions": 3}, {"versions": {"bondic": ["1"]}}):
