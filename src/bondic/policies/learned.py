@@ -132,7 +132,7 @@ def seen_by(policy: Any, log_hash: str, rows: int) -> Learned:
     """What a policy says that it was learned on, as far as it is this log of so many rows."""
     if isinstance(policy, PolicyMixture):
         return policy.learned
-    found = (_provenance(seen, log, rows) for seen, log in _statements(policy, _DEEPEST) if log in (None, log_hash))
+    found = (_provenance(seen, log, rows) for seen, log in _statements(policy, _DEEPEST) if log in (None, "", log_hash))
     return tuple((0, seen) for seen in dict.fromkeys(found))
 
 
