@@ -233,7 +233,10 @@ def start_error(
         price = upper_sum(_prices(terms, rate, bets.largest, apart, guess, limits))
         found.append((level + price) / (Enclosure(rate) * count))
     # weights of starts and of actions are defined as normalized: floats that are off by a share of their number
-    uneven = 2 * (len(rows.initial_states) + rows.layout.slots + 16) * U * (limits.width + limits.largest)
+    largest = max(
+        limits.largest, 2 * range_of(rows.terms).largest if rows.initial.weights.shape[1] > rows.layout.slots else 0
+    )
+    uneven = 2 * (len(rows.initial_states) + rows.layout.slots + 16) * U * (limits.width + largest)
     return min(found, key=lambda bound: bound.upper) + uneven
 
 

@@ -117,7 +117,8 @@ class Cells(ABC):
         # weights are defined as a normalized list, values as means over actions: both are off by a share of themselves
         size = float(np.abs(values).max(initial=0.0)) * upper_sum(weights)
         center = Enclosure(center.mid, inflate(center.rad + error * size))
-        return StartMean(center, self.start_mean(rows.initial, weights), error)
+        # of two policies ψ_0 is (π_1, π_1 - π_2): three means, each off by as much
+        return StartMean(center, self.start_mean(rows.initial, weights), (2 * self.layers - 1) * error)
 
 
 @dataclass(frozen=True, eq=False)
