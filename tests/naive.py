@@ -17,7 +17,6 @@ Words used throughout
 
 from collections import namedtuple
 
-import clarabel
 import numpy as np
 from mpmath import mp, mpf
 from scipy import sparse
@@ -469,6 +468,8 @@ def problem_matrices(kernel_w, kernel_q, logged, nexts, initial, rewards, gamma,
 
 def _conic(cost, cones, offsets):
     """min cost'z with every `offset + cone @ z` in a second-order cone: first entry >= length of the rest."""
+    import clarabel  # a machine with a GPU may lack it, and needs the rest of this file
+
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11

@@ -1,4 +1,6 @@
-"""The GPU engine without a GPU: the same arithmetic by torch on a processor, and what is said where there is no GPU."""
+"""The GPU engine by torch on a processor (on a GPU with BONDIC_TEST_DEVICE=cuda), and its errors where there is no GPU."""
+
+import os
 
 import numpy as np
 import pytest
@@ -20,12 +22,13 @@ from builders import synthetic
 from conformance import EngineCase
 
 pytestmark = pytest.mark.torch
+DEVICE = os.environ.get("BONDIC_TEST_DEVICE", "cpu")
 
 
 class TestDouble(EngineCase):
     @property
     def engine(self):
-        return Cuda(device="cpu")
+        return Cuda(device=DEVICE)
 
 
 def test_power_of_two_is_as_good_as_proved():
@@ -49,7 +52,7 @@ def test_single_precision_is_enclosed_and_charged_what_it_costs(dimension, far):
     points, columns = rng.normal(size=(700, dimension)) * far, rng.normal(size=(700, 2)) * [1.0, 1e-30]
     (term,) = normal_form(bondic.Gaussian(1.5 * far**0.5), Layout(dimension, False, 0, 1))
     masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(2)]
-    single = enclose([Cuda("float32", "cpu").own(term, points, columns, Serial())], 2, masses)
+    single = enclose([Cuda("float32", DEVICE).own(term, points, columns, Serial())], 2, masses)
     exact = enclose([NumpyPairs().own(term, points, columns, Serial())], 2, masses)
     for one, other, mass in zip(single, exact, masses, strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
@@ -61,7 +64,7 @@ def test_error_of_a_single_value():
     rng = np.random.default_rng(3)
     points = rng.normal(size=(60, 3)) * 4 + 100
     scales = np.array([0.7, 1.3, 2.0])
-    engine = Cuda("float32", "cpu")
+    engine = Cuda("float32", DEVICE)
     (term,) = normal_form(bondic.Gaussian(scales.tolist()), Layout(3, False, 0, 1))
     found = engine.cross(term, points, points, np.eye(60), Serial())
     worst = 0.0
@@ -103,7 +106,7 @@ def test_a_whole_interval_and_its_certificate():
     """The same log by the compiled engines and by this one: the same ends, and a certificate that both can check."""
     (mdp, log, policy, start), sums = (
         synthetic(300),
-        EngineSums((Constants(), Features(), Cuda(device="cpu"), NumpyPairs())),
+        EngineSums((Constants(), Features(), Cuda(device=DEVICE), NumpyPairs())),
     )
     problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     plain, device = (
