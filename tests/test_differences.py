@@ -22,7 +22,7 @@ from bondic.core.propensities.ratios import Ratios, Stated
 from bondic.core.separate import SeparateProof
 from bondic.core.terms import make_terms
 from bondic.core.verify import read_proof
-from bondic.decisions.difference import difference_interval, with_values
+from bondic.decisions.difference import difference_interval, today_value, with_values
 from bondic.methods.propensities import Propensities
 from propensity_cases import (
     BEHAVIOR,
@@ -391,6 +391,26 @@ def test_episodes_of_two_policies():
                 result = difference_interval(problem, against, alpha=0.4, method=method)
                 missed += not result.low <= true <= result.high
     assert missed <= 48 * 0.4 + 3 * math.sqrt(48 * 0.24)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.9, 0.99])
+def test_today_is_no_longer_than_the_textbook_interval_where_returns_are_small(gamma):
+    """Complete episodes whose returns fill a hundredth of their range; Hoeffding's inequality, at the same level."""
+    rng, count = np.random.default_rng(3), 400
+    lengths = np.minimum(rng.geometric(0.2, count), 30)
+    ids, steps = np.repeat(np.arange(count), lengths), np.concatenate([np.arange(n) for n in lengths])
+    rewards, over = 0.02 * rng.integers(0, 2, steps.size), steps + 1 == np.repeat(lengths, lengths)
+    log = bondic.Transitions(
+        np.zeros((steps.size, 1)), rng.integers(0, 2, steps.size), rewards, np.zeros((steps.size, 1)), over,
+        episode_ids=ids, timesteps=steps,
+    )  # fmt: skip
+    problem = bondic.make_problem(
+        log, lambda s: np.zeros(len(s), int), gamma=gamma, reward_range=(0.0, 1.0), accept=None
+    )
+    found = today_value(problem, 0.1)
+    returns = np.bincount(ids, weights=rewards * gamma**steps)
+    half = math.sqrt(math.log(2 / 0.1) / (2 * count)) / (1 - gamma)
+    assert returns.mean() - half < found.low < returns.mean() < found.high < returns.mean() + half
 
 
 def policy_of(table):
