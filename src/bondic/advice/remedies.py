@@ -11,7 +11,7 @@ import numpy as np
 from bondic.advice.lengths import propensity_guess
 from bondic.advice.situation import Situation
 from bondic.core.errors import InvalidInput
-from bondic.core.terms import in_full, range_of, value_range
+from bondic.core.terms import range_of, value_range
 from bondic.errors import shown
 from bondic.methods.default import Default
 from bondic.methods.propensities import NAME as PROPENSITIES
@@ -93,7 +93,7 @@ def starts_not_left(situation: Situation) -> Iterator[NextStep]:
     if not situation.names or not facts.not_left >= SOME:
         return
     every = facts.not_left > 1 - 1e-6
-    state = ", ".join(in_full(value) for value in facts.first_not_left.tolist())
+    state = situation.problem.state_name(facts.first_not_left) if facts.first_not_left.size else ""
     where = "the start state" if every else f"{facts.not_left:.0%} of the starts"
     which = "" if situation.no_rows else f" ({'state' if every else 'the first is state'} {state})"
     yield NextStep(
@@ -113,8 +113,8 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
     if share >= 0.01:
         yield NextStep(
             "overlap",
-            f"The log never took {_actions(never)}, where the policy has {share:.1%} of its probability. No row says what "
-            "they earn, and no method can: log them, or evaluate a policy without them.",
+            f"The log never took {_actions(situation, never)}, where the policy has {share:.1%} of its probability. No row says "
+            "what they earn, and no method can: log them, or evaluate a policy without them.",
             loud=True,
             numbers={"never_logged": never.size, "share": share},
         )
@@ -125,7 +125,7 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
         wanted = float(facts.target[rare].sum())
         yield NextStep(
             "overlap",
-            f"The log hardly took {_actions(rare)}: {logged[rare].sum():.2%} of its rows, and {wanted:.1%} of "
+            f"The log hardly took {_actions(situation, rare)}: {logged[rare].sum():.2%} of its rows, and {wanted:.1%} of "
             "the policy's probability. More rows with them help most.",
             numbers={"rarely_logged": rare.size, "share": wanted},
         )
@@ -146,8 +146,12 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
         )
 
 
-def _actions(actions: np.typing.NDArray[np.int64]) -> str:
-    return f"{'action' if actions.size == 1 else 'actions'} {shown(actions.tolist())}"
+def _actions(situation: Situation, actions: np.typing.NDArray[np.int64]) -> str:
+    """By their names, where they have some."""
+    names = [situation.problem.action_name(int(one)) for one in actions]
+    if all(name == f"action {one}" for name, one in zip(names, actions, strict=True)):
+        return f"{'action' if actions.size == 1 else 'actions'} {shown(actions.tolist())}"
+    return shown(names)
 
 
 # --- what a statement would spare ---------------------------------------------------------------------
