@@ -252,8 +252,9 @@ class Propensities:
             provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]
         if value == "population" and control is not None and cap is not None:
             pilot = known.part(slice(0, int(np.searchsorted(known.rows, borders[0]))))
+            usual = self._usual_cap(pilot)
             for end in ends_of(self.side):
-                shares[end] = wealth_shares(pilot.seen_from(end), control, Strategy(), cap, planned, budget[end])
+                shares[end] = wealth_shares(pilot.seen_from(end), control, Strategy(), usual, planned, budget[end])
         made = replace(
             proof, budget=budget, value=value, stated=self._used(), strategy=Strategy(), planned=planned, control=control,
             shares=shares, rates=rates, provenance=provenance, beforehand=self.planned is not None,
@@ -326,6 +327,12 @@ class Propensities:
     def _cap(self) -> float | None:
         """The bound of the ratios that doubly robust values use."""
         return None if self.model is None else self.stated.robust_cap()
+
+    def _usual_cap(self, pilot: Units) -> float:
+        """Of most ratios of a policy; two policies share their predictions, and the stated bound."""
+        cap = self._cap()
+        assert cap is not None
+        return pilot.usual_cap(self.stated, pilot.units) if isinstance(pilot, Decisions) else cap
 
     def _may_fit(self, columns: Units) -> bool:
         """Whether doubly robust values have a floor: ratios are bounded, and so are the steps of an episode."""

@@ -124,7 +124,7 @@ class Contrast:
 
     def robust_estimator(self, control: Control | None, stated: Stated) -> Estimator | None:
         """Both with the same q̂; the return itself where π_2 is the behavior."""
-        own = self.first.robust_estimator(control, stated)
+        own = self.first.robust_estimator(control, stated, alone=False)
         if own is None or control is None:
             return None
         if self.second.of_behavior:
@@ -133,7 +133,7 @@ class Contrast:
             losses = np.maximum(means - free.floor, 0.0) * (1 + 8 * U)
             other = replace(free, values=free.values[own.first :], first=own.first, predicted=(means, losses))
         else:
-            found = self.second.robust_estimator(control, stated)
+            found = self.second.robust_estimator(control, stated, alone=False)
             if found is None:
                 raise InvalidInput("The two policies are weighed on other rows.")
             other = found

@@ -36,7 +36,7 @@ def as_frame(observations: FloatArray, names: Sequence[str], encodings: Mapping[
     if len(names) != observations.shape[1]:
         raise InvalidInput(
             "The policy's argument is called `frame`, so it takes a table with the names of the log's columns, and this log "
-            "has none: it was given as arrays. Give a file or a table, or call the argument otherwise: it is then an array, (n, d)."
+            "has none: it was given as arrays. Give a file or a table, or call the argument otherwise: it is an array then."
         )
     if find_spec("pandas") is None:
         raise MissingExtra("pandas", "pandas", "A policy that takes a frame")
