@@ -26,13 +26,13 @@ IntArray = npt.NDArray[np.int64]
 
 TOLERANCE = 1e-8
 """Pivots stop when every candidate has less than this share of the largest k̃(x, x) left."""
-_MOST_SIMILARITIES = 2000
+_MAX_SIMILARITIES = 2000
 """Actions whose similarities are computed for all pairs: 32 MB."""
-_MOST_CANDIDATES = 12_000
+_MAX_CANDIDATES = 12_000
 _PIECE = 8192
 _SIDE = 48
 """A multiple of 4, 6, 8, 12, 16 and 24, the stripes of matrix products."""
-_MOST_PAIRS = 500_000
+_MAX_PAIRS = 500_000
 """Pairs of one cloud among which landmarks are looked for."""
 
 
@@ -64,7 +64,7 @@ class PointSlots:
 def pairs_of(cloud: Cloud) -> PointSlots:
     """The points of a cloud with every action that has a probability; some of the pairs, spread, where they are very many."""
     at, slots = np.nonzero(cloud.weights > 0)
-    some = spread_rows(at.size, _MOST_PAIRS)
+    some = spread_rows(at.size, _MAX_PAIRS)
     return PointSlots(cloud.points[at[some]], slots[some].astype(np.int64))
 
 
@@ -129,7 +129,7 @@ def _similarities(term: Term, x: IntArray, y: IntArray) -> FloatArray:
     embedding = term.embedding
     if embedding is identity(len(embedding)):
         return np.asarray(x[:, None] == y, dtype=np.float64)
-    if len(embedding) <= _MOST_SIMILARITIES:
+    if len(embedding) <= _MAX_SIMILARITIES:
         return np.asarray((embedding @ embedding.T)[x[:, None], y])
     return np.asarray(embedding[x] @ embedding[y].T)
 
@@ -146,7 +146,7 @@ def diagonal(terms: tuple[Term, ...], x: PointSlots) -> FloatArray:
 def candidates(rows: Batch, starts: Cloud) -> PointSlots:
     """Logged, next and initial pairs, every one once."""
     parts = [PointSlots(rows.logged, rows.slots), pairs_of(rows.next), pairs_of(starts)]
-    return PointSlots.join(parts).distinct(_MOST_CANDIDATES)
+    return PointSlots.join(parts).distinct(_MAX_CANDIDATES)
 
 
 def pilot_basis(kernel: Kernel, layout: Layout, pool: PointSlots, most: int) -> LandmarkBasis:
