@@ -92,7 +92,7 @@ _SHORT = 0.5
 """What promises less than this share of the length is said before what explains it."""
 _FAR = 100.0
 """Nobody waits for so many times the rows."""
-_MOST_GROWTH = 1e6
+_MAX_GROWTH = 1e6
 _MORE = 1.5
 """These rows were not enough, whatever a guess says: so many times more are the least that is named."""
 
@@ -124,13 +124,13 @@ def _steps(result: Result, problem: Rows | None, no_rows: bool) -> tuple[NextSte
     situation = Situation(result, problem, no_rows)
     steps = {"sharp": _hints, "rejected": rejected}.get(situation.verdict, _ways_out)(situation)
     compared = () if result.comparison is None else tuple(_decision(result.comparison))
-    steps = [*_planned(situation), *steps]
+    found = [*_planned(situation), *steps]
     if result.comparison is not None and result.comparison.names[1] == "today":
-        steps += _cut(situation, result.comparison)
+        found += _cut(situation, result.comparison)
     length = situation.length
     return (
         *compared,
-        *sorted(steps, key=lambda step: (not step.loud, step.numbers.get("length", length) >= _SHORT * length)),
+        *sorted(found, key=lambda step: (not step.loud, step.numbers.get("length", length) >= _SHORT * length)),
     )
 
 
@@ -337,7 +337,7 @@ def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float 
     def excess(log_factor: float) -> float:
         return sum(size * math.exp(-rates.get(name, 0.0) * log_factor) for name, size in parts.items()) - share * whole
 
-    most = math.log(_MOST_GROWTH)
+    most = math.log(_MAX_GROWTH)
     return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, 0.0, most)))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bondic.advice.situation import Situation
 from bondic.core.terms import range_of, value_range
@@ -135,7 +136,7 @@ def nearer_question(situation: Situation) -> Iterator[NextStep]:
         found = situation.expected(horizon=shorter)
         if (
             found is not None
-            and found[0] < _ENOUGH * value_range(terms.gamma, terms.reward_range, horizon=shorter).width
+            and found[0] < _ENOUGH * range_of(replace(terms, horizon=shorter, time_varying=True)).width
         ):
             yield NextStep(
                 "discount",

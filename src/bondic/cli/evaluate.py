@@ -20,14 +20,14 @@ from rich.console import Console
 from bondic.advice.levers import with_next_steps
 from bondic.cli.executors import not_elsewhere, sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, say_doubts, this_command, verify_command
+from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, print_validity_notes, this_command, verify_command
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values
 from bondic.decisions.gate import Gate, gate
 from bondic.decisions.looks import complete_episodes
 from bondic.decisions.subgroups import with_subgroups
-from bondic.errors import Doubt, TooFewRows, ValidityWarning, command_words
+from bondic.errors import TooFewRows, ValidityNote, ValidityWarning, command_words
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.effort import effort_words
@@ -88,7 +88,7 @@ def command(**options: Any) -> int:
         if progress:
             progress("report", 0.0)
         result = with_next_steps(result, question, no_rows=options["no_rows"], command=True)
-        result = replace(result, warnings=tuple(Doubt(command_words(text)) for text in result.warnings))
+        result = replace(result, warnings=tuple(ValidityNote(command_words(text)) for text in result.warnings))
         if verdict is not None:
             result = result.with_choice("gate", str(verdict))
         if options["no_rows"]:
@@ -162,7 +162,9 @@ def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]
 
 def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdict: str) -> None:
     brief = options["as_json"] or options["quiet"]
-    say_doubts((*(Doubt(text) for text in result.warnings if brief), *notes))  # else they stand above the answer
+    print_validity_notes(
+        (*(ValidityNote(text) for text in result.warnings if brief), *notes)
+    )  # else they stand above the answer
     if verdict:
         click.echo(verdict, err=options["as_json"])
         if options["quiet"] and not options["as_json"]:

@@ -175,7 +175,8 @@ def _with_names(policy: Any, names: tuple[str, ...], encodings: Mapping[str, Enc
     """A model that was fitted on a table, and a function that takes a frame, get columns by their names."""
     if not (names and isinstance(policy, ClassifierPolicy | Rule)):
         return policy
-    return replace(policy, names=names, **({"encodings": encodings} if encodings and isinstance(policy, Rule) else {}))
+    named = replace(policy, names=names)
+    return replace(named, encodings=encodings) if encodings and isinstance(named, Rule) else named
 
 
 def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:

@@ -22,7 +22,7 @@ from bondic.errors import kind_of, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 
-_MOST_LISTED = 100
+_MAX_LISTED = 100
 _FLAGS = ("true", "false")
 _SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSITIES)
 _TYPED = {"terminations": _arrays.flags, "truncations": _arrays.flags, "timesteps": _arrays.integers}
@@ -88,7 +88,7 @@ def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] 
 def _listed(known: Sequence[str]) -> str:
     """The whole coding, unless it is very long: it says what the policy's probabilities were taken for."""
     pairs = [f"{code} = {one_line(text)}" for code, text in enumerate(known)]
-    return ", ".join(pairs) if len(pairs) <= _MOST_LISTED else shown(pairs)
+    return ", ".join(pairs) if len(pairs) <= _MAX_LISTED else shown(pairs)
 
 
 class Parts:
