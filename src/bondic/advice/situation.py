@@ -18,6 +18,7 @@ from bondic.core.claims import Status
 from bondic.core.columns import Batch, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_of
+from bondic.methods.on_tables import CAREFUL
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.setting import NOTHING
 from bondic.methods.table import NAME as TABLE
@@ -220,7 +221,7 @@ class Situation:
         if self.result.method != PROPENSITIES and self.facts.states:
             steps = 1 if problem.terms.horizon is None else problem.terms.horizon
             table = table_guess(problem, alpha, self.result.side) if self.facts.states * steps <= _MAX_GUESSED else None
-            found += [] if table is None else [(table.share(len(problem.rows)) * width, TABLE)]
+            found += [] if table is None else [(table.share(CAREFUL * len(problem.rows)) * width, TABLE)]
         return min(found, default=None)
 
     def with_terms(self, **stated: Any) -> Rows | None:
