@@ -163,6 +163,9 @@ def _nearest_discount(situation: Situation) -> float | None:
     if half is None:
         return None
     rows = len(problem.rows) - len(half.rows)
+    now = situation.guess(None, half)
+    if now is None or now.share(rows) <= _ENOUGH:  # they were not, so this guess is worth nothing
+        return None
     for place in range(1, _TRIES + 1):
         steps = situation.steps * _NEAR ** (place / _TRIES)
         gamma = float(f"{max(1 - 1 / steps, 0.0):.2g}" if steps < 100 else f"{1 - 1 / steps:.3g}")
