@@ -109,7 +109,7 @@ def later_instruments(case):
 
 def later_models(case):
     """Models that were fitted to the rows they predict."""
-    data, seen = case.proof.evidence(case.rows, STANDARD).data, case.proof.plan.seen
+    data, seen = case.proof.evidence(case.rows, STANDARD).data, case.proof.plan.visible
 
     def change(block, part):
         design = np.hstack([np.ones((part.stop - part.start, 1)), data.here[part, :seen]])
