@@ -30,6 +30,8 @@ _MAX_SIMILARITIES = 2000
 """Actions whose similarities are computed for all pairs: 32 MB."""
 _MAX_CANDIDATES = 12_000
 _PIECE = 8192
+_SIDE = 48
+"""A multiple of 4, 6, 8, 12, 16 and 24, the stripes of matrix products."""
 _MAX_PAIRS = 500_000
 """Pairs of one cloud among which landmarks are looked for."""
 
@@ -79,7 +81,7 @@ class Embedder:
     def pairs(self, pairs: PointSlots) -> FloatArray:
         """c of each pair: (N, m)."""
         values = gram(self.terms, pairs, PointSlots(self.basis.points, self.basis.slots))
-        return np.asarray(values @ self.basis.matrix.T)
+        return _row_product(values, self.basis.matrix)
 
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
         """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""
@@ -91,13 +93,27 @@ class Embedder:
             values, own = np.zeros((points.shape[0], size)), np.zeros(rows.size)
             for term in self.terms:
                 columns = term.columns(weights)
-                actions = columns @ term.embedding[self.basis.slots].T
+                actions = _row_product(columns, term.embedding[self.basis.slots])
                 values += kernel_block(term, points, self.basis.points) * actions
                 own += term.diag(points[::draws]) * np.sum(columns[::draws] ** 2, axis=1)
-            means[rows] = values.reshape(-1, draws, size).sum(axis=1) @ self.basis.matrix.T
-            one = means[rows] if draws == 1 else values[::draws] @ self.basis.matrix.T
+            means[rows] = _row_product(values.reshape(-1, draws, size).sum(axis=1), self.basis.matrix)
+            one = means[rows] if draws == 1 else _row_product(values[::draws], self.basis.matrix)
             left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
         return means, left
+
+
+def _row_product(rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """rows @ matrix.T, a row with the same bits whatever rows come with it.
+
+    Libraries round the rows at the edges of a product differently. Products of one shape, whose sides are multiples of the
+    stripes that they work in, have no edges.
+    """
+    (count, inner), width = rows.shape, matrix.shape[0]
+    groups, padded = -(-count // _SIDE), -(-width // _SIDE) * _SIDE
+    left, right = np.zeros((groups * _SIDE, inner)), np.zeros((inner, padded))
+    left[:count], right[:, :width] = rows, matrix.T
+    found = np.matmul(left.reshape(groups, _SIDE, inner), right).reshape(-1, padded)
+    return np.ascontiguousarray(found[:count, :width])
 
 
 def gram(terms: tuple[Term, ...], x: PointSlots, y: PointSlots) -> FloatArray:
