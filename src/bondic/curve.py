@@ -164,7 +164,7 @@ class AllowanceCurve:
         second number; without it both are alike.
         """
         if (above is None) == (below is None):
-            raise InvalidInput("One decision is asked about: pass above= or below=.")
+            raise InvalidInput("Pass one threshold: above= or below=.")
 
         def holds(average: float) -> bool:
             point = self.at(average if single is None else (average, max(single, average)))

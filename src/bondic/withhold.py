@@ -46,8 +46,8 @@ def withhold_rows(proof: P, rows: Columns) -> P:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
     if any(instances(proof, GroupCells)):
         raise InvalidInput(
-            "Groups and a model are held row by row: a certificate of groups cannot do without single rows. Keep it, or state a "
-            "kernel ball (ball=, radius=) with method=Dual()."
+            "A certificate of groups stores groups and model row by row, so single rows cannot be withheld. Keep it, or state "
+            "a kernel ball (ball=, radius=) with method=Dual()."
         )
     _refuse_landmarks_that_are_rows(proof, rows)
     for plan, cells in zip(instances(proof, CellPlan), instances(proof, StateCells), strict=True):

@@ -100,7 +100,9 @@ class Enclosure:
             raise NumericalError("Division by a number whose enclosure contains zero.")
         denominator = next_down(abs(other.mid) - other.rad)
         if denominator <= 0.0:  # no room left between 0 and the smallest number there is
-            raise NumericalError("Division by a number that cannot be told from zero.")
+            raise NumericalError(
+                "Division by a number whose error bound reaches zero: rescale rewards or observations."
+            )
         mid = self.mid / other.mid
         # rad / denominator first: a product of two tiny numbers could vanish before it is divided by a third
         spread = self.rad / denominator + abs(mid) * (other.rad / denominator)
@@ -355,7 +357,8 @@ def largest_eigenvalue(matrix: FloatArray) -> tuple[float, FloatArray, FloatArra
         values, vectors = np.linalg.eigh(matrix)
     except (np.linalg.LinAlgError, ValueError) as problem:
         raise NumericalError(
-            f"The eigenvalues of a {matrix.shape[0]} x {matrix.shape[0]} matrix were not found."
+            f"The eigenvalues of a {matrix.shape[0]} x {matrix.shape[0]} matrix did not converge: its entries are too large or "
+            "too close to singular for float64."
         ) from problem
     size, length = matrix.shape[0], norm(vectors)
     scaled = vectors * values

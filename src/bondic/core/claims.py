@@ -89,8 +89,8 @@ class ErrorBudget:
 def check_alpha(alpha: float) -> None:
     if isinstance(alpha, Sequence) and not isinstance(alpha, str):
         raise InvalidInput(
-            f"`alpha` holds {len(alpha)} numbers, and one is needed: every alpha has events of its own. Ask for each by itself; "
-            "together they miss with at most the sum of their probabilities."
+            f"`alpha` holds {len(alpha)} numbers; one is needed. Call once for each alpha: all intervals hold at once with "
+            "probability at least 1 minus the sum of the alphas."
         )
     if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
         raise InvalidInput(

@@ -76,7 +76,10 @@ class StoredPolicy:
 
     def __post_init__(self) -> None:
         empty = self.answers.initial is not None and self.answers.initial.shape[0] == 0
-        refuse(empty != self.known_by_log, "A policy that the log knows has no answers, and any other one has some.")
+        refuse(
+            empty != self.known_by_log,
+            "Answers are stored exactly where the log does not hold the policy's probabilities.",
+        )
         begun = [row for row, _ in self.learned]
         refuse(len(begun) > MAX_POLICIES, f"A policy was learned at most {MAX_POLICIES} times.")
         ordered = bool(begun) and begun == sorted(set(begun))
@@ -199,7 +202,7 @@ class Estimand:
         same = columns.terms == self.terms and (columns.rows.start, columns.rows.stop) == self.rows
         same = same and columns.seed == self.seed and len(question.parts) == len(self.policies)
         same = same and all(mine.check(part) for mine, part in zip(self.policies, question.parts, strict=True))
-        refuse(not same, "The columns are not those of the question that was certified.")
+        refuse(not same, "The columns are not those of the certified estimand.")
 
 
 # --- what is claimed, and what was compared -------------------------------------------------------------

@@ -133,7 +133,7 @@ def verify_columns(
     stored.check_learned()
     _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
-    refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    refuse(not spent >= alpha * (1 - 1e-9), f"The events spend {spent} of alpha = {alpha}.")
     _check_workload(stored.work(question), columns, log_rows)
     again = None if replay is None else replay(stored)
     proof = stored if again is None else again.proof

@@ -91,9 +91,7 @@ class Transitions(Log):
         self._convert()
         _arrays.setter(self)("unrecorded", tuple(self.unrecorded))
         if set(self.unrecorded) - {"observations", "actions"}:
-            raise InvalidInput(
-                f"unrecorded={self.unrecorded}: only 'observations' and 'actions' may stand in for others."
-            )
+            raise InvalidInput(f"unrecorded={self.unrecorded}: only 'observations' and 'actions' can be unrecorded.")
         KeyCheck().add(self)
         digest = ContentHash()
         digest.add(self.columns())

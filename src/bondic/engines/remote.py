@@ -37,8 +37,8 @@ def pack_job(*parts: Any) -> bytes:
         return pickle.dumps((__version__, loaded_files(), pickle.dumps(parts)))
     except (pickle.PicklingError, AttributeError, TypeError) as problem:
         raise InvalidInput(
-            f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy that can be pickled, "
-            "such as a function in a file or module (file.py:function), not one that was defined on the way."
+            f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy that can be "
+            "pickled, such as a function in a file or module (file.py:function), not a lambda or a local function."
         ) from problem
 
 
@@ -74,8 +74,8 @@ class Remote(Threads):
                 yield waiting.popleft().result()
         except BrokenExecutor as problem:
             raise ExecutorError(
-                f"The executor has lost its workers ({one_line(problem, 200) or type(problem).__name__}). Too little memory for "
-                "them ends them most often: fewer at a time, or more memory for each."
+                f"The executor has lost its workers ({one_line(problem, 200) or type(problem).__name__}). The usual cause is "
+                "too little memory: use fewer workers at a time, or give each more memory."
             ) from problem
         finally:
             for future in waiting:

@@ -152,13 +152,14 @@ class Default:
         about_class = self._only_dual() or self._class_stated or self._groups_stated
         if about_class and self.propensities is not None:
             raise InvalidInput(
-                "Statements about propensities do not go together with Q, W or a noise bound: name the method."
+                "Statements about propensities cannot be combined with Q, W or a noise bound: name the method."
             )
         found = None if about_class else self._by_propensities(problem, alpha)
         if found is None and self.propensities is not None:
             raise InvalidInput(
-                "Something was stated about propensities, and the default has no use for it: the log holds none, the initial "
-                "states are not its own, or its first episodes promise too little. Leave it out, or name the method propensities."
+                "The default does not use propensities here, and something was stated about them: the log has none, the "
+                "initial states are not its own, or the predicted interval is too long. Leave the statement out, or name the "
+                "method: Propensities(...) (--method propensities)."
             )
         return found or self._without_propensities(problem, alpha)
 

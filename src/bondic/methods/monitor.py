@@ -147,8 +147,8 @@ class SequentialMonitor:
         self._pilot = method.planned_pilot(planned_rows)
         if not MIN_PILOT <= self._pilot < planned_rows:
             raise InvalidInput(
-                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {MIN_PILOT} are needed to begin with, "
-                "and some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
+                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {MIN_PILOT} are needed, and some rows have "
+                "to remain. Pass method=Sequential(pilot=...) as a number of rows."
             )
         self._rows: GrowingRows | None = None
         self._proof: Proof | None = None  # of the last update: what it has fixed is continued

@@ -192,8 +192,8 @@ def _known(folder: Path, saved: Saved) -> int:
         UpdateRecord(**line) for line in mine_then
     ]:
         raise InvalidInput(
-            f"{folder} holds another monitor, or has gone on since this one was read from it. Save to another folder, or load it "
-            "again and update that."
+            f"{folder} holds another monitor, or was updated after this one was loaded. Save to another folder, or load that "
+            "monitor and update it."
         )
     return len(lines)
 
@@ -355,7 +355,7 @@ def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]
     except _DAMAGED as problem:
         raise InvalidInput(f"The saved monitor is damaged ({one_line(problem, 200)}).") from problem
     if rows.log.content_hash != saved.log_hash:
-        raise InvalidInput("The saved rows are not those that were seen (content hashes differ): a file was changed.")
+        raise InvalidInput("The saved rows are not those of the updates (content hashes differ): a file was changed.")
     return statements, rows
 
 

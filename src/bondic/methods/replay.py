@@ -114,7 +114,7 @@ def _question(proof: Proof, rows: Rows, first: int) -> Rows:
         return whole
     own = InitialStates.from_log(rows.log, count=len(states) if states.count_fixed else None)
     same = np.array_equal(own.observations, states.observations)
-    refuse(not same, "The initial states are said to be those of the log, and are others.")
+    refuse(not same, "The certificate calls its initial states those of the log; they are not.")
     return replace(whole, initial_states=replace(states, from_rows=True))
 
 

@@ -212,8 +212,8 @@ def _refuse_later_steps(rows: Rows, columns: Decisions) -> None:
     if later.size:
         raise InvalidInput(
             f"Every row is taken as a decision of its own, but row {columns.rows[later[0]]} carries timestep "
-            f"{times[later[0]]}: what is left at a later step, and what the policy does there, are others. Pass "
-            "`episode_ids`, so that rows are weighed as episodes from step 0 on."
+            f"{times[later[0]]}: the remaining value and the policy may depend on the step. Pass `episode_ids`, so that rows "
+            "are weighed as episodes from step 0 on."
         )
 
 

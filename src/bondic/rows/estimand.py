@@ -76,16 +76,16 @@ def refuse_taught_starts(estimand: Estimand, parts: Sequence[Rows], proof: Proof
         states = rows.initial_states
         if states.kind == "sample" and not states.from_rows and rows.own_starts:
             raise InvalidInput(
-                "The policy was learned on rows of this log, and the sample of initial states is the log's own episode starts, "
-                "those of these rows among them: they are no draws for this policy. Leave `initial` out (no --initial): those "
-                "that taught the policy are then left out."
+                "The policy was learned on rows of this log, and the sample of initial states contains the episode starts of "
+                "these training rows: for this policy they are no independent draws. Leave `initial` out (no --initial); the "
+                "starts of training rows are then left out."
             )
     bets = [] if proof is None else list(instances(proof, StartBets))
     if trained_until and bets and any(rows.initial_states.from_rows for rows in parts):
         taught = sum(
             int((rows.start + starts < max(trained_until)).sum()) for rows, _, starts in episode_starts(parts[0].log)
         )
-        refuse(any(one.skipped < taught for one in bets), "Starts of rows that taught the policy are used as draws.")
+        refuse(any(one.skipped < taught for one in bets), "Starts of the policy's training rows are used as draws.")
 
 
 def _policy_of(coefficient: float, rows: Rows) -> StoredPolicy:
@@ -109,7 +109,7 @@ def rebuild(
 ) -> Question:
     """The rows that the question is about, for every policy of it."""
     given = (policy, against)
-    refuse(len(estimand.policies) > len(given), "A question about more than two policies.")
+    refuse(len(estimand.policies) > len(given), "The certificate is about more than two policies.")
     parts = [_rows_of(estimand, mine, log, one, initial) for mine, one in zip(estimand.policies, given, strict=False)]
     return Question(
         tuple(PolicyValue(mine.coefficient, own) for mine, own in zip(estimand.policies, parts, strict=True))
@@ -163,8 +163,8 @@ def _given(start: StoredStart, given: InitialStates) -> FloatArray:
         and np.allclose(given.weights, start.weights, rtol=1e-12, atol=0.0)
     ):
         raise VerificationError(
-            f"The certificate was made for other initial states than the {len(given)} given, or for another kind or number "
-            "of them (`initial` is needed only where it does not hold its own)."
+            f"The {len(given)} initial states that were passed are not those of the certificate: states, kind, number or "
+            "weights differ. Leave `initial` out where the certificate holds its own states."
         )
     return given.observations
 
@@ -174,8 +174,8 @@ def _read_off(start: StoredStart, log: Log) -> InitialStates:
     count = int(start.weights.shape[0])
     if not start.from_log:
         raise VerificationError(
-            f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
-            "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
+            f"This certificate withholds its {count} initial states, a sample that is not part of the log. Pass them: "
+            "verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
         )
     own = InitialStates.from_log(log)
     return own if not start.count_fixed and len(own) == count else InitialStates.from_log(log, count=count)
@@ -185,7 +185,7 @@ def _stored(estimand: StoredPolicy) -> StoredAnswers:
     """The stored answers in place of the policy, as strict as what was once made of them."""
     following, initial, exact = estimand.answers.next, estimand.answers.initial, estimand.answers.exact
     if following is None or initial is None:
-        raise VerificationError("The certificate holds a part of the policy's answers only.")
+        raise VerificationError("The certificate is incomplete: it holds only a part of the policy's answers.")
     if estimand.answers.discrete:
         slots = int(initial.shape[1])
         for name, values in (("next", following), ("initial", initial)):
@@ -194,7 +194,7 @@ def _stored(estimand: StoredPolicy) -> StoredAnswers:
             refuse(bool(wrong), f"The stored probabilities at the {name} states do not sum to 1.")
     else:
         several = not following.shape[1] == initial.shape[1] == 1
-        refuse(exact and several, "Means over several drawn actions are not exact, whatever the certificate says.")
+        refuse(exact and several, "Means over several drawn actions are not exact, although the certificate claims it.")
     return StoredAnswers(following, initial, estimand.answers.discrete, exact)
 
 

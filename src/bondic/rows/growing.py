@@ -277,8 +277,8 @@ class GrowingRows:
 def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
     if not same_answers(mine, stored):
         raise PolicyError(
-            f"The policy answers differently at the {what} states than before: it is not the one that is followed. An interval "
-            "is about one policy; follow another one from the beginning."
+            f"The policy answers differently at the {what} states than at earlier updates. A monitor is about one policy: "
+            "begin a new monitor for another one."
         )
 
 

@@ -180,8 +180,9 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
         )
     if loaded.next_action_probs is None and loaded.transitions.terminations.all():
         raise InvalidInput(
-            "The policy is 'columns' (--policy columns): nothing says which columns hold its probabilities of all actions, one "
-            "per action. Name them: columns={'logged_action_probs': ['p_0', 'p_1', ...]} (--columns 'logged_action_probs=p_*')."
+            "The policy is 'columns' (--policy columns): the columns with its probabilities of all actions are not named. "
+            "Name them, one per action: columns={'logged_action_probs': ['p_0', 'p_1', ...]} (--columns "
+            "'logged_action_probs=p_*')."
         )
     if loaded.next_action_probs is None:
         raise InvalidInput(
@@ -210,9 +211,9 @@ def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
     )
     if names is not None and not named and not isinstance(policy, _READY):
         raise InvalidInput(
-            f"The log's actions are text ({shown(names)}), and nothing says which of them the policy's first probability "
-            "belongs to. Another order is another policy. Name them in the order of the policy's probabilities, actions=[...] "
-            "(--actions FIRST,SECOND,...); actions that the log never took count as well."
+            f"The log's actions are text ({shown(names)}), and the order of the policy's probabilities is unknown. Another "
+            "order is another policy: list the actions in that order, actions=[...] (--actions FIRST,SECOND,...); actions "
+            "that the log never took count as well."
         )
 
 

@@ -94,8 +94,8 @@ def _refuse_without_target(log: Log, policy: Any) -> None:
         raise InvalidInput(
             "The policy is LoggedTarget() (--policy logged), but the log has no column with the target policy's probabilities "
             "of the logged actions. Name it, columns={'target_action_probs': 'name'} (--columns target_action_probs=NAME; "
-            "target_log_probs for logarithms). To make it, ask the policy at every logged state for the action that was taken: "
-            "table['target_action_probs'] = probs[np.arange(len(table)), table['action']]; of a language model, "
+            "target_log_probs for logarithms). To make it, take the policy's probability of the logged action at every logged "
+            "state: table['target_action_probs'] = probs[np.arange(len(table)), table['action']]; of a language model, "
             "table['target_log_probs'], the sum over the tokens that were logged. Or pass the policy itself."
         )
 
@@ -104,9 +104,9 @@ def refuse_unrecorded(log: Log) -> None:
     """What was not recorded cannot be compared with what a policy would have done."""
     if log.unrecorded:
         raise InvalidInput(
-            f"The log has no {' and no '.join(log.unrecorded)} (others stand in for them), so a policy cannot be asked what it "
-            "would have done. Take LoggedTarget() (--policy logged), which needs the log's probabilities of the logged actions "
-            "alone, or record them."
+            f"The log has no {' and no '.join(log.unrecorded)} (placeholders are stored), so no policy can be evaluated at its "
+            "states. Use LoggedTarget() (--policy logged), which needs only the log's probabilities of the logged actions; or "
+            "record them."
         )
 
 

@@ -40,8 +40,8 @@ class SentRows:
     def of(question: Rows, *, raw: bool) -> SentRows:
         if isinstance(question.policy, StoredAnswers | RowProbabilities):
             raise InvalidInput(
-                "Other processes have to ask the policy themselves. Probabilities that were written down row by row stay in this "
-                "process: leave the executor out, or pass the policy (file.py:function)."
+                "Worker processes evaluate the policy themselves; probabilities that are stored row by row stay in this "
+                "process. Leave the executor out, or pass the policy (file.py:function)."
             )
         layout, tried = question.layout, first_starts(question.initial_states, 0 if question.policy_in_log else _TRIED)
         light = replace(
@@ -58,8 +58,8 @@ class SentRows:
         """In another process: the policy has to be the same there."""
         if not same_answers(_answers(self.rows, self.tried), self.answers):
             raise PolicyError(
-                "The policy does not answer as it does where the work was sent from: it is another one, it is not the same "
-                "whenever it is asked, or its libraries differ between the machines."
+                "The policy answers differently here than in the process that sent the work: another version of it, random "
+                "answers, or other library versions. Install the same files and versions everywhere."
             )
 
     @property

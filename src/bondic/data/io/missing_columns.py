@@ -65,10 +65,10 @@ def following_rows(
     cut = np.zeros(n, dtype=bool) if truncations is None else truncations
     if episode_ids is None and truncations is None and not (cuts_stated or terminations.all()):
         raise InvalidInput(
-            f"{source} has no next observations, and nothing tells where episodes that were cut off end: without episode ids or "
+            f"{source} has no next observations, and it is unknown where episodes were cut off: without episode ids or "
             "truncations a row could be joined to the start of another episode. Give a column for `next_observations`, "
-            "`episode_ids` or `truncations`; columns={'truncations': None} (--columns truncations=none) states that no episode "
-            "was cut off."
+            "`episode_ids` or `truncations`; columns={'truncations': None} (--columns truncations=none) states that no "
+            "episode was cut off."
         )
     ends = terminations | cut
     episodes = Episodes(EpisodeNumbers().counted(ends) if episode_ids is None else episode_ids)

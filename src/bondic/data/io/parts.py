@@ -211,8 +211,8 @@ class Parts:
             return np.array([int(text) for text in texts], dtype=np.int64)
         if self.known_actions is None and self.treatment.streamed:
             raise InvalidInput(
-                f"{self.table.source}: actions are text. Which ones there are is known at the end of a log only: name them in "
-                "order, actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
+                f"{self.table.source}: actions are text. A streamed log cannot list them before its end: name them in order, "
+                "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
             )
         known = self.known_actions or tuple(sorted(set(texts)))
         if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
