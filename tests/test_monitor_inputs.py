@@ -309,7 +309,7 @@ def test_propensities_are_never_ignored_without_a_word():
     assert little.used_method == "undecided"
     result = little.update(part(long, slice(60, 151)))
     assert little.used_method == "table"
-    assert "promise too little" in result.choices["propensities"]
+    assert "predict too long an interval" in result.choices["propensities"]
     assert len(little.log) == 151
 
 

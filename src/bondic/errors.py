@@ -83,7 +83,7 @@ def counted_names(names: Iterable[Any]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """ "an int", "a list", "None": what somebody passed, in a sentence."""
+    """ "an int", "a list", "None": the type of an argument, in a sentence."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
 

@@ -2,7 +2,7 @@
 
 What is left out: the policy's answers row by row, and initial states that are a sample. Verification asks the policy
 again and reads the initial states off the log (or is given them). What stays: kernels, ω as feature coordinates,
-claims, and an exact list of initial states, which states the question and is nobody's row.
+claims, and an exact list of initial states, which is part of the problem and no row of the log.
 
 What cannot be withheld: landmark points, with which ω, a center of Q or a plan is written. A landmark that fewer than five
 rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with
@@ -73,7 +73,7 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
 
 
 def _refuse_cells_of_few_rows(plan: CellPlan, cells: StateCells, rows: Columns, first: int) -> None:
-    """What a block tells of a pair comes from the rows before it, and the reference from certified rows."""
+    """The weight of a pair in a block comes from the rows before it, the reference from certified rows."""
     index, slots, limits = StateIndex(cells.states), rows.layout.slots, cells.limits(rows)
     batches = list(rows.batches())
     pairs = np.concatenate([index.positions(batch.logged) * slots + batch.slots for batch in batches])

@@ -378,15 +378,15 @@ def maximum_on_ball(matrix: FloatArray, linear: FloatArray) -> float:
     """
     size = matrix.shape[0]
     top, values, vectors = largest_eigenvalue(matrix)
-    along = vectors.T @ linear
-    nu = _good_nu(values, along**2, top)
-    inverse = vectors @ (along / (nu - values))
+    rotated = vectors.T @ linear
+    nu = _good_nu(values, rotated**2, top)
+    inverse = vectors @ (rotated / (nu - values))
     shifted = nu * inverse - matrix @ inverse
     length, scale = norm(inverse), norm(matrix)
-    left_over = norm(linear - shifted) + product_error(size, scale, length) + 4 * U * (nu * length + norm(linear))
+    residual = norm(linear - shifted) + product_error(size, scale, length) + 4 * U * (nu * length + norm(linear))
     gap = (nu - top) * (1 - 4 * U)
     value = float(inverse @ linear) + product_error(size, length, norm(linear))
-    return inflate(nu + value + length * left_over + left_over * left_over / gap + 4 * U * (nu + abs(value)))
+    return inflate(nu + value + length * residual + residual * residual / gap + 4 * U * (nu + abs(value)))
 
 
 def _good_nu(values: FloatArray, squares: FloatArray, top: float) -> float:

@@ -25,7 +25,7 @@ from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import ValueRange
 
 Guarantee = Literal["finite-sample", "asymptotic", "none"]
-"""What a bound promises where its assumptions hold."""
+"""What a bound guarantees where its assumptions hold."""
 State = Literal["stated", "chosen", "checked", "rejected"]
 End = Literal["lower", "upper"]
 Side = Literal["both", "lower", "upper"]
@@ -99,7 +99,7 @@ def check_alpha(alpha: float) -> None:
 
 
 _LIKELY = 0.5
-"""Nobody asks for an interval that is more likely wrong than right."""
+"""An interval that is more likely wrong than right is of no use."""
 
 
 def unusual_alpha(alpha: float) -> str | None:

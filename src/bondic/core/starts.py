@@ -256,7 +256,7 @@ def _prices(
 def _deviations(terms: StartTerms, bets: StartBets, limits: ValueRange, known: Deviations | None) -> Between:
     """V(x_j) - R from the value range, where a start cancels its own share of R, and from what is known besides.
 
-    Where the two exclude each other nothing is left of Q, and whatever is said about it is true.
+    Where the two exclude each other the feasible set is empty, and every statement about it is true.
     """
     most = (1.0 - terms.alike()) * limits.width * (1 + 8 * U)
     wide = Between(-most, most)

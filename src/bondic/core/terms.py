@@ -26,7 +26,7 @@ _UNDISCOUNTED = (
     "becomes H times as large and takes far more rows, while short episodes with propensities lose nothing by it."
 )
 MAX_STEPS = 2**53
-"""Longer horizons are refused: float64 no longer tells their last step from the one before."""
+"""Longer horizons are refused: float64 no longer distinguishes their last steps."""
 _MAX_TIMES = 4096
 _MAX_WIDTHS = 65536
 

@@ -27,7 +27,7 @@ def checked_propensities(given: Mapping[str, Any], rows: int, *, discrete: bool)
 
 
 def refuse_both(present: Mapping[str, Any]) -> None:
-    """Two columns for one number could differ, and nobody would know which one an interval came from."""
+    """Two columns for one number could differ, and it would be unknown which one an interval came from."""
     for plain, logarithm in PAIRS:
         if plain in present and logarithm in present:
             raise InvalidInput(

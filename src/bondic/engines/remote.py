@@ -1,7 +1,7 @@
 """Blocks of a log on any `concurrent.futures.Executor`: processes, Dask (`client.get_executor()`), mpi4py and others.
 
 A task is a function of the library, a job that was pickled once, and the number of a block. Results are handed out in the order
-of the blocks, so whoever folds them sees the same sequence whatever the number of workers. Workers that die and tasks that are
+of the blocks, so they are added up in the same order whatever the number of workers. Workers that die and tasks that are
 tried again are the executor's business.
 """
 

@@ -72,7 +72,7 @@ def decide(
         ahead = max(planned_rows - looked, 1e-9 * looked)
         why = method.advantage(grown.earlier(looked), ahead, alpha) if looked else ""
         if not why:
-            return f"the whole episodes in the first {pilot} rows promise too little without a class of value functions"
+            return f"the whole episodes in the first {pilot} rows predict too long an interval without a stated class"
     if not after.size:
         return None
     first = int(after[0])

@@ -108,7 +108,7 @@ def _read(
 
 
 def _question(proof: Proof, rows: Rows, first: int) -> Rows:
-    """What the planner was asked: the rows before the certified ones, too, and starts that come with the rows."""
+    """The planner's problem: the rows before the certified ones as well, and starts that come with the rows."""
     whole, states = rows.restricted(RowRange(first, rows.rows.stop)), rows.initial_states
     if not proof.estimand.start.from_log:
         return whole

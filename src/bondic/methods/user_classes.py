@@ -66,7 +66,7 @@ def _supplies(value: Any) -> dict[str, Any]:
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Refuse a user's leaf that no certificate can hold, or whose promises fail at a few points."""
+    """Refuse a user's kernel that no certificate can hold, or that violates its contract at a few points."""
     for leaf in kernel.leaves():
         if from_outside(leaf):
             check_part(leaf.on)

@@ -90,7 +90,7 @@ def refuse_taught_starts(estimand: Estimand, parts: Sequence[Rows], proof: Proof
 
 def _policy_of(coefficient: float, rows: Rows) -> StoredPolicy:
     states, answers = rows.initial_states, rows.answers
-    # starts of a log that is read in batches are read off it again, and the policy is asked there again
+    # starts of a log that is read in batches are read off it again, and the policy is queried there again
     again = of_stream(states, rows.log) and not isinstance(rows.policy, LoggedTarget)
     known = "answers" if not isinstance(rows.policy, LoggedTarget) else rows.policy.known_by
     return StoredPolicy(
@@ -127,7 +127,7 @@ def rows_of(question: Question) -> tuple[Rows, ...]:
 
 
 def _rows_of(estimand: Estimand, mine: StoredPolicy, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
-    asking: dict[str, Any] = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
+    options: dict[str, Any] = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
     if mine.known_by_log:
         policy = policy if isinstance(policy, PolicyMixture) else stand_in(mine.known_by)
     elif mine.answers.next is not None:
@@ -137,7 +137,7 @@ def _rows_of(estimand: Estimand, mine: StoredPolicy, log: Log, policy: Any, init
             "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
             "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
         )
-    return make_rows(log, policy, _states(mine.start, log, initial), estimand.terms, **asking).select(*estimand.rows)
+    return make_rows(log, policy, _states(mine.start, log, initial), estimand.terms, **options).select(*estimand.rows)
 
 
 def _states(start: StoredStart, log: Log, given: InitialStates | None) -> InitialStates:
@@ -204,16 +204,16 @@ def _compare_policy(estimand: Estimand, name: str, mine: StoredPolicy, rows: Row
     if following is None:
         if initial is not None:
             _compare(name, "initial", rows.answers.initial, initial)
-        return f"{name.removeprefix('the ')} was asked again at every row"
-    asking = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
-    fresh = make_rows(log, policy, rows.initial_states, estimand.terms, **asking)  # type: ignore[arg-type]
+        return f"{name.removeprefix('the ')} was queried again at every row"
+    options = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
+    fresh = make_rows(log, policy, rows.initial_states, estimand.terms, **options)  # type: ignore[arg-type]
     wrong = fresh.answers.exact != mine.answers.exact
     refuse(wrong, "The certificate is wrong about whether the policy is deterministic.")
     before = 0
     for batch in fresh.batches():
-        said = batch.next_answers
-        _compare(name, "next", said, following[before : before + said.shape[0]])
-        before += said.shape[0]
+        answered = batch.next_answers
+        _compare(name, "next", answered, following[before : before + answered.shape[0]])
+        before += answered.shape[0]
     _compare(name, "initial", fresh.answers.initial, rows.answers.initial)
     return f"{name.removeprefix('the ')} gives the stored answers"
 
@@ -271,7 +271,7 @@ def _check_mixture(name: str, rows: Rows, target: Target | None, policy: Any) ->
     )
     learned = f"{name.removeprefix('the ')} learned again from the rows before each block"
     if target is None:
-        return Review((f"{learned} was asked again at every row",))
+        return Review((f"{learned} was queried again at every row",))
     again = query_target(
         replace(rows.restricted(RowRange(*target.rows)), policy=policy), every_action=target.probs.ndim == 2
     )
@@ -313,7 +313,7 @@ def _is_from_log(states: InitialStates, log: Log) -> bool:
         return True
     try:
         starts = InitialStates.from_log(log).observations
-    except InvalidInput:  # no episodes to be told apart, or they do not begin at their first step
+    except InvalidInput:  # no episode ids or ends, or episodes that do not begin at their first step
         return False
     expected = starts[: len(states)] if states.count_fixed else starts
     return np.array_equal(expected, states.observations)

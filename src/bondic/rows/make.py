@@ -61,9 +61,9 @@ def _query_starts(
 ) -> tuple[StartAnswers, Cloud]:
     """The policy at the initial states."""
     times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
-    asking: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
-    asking |= {"draws": draws, "initial_draws": initial_draws}
-    answers = query_start(policy, initial.observations, times, **asking)
+    options: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
+    options |= {"draws": draws, "initial_draws": initial_draws}
+    answers = query_start(policy, initial.observations, times, **options)
     if isinstance(policy, LoggedTarget):
         return answers, NoCloud()
     every = np.arange(len(initial))
@@ -71,7 +71,7 @@ def _query_starts(
 
 
 def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
-    """The same where starts are read off the log, and may be as many as its rows: they are read and asked for when used."""
+    """The same where starts are read off the log, and may be as many as its rows: they are read and queried when used."""
     some = first_starts(initial, _TRIED)
     answers = query_start_later(policy, some, lambda: initial.observations)
     every = np.arange(len(initial))
@@ -83,7 +83,7 @@ def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswe
 
 
 _TRIED = 64
-"""Starts at which a policy is asked at once: how many actions it knows."""
+"""Starts at which a policy is queried at once: how many actions it knows."""
 
 
 def _refuse_without_target(log: Log, policy: Any) -> None:
@@ -132,7 +132,7 @@ def _looked_through(rows: Rows) -> Rows:
 
 
 def _known_to_fit(rows: Rows) -> bool:
-    """Whether opening the log has told that every row fits: decisions of one step, read in batches."""
+    """Whether every row was checked when the log was opened: decisions of one step, read in batches."""
     log, terms = rows.log, rows.terms
     if log.held or not log.single_rows or not terms.may_terminate or terms.value_range is not None:
         return False

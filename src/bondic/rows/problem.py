@@ -80,10 +80,10 @@ def make_problem(
     )
     terms = stated_terms(0.0 if source.one_step else gamma)
     starts = take_initial(initial, source.log)
-    asked, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
-    rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
+    answering, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
+    rows = make_rows(source.log, answering, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     if isinstance(policy, LearnedPolicy):
-        rows = rows.select(first_certified(asked))
+        rows = rows.select(first_certified(answering))
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
     notes = (*source.notes, *read, *cut_by_horizon(rows), *first_rewards_alone(rows), *discounts)

@@ -49,7 +49,7 @@ class Control(ABC):
     @property
     @abstractmethod
     def by_action(self) -> bool:
-        """Whether actions are told apart."""
+        """Whether predictions depend on the action."""
 
     def values(self, rows: IntArray, inputs: FloatArray) -> FloatArray:
         """The predictions within `clip`."""

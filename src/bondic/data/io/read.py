@@ -52,18 +52,18 @@ def read_log(
     """Read a log: Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, Minari),
     Vowpal Wabbit's bandit logs, a table (anything with an Arrow stream), or a mapping of arrays.
 
-    `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
+    `columns` maps parts of a transition to columns where the names are not the usual ones: {"rewards": "payoff",
     "observations": ["age", "lab_*"]}; {"truncations": None} (or terminations) states that there are none. `missing`
     states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
     value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
-    `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken, or say
-    how many actions there are.
+    `actions` names text actions in the order of their numbers (by default sorted); it may name actions that were never
+    taken, or be their number.
     `one_step=True` states that every row is an episode of its own (a bandit log): next observations and ends are then not
     needed. Pickles run code when they are loaded: only with `trust_pickle=True`.
     `categories` states the values that a column of text may have, {column: [first, second, ...]}, in place of those that occur.
     `like` is a log that was read before: text becomes the same numbers as there, and a value that has none is refused.
 
-    Nothing here can tell whether rows were left out before because of what they contained.
+    Whether rows were left out before because of what they contained cannot be checked here.
     """
     columns = checked_columns(columns) or None
     before = like.coding if isinstance(like, LoadedLog) else like or Coding(())
