@@ -238,8 +238,8 @@ class Groups:
         return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
     def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
-        """Model and groups from the pilot."""
-        length = self._predictor(problem, pilot, alpha, Allowance(0.0))
+        """Model and groups from the pilot: the same for one end as for both, as an allowance is about these groups."""
+        length = replace(self, side="both")._predictor(problem, pilot, alpha, Allowance(0.0))
         return fit_groups(pilot, self.model, self.groups, self.count, length, report)
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
