@@ -20,9 +20,11 @@ from bondic.core.claims import Claim, Conclusion, Status, conclude
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text, interval_text, number
 from bondic.core.sequential.proof import claims_of
-from bondic.core.terms import ValueRange, range_of
+from bondic.core.terms import ValueRange
 from bondic.rendering import Grid, counted, sentence, three
 from bondic.rows import Rows
+from bondic.rows.asked import question_of
+from bondic.rows.paired import question_rows
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Averages of the printed table, as shares of the width of the value range, rounded to one digit."""
@@ -87,7 +89,7 @@ class AllowanceCurve:
 
     @cached_property
     def value_range(self) -> ValueRange:
-        return range_of(self.rows.terms)
+        return question_of(question_rows(self.rows)).limits
 
     def at(self, allowance: Allowance | float | tuple[float, float]) -> CurvePoint:
         """The interval if groups are as alike as the allowance says: one number, or (averages, single values)."""

@@ -28,6 +28,7 @@ from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
+from bondic.methods.groups import Groups
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import PILOT, Propensities
 from bondic.methods.propensity_pilot import logged
@@ -113,13 +114,13 @@ def difference_interval(
         choice = chosen.choice(problem, alpha)
         rows, paired, why = choice.rows, choice.method, choice.why
     names = ("new", TODAY) if is_today(other.policy) else policy_names(problem.policy, other.policy)
-    if isinstance(paired, Table):
+    if isinstance(paired, Table | Groups):
         together = paired.differs(rows, other_rows(rows, other.policy) if rows is not problem else other, float(alpha))
     else:
         together = isinstance(paired, Propensities)
     if not together:
         return replace(_separate(problem, other, float(alpha), chosen, progress), names=names)
-    assert isinstance(paired, Propensities | Table)
+    assert isinstance(paired, Propensities | Table | Groups)
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other.restricted(rows.rows)
     if isinstance(paired, Propensities):
