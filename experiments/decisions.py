@@ -431,7 +431,7 @@ def better_action(rows: bondic.Transitions) -> Callable[[FloatArray], FloatArray
 
 def tables(rng: np.random.Generator) -> list[Check]:
     """States are names, and nothing is known of the propensities: as the default answers, and as one event for both policies."""
-    logged, found = walks(rng, 120), list[Check]()
+    logged, found = walks(rng, 700), list[Check]()
     columns = {name: column for name, column in logged.columns().items() if column is not None}
     log = bondic.Transitions(**{name: column for name, column in columns.items() if "behavior" not in name})
     for alpha in LEVELS:
@@ -532,7 +532,7 @@ CASES: cases.Cases = {
     "gates": (gates, 1.0),
     "episodes": (episodes, 0.5),
     "learned episodes": (learned_episodes, 0.25),
-    "tables": (tables, 1.0),
+    "tables": (tables, 0.05),
     "tables, one bet": (partial(sharp, False), 1.0),
     "groups, one bet": (partial(sharp, True), 1.0),
     "subgroups": (subgroups, 1.0),
