@@ -9,16 +9,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic import InitialStates, Transitions, make_problem
+from bondic import Groups, InitialStates, Transitions, evaluate_policy, make_problem, verify
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.ends import CellBound, EndWeights
 from bondic.core.cells.forecasts import Forecasts
 from bondic.core.cells.localize import CellTails, Events, VectorEvent
 from bondic.core.cells.paired import PairedGroups, PairedLayers, _coupled
+from bondic.core.cells.proof import TEST
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, tally
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, NumericalError, VerificationError
+from bondic.core.printed import bound_text
+from bondic.core.question import Question
+from bondic.curve import curve_dict
+from bondic.report.allowance import allowance_section
+from bondic.report.pens import result_markdown as to_text
 from bondic.rows.paired import PairedRows
+from bondic.summary import summarize
 from test_paired_tables import World, answers, just_so
 
 
@@ -235,3 +242,124 @@ def test_coupled_actions_have_the_answers_of_both_policies_as_sums(actions):
     assert np.all(pair[point % 3 == 0] % (actions + 1) == 0)  # where answers agree, so do the pairs
     with pytest.raises(InvalidInput, match="1 in all"):
         _coupled(one, 0.5 * two)
+
+
+# --- the method -----------------------------------------------------------------------------------------
+
+
+def numbers_log(rng, rows):
+    """Two numbers a state; the first action pays more above one half of the first number, the second by the second number."""
+    state, action = rng.random((rows, 2)), rng.integers(0, 2, rows)
+    chance = 0.2 + 0.5 * (state[:, 0] > 0.5) * (action == 1) + 0.2 * state[:, 1] * (action == 0)
+    after = np.clip(state + 0.1 * rng.normal(size=(rows, 2)), 0, 1)
+    return Transitions(state, action, (rng.random(rows) < chance).astype(float), after, rng.random(rows) < 0.05)
+
+
+def threshold(cut):
+    return lambda states: np.where((states[:, :1] > cut), [[0.2, 0.8]], [[0.8, 0.2]])
+
+
+NEW, OLD = threshold(0.5), threshold(0.9)
+ASKING = {
+    "gamma": 0.5, "reward_range": (0, 1), "accept": None,
+    "initial": InitialStates.exact(np.random.default_rng(9).random((50, 2))),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log():
+    return numbers_log(np.random.default_rng(1), 2000)
+
+
+@pytest.fixture(scope="module")
+def stated(log):
+    return evaluate_policy(log, NEW, against=OLD, allowance=0.005, **ASKING)
+
+
+@pytest.fixture(scope="module")
+def silent(log):
+    return evaluate_policy(log, NEW, against=OLD, **ASKING)
+
+
+def test_one_event_is_shorter_than_two_intervals(log, stated):
+    assert stated.method == "groups"
+    assert isinstance(stated.proof.cells, PairedGroups)
+    assert TEST not in stated.budget.parts
+    problems = [make_problem(log, policy, **ASKING) for policy in (NEW, OLD)]
+    apart = sum(Groups(allowance=0.005).run(one, 0.05, None).length for one in problems)
+    assert stated.length < 0.8 * apart
+    values = next(item for item in stated.assumptions if item.name == "values")
+    assert "for both policies" in values.text
+    assert "stated by you" in str(stated)
+    # a policy of the user's own model has no model of the other one
+    assert not Groups(model=lambda states, _: np.zeros(len(states))).differs(*problems, 0.1)
+
+
+def test_certificate_of_a_difference_on_groups_is_checked_and_replayed(log, stated):
+    again = verify(stated.certificate, log, NEW, against=OLD, replay=True)
+    assert (again.low, again.high) == (stated.low, stated.high)
+    with pytest.raises(VerificationError, match="policy"):
+        verify(stated.certificate, log, OLD, against=NEW)
+    proof = stated.proof
+    question = Question.difference(*(make_problem(log, one, **ASKING).select(*proof.asked.rows) for one in (NEW, OLD)))
+    ends = proof.claims(question, None).ends
+    assert [end.bound for end in ends] == [end.bound for end in stated.claims]
+    cells, first = proof.cells, proof.cells.first
+
+    def claims(**changed):
+        return replace(proof, cells=replace(cells, **changed)).claims(question, None).ends
+
+    for error, match, forged in (
+        (NumericalError, "value range", {"first": replace(first, value=first.value + 10.0)}),
+        (InvalidInput, "same groups", {"first": replace(first, group=np.zeros_like(first.group))}),
+        (InvalidInput, "other cells", {"second": replace(cells.second, forecasts=first.forecasts)}),
+        (InvalidInput, "another cell", {"first": replace(first, label=np.roll(first.label, 1))}),
+        (InvalidInput, "positive number", {"clip": 0.0}),
+    ):
+        with pytest.raises(error, match=match):
+            claims(**forged)
+    # another model of the same range is another proof, and a valid one: a replay tells
+    assert claims(first=replace(first, value=0.9 * first.value))[0].bound != ends[0].bound
+
+
+def test_without_a_statement_the_curve_is_that_of_the_difference(stated, silent):
+    assert (silent.low, silent.high) == (silent.value_range.low, silent.value_range.high)
+    assert silent.curve.is_difference
+    assert silent.at(0.005).ends == (stated.low, stated.high)
+    later = silent.with_allowance(0.005)
+    assert (later.low, later.high) == (stated.low, stated.high)
+    assert later.is_difference
+    most = silent.curve.breaks(above=0.0)
+    assert silent.at(0.99 * most).low >= 0 > silent.at(1.01 * most).low
+    shown = summarize(silent).curve
+    assert "the difference of the two policies lies in its interval" in shown.head
+    assert shown.decision.startswith(f"The new policy is better for every allowance up to {bound_text(most, -1)}")
+    assert "is better for every allowance" in to_text(silent)
+    data = curve_dict(silent.curve, None, first=False)
+    assert data["better_up_to"] == most
+    assert data["worse_up_to"] is None
+    assert next(point["low"] for point in data["line"]) == silent.at(0.0).low
+    assert "The difference is at" in allowance_section(silent)
+    assert not any(mark.certified for mark in silent.curve.all_marks())
+
+
+@pytest.mark.parametrize("kind", ["same", "exchanged"])
+def test_exchanged_policies_have_the_exchanged_interval_nearly(log, silent, kind):
+    """The same policy twice is worth the same, and the other way round worse."""
+    first, second = (NEW, NEW) if kind == "same" else (OLD, NEW)
+    found = evaluate_policy(log, first, against=second, **ASKING).at(0.0)
+    if kind == "same":
+        assert found.low <= 0 <= found.high
+        assert found.length < 0.25 * silent.at(0.0).length
+    else:
+        assert found.high < 0
+        assert found.length < 1.5 * silent.at(0.0).length
+
+
+def test_sampled_starts_of_a_difference_on_groups(log):
+    starts = InitialStates.sample(np.random.default_rng(3).random((800, 2)))
+    found = evaluate_policy(log, NEW, against=OLD, **(ASKING | {"initial": starts}), allowance=0.0)
+    assert isinstance(found.proof.cells, PairedGroups)
+    assert found.status.name == "INTERVAL"
+    again = verify(found.certificate, log, NEW, against=OLD, replay=True)
+    assert (again.low, again.high) == (found.low, found.high)

@@ -1,7 +1,7 @@
 """J(π) - J(π'): how far one policy exceeds another, or today's, on the same rows of one log.
 
-Propensities and tables bound the difference itself: what both policies have in common costs nothing. Elsewhere each policy has
-an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
+Propensities, tables and groups bound the difference itself: what both policies have in common costs nothing. Elsewhere each
+policy has an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def difference_interval(
     alpha : float, default 0.1
         Probability that the interval may miss the difference.
     method : Method or str, default None
-        As in `estimate_interval`. Propensities bound the difference itself, and so do tables where that promises a shorter
-        interval; otherwise each policy has its own interval at half of alpha.
+        As in `estimate_interval`. Propensities bound the difference itself, and so do tables and groups where that promises a
+        shorter interval; otherwise each policy has its own interval at half of alpha.
     """
     check_alpha(alpha)
     if not isinstance(problem, Rows):

@@ -110,11 +110,12 @@ class CellBound:
         }
 
     def effective_rows(self) -> float:
-        """Rows that count, of the end with fewer of them: (sum |v|)^2 / sum v^2."""
-        found = []
+        """Rows that count, of the end with fewer of them: (sum |v|)^2 / sum v^2; |v| of a row is the sum over its layers."""
+        found, shape = [], self.tally.shape
+        rows = shape.by_layer(self.tally.count)[:, 0]
         for tail in self.tails.values():
-            size = float((np.abs(tail.weights) * self.tally.count).sum())
-            square = float((tail.weights**2 * self.tally.count).sum())
+            each = shape.by_layer(np.abs(tail.weights)).sum(axis=-2)
+            size, square = float((each * rows).sum()), float((each**2 * rows).sum())
             found.append(size * size / square if square > 0 else 0.0)
         return min(found, default=0.0)
 
