@@ -301,7 +301,9 @@ def test_certificate_of_a_difference_on_groups_is_checked_and_replayed(log, stat
     with pytest.raises(VerificationError, match="policy"):
         verify(stated.certificate, log, OLD, against=NEW)
     proof = stated.proof
-    question = Question.difference(*(make_problem(log, one, **ASKING).select(*proof.asked.rows) for one in (NEW, OLD)))
+    question = Question.difference(
+        *(make_problem(log, one, **ASKING).select(*proof.estimand.rows) for one in (NEW, OLD))
+    )
     ends = proof.claims(question, None).ends
     assert [end.bound for end in ends] == [end.bound for end in stated.claims]
     cells, first = proof.cells, proof.cells.first

@@ -23,7 +23,7 @@ from bondic.core.sequential.proof import claims_of
 from bondic.core.terms import ValueRange
 from bondic.rendering import Grid, counted, sentence, three
 from bondic.rows import Rows
-from bondic.rows.asked import question_of
+from bondic.rows.estimand import question_of
 from bondic.rows.paired import question_rows
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -86,7 +86,7 @@ class AllowanceCurve:
     @property
     def is_difference(self) -> bool:
         """Whether it is about how far one policy exceeds another."""
-        return len(self.proof.asked.policies) > 1
+        return len(self.proof.estimand.policies) > 1
 
     @property
     def subject(self) -> str:

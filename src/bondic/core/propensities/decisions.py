@@ -143,7 +143,7 @@ class Decisions:
         """Numbers of units without gaps, in their order."""
         return np.unique(episodes, return_inverse=True)[1].reshape(-1)
 
-    def seen_from(self, end: End) -> Self:
+    def from_end(self, end: End) -> Self:
         """The same rows for an end."""
         if end == self.end:
             return self
