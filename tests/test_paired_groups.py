@@ -5,6 +5,7 @@ weights. At the least allowance of each policy for which (23) holds the true dif
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from bondic.core.cells.ends import CellBound, EndWeights
 from bondic.core.cells.forecasts import Forecasts
 from bondic.core.cells.localize import CellTails, Events, VectorEvent
 from bondic.core.cells.paired import PairedGroups, PairedLayers, _coupled
-from bondic.core.cells.proof import TEST
+from bondic.core.cells.proof import TEST, _StartDeviations
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
@@ -160,6 +161,33 @@ def test_truth_lies_between_the_ends_at_the_true_allowance(gamma, seed):
         true = world.difference(np.full(world.reward.shape[0], 1 / world.reward.shape[0]))
         for sign, end in bound.ends(located).items():
             assert sign * true <= sign * end.value.mid + end.spread + 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:gamma = 0 counts", "ignore:In all")
+@pytest.mark.parametrize("seed", range(8))
+def test_values_at_single_starts_are_those_of_both_policies(seed):
+    """V_1 - V_2 at every start, against their mean: what varies inside the cells counts for both policies, and twice."""
+    short = 0
+    for gamma in (0.5, 0.9):
+        case = random_case(seed, gamma, 2.0)
+        world, rows, *_, errors, truth, bound = case
+        block, cell, noise, deviation, allowance = true_rows(*case)
+        located = just_so(bound, block, cell, noise, deviation).locate(allowance)
+        starts = [np.abs((one * rest).sum(axis=1)).max() for one, (_, rest) in zip(world.policies, errors, strict=True)]
+        single = np.repeat(np.maximum(allowance.single.reshape(2, -1)[:, 0], starts), truth.size // 2)
+        values = np.subtract(*((policy * world.q(policy)).sum(axis=1) for policy in world.policies))
+        values = values[rows.initial.points[:, 0].astype(int)]
+        asked = SimpleNamespace(count=len(values)), SimpleNamespace(center=None, skipped=0)
+        found, less = (
+            _StartDeviations(
+                case[2], replace(located, allowance=CellAllowance(allowance.averages, share * single)), rows
+            )(*asked)
+            for share in (1.0, 0.0)
+        )
+        assert np.all(found.low <= values - values.mean())
+        assert np.all(values - values.mean() <= found.high)
+        short += bool(np.any(less.high - less.low < found.high - found.low))
+    assert short or all(np.abs(rest).max() < 1e-9 for _, rest in errors)
 
 
 def two_states(policy, model=(0.5, 0.5)):

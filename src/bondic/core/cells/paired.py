@@ -239,11 +239,7 @@ class PairedGroups(PairedLayers):
     def parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
         """Of every batch the first layer, then the second."""
         slots, pairs, ahead = rows.layout.slots, self.second.size(rows.layout.slots), 0
-        both = []
-        for cells, place in ((self.first, 0), (self.second, 1)):
-            cells.check(rows)
-            batches = (answers_of(batch, place) for batch in rows.batches())
-            both.append(cells.parts_of(batches, slots, rows.gamma, stops))
+        both = (self._parts_of(place, rows, stops) for place in (0, 1))
         for one, two, batch in zip(*both, rows.batches(), strict=True):
             there = slice(ahead, ahead + batch.next.rows.size)
             ahead = there.stop
@@ -253,6 +249,17 @@ class PairedGroups(PairedLayers):
             outcome, size = one.outcome - two.outcome, one.size + two.size
             yield CellRows(one.block, one.cell, outcome, batch.next.rows[point], atom, mass, size)
             yield replace(two, cell=two.cell + pairs, atom=two.atom + pairs * slots)
+
+    def _parts_of(self, place: int, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
+        """The rows of one policy by itself."""
+        cells = self.policies()[place]
+        cells.check(rows)
+        batches = (answers_of(batch, place) for batch in rows.batches())
+        yield from cells.parts_of(batches, rows.layout.slots, rows.gamma, stops)
+
+    def center_size(self, values: FloatArray) -> float:
+        del values
+        return sum(float(np.abs(cells.start_value).max(initial=0.0)) for cells in self.policies())
 
     def labels(
         self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]

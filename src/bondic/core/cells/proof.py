@@ -269,6 +269,6 @@ class _StartDeviations:
             cells, values = self.cells.start_cells(self.rows.initial, first, min(first + _CHUNK, count))
             middle[here] = values + cells @ reference - base
             width[here] = self.located.supports(cells - compared) + single
-        size = float(np.abs(middle).max(initial=0.0)) + abs(base) + float(np.abs(reference).max(initial=0.0))
+        size = self.cells.center_size(middle) + abs(base) + float(np.abs(reference).max(initial=0.0))
         width = width * (1 + 1e-12) + 64 * U * (reference.size + count + 8) * size
         return Between(middle - width, middle + width)

@@ -108,6 +108,10 @@ class Cells(ABC):
         np.add.at(cells, groups, weights[cloud.rows, None] * cloud.weights)
         return cells.reshape(-1)
 
+    def center_size(self, values: FloatArray) -> float:
+        """What rounding errors of the center's values at the starts are measured by."""
+        return float(np.abs(values).max(initial=0.0))
+
     def starts(self, rows: AnsweredRows) -> StartMean:
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
@@ -115,7 +119,7 @@ class Cells(ABC):
         error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U + rows.initial_states.weights_error
         center = certified_dot(weights, values)
         # weights are defined as a normalized list, values as means over actions: both are off by a share of themselves
-        size = float(np.abs(values).max(initial=0.0)) * upper_sum(weights)
+        size = self.center_size(values) * upper_sum(weights)
         center = Enclosure(center.mid, inflate(center.rad + error * size))
         # of two policies ψ_0 is (π_1, π_1 - π_2): three means, each off by as much
         return StartMean(center, self.start_mean(rows.initial, weights), (2 * self.layers - 1) * error)
