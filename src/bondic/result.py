@@ -30,6 +30,7 @@ from bondic.errors import Listing, NoInterval, ValidityNote
 from bondic.rendering import confidence, three
 from bondic.robustness import Robustness
 from bondic.rows import Rows
+from bondic.rows.paired import question_rows
 from bondic.withhold import withhold_rows
 
 StepKind = Literal[
@@ -376,10 +377,11 @@ class Result:
         curve, stated = self._curve(), Allowance.of(allowance)
         if self.on_groups and stated == self.allowance:
             return self
-        proof = curve.stated(stated, first=False)
+        proof, question = curve.stated(stated, first=False), question_rows(curve.rows)
         made = Result.of(
             proof,
-            curve.rows,
+            question[0],
+            against=question[1] if len(question) > 1 else None,
             method=GROUPS,
             claims=proof.claims_on(curve.rows, curve.bound),
             choices=self.choices,
