@@ -17,7 +17,7 @@ from bondic.summary import Summary, summarize
 
 _COLORS = {"good": "green", "nothing": "yellow", "bad": "red", "warning": "bold red", "strong": "bold"}
 """Of a terminal, by the tone of a text."""
-_SHOWN, _BRIEFLY = 4, 2
+_SHOWN, _BRIEFLY = 4, 3
 """Next steps on a terminal, with --verbose and without; all of them are in the report and in result.json."""
 _NAME = 16
 """Letters of a policy's name beside its bar."""
