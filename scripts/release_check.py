@@ -68,7 +68,7 @@ def clean_tree() -> str:
 
 def quoted_versions(number: str, texts: Iterable[tuple[str, str]]) -> list[str]:
     """Files that write this version of bondic down."""
-    pattern = re.compile(rf"(?:version\W{{1,5}}|bondic[\s=-]{{1,2}}){re.escape(number)}(?![\w.])", re.IGNORECASE)
+    pattern = re.compile(rf"(?:version[\W_]{{1,6}}|bondic[\s=-]{{1,2}}){re.escape(number)}(?![\w.])", re.IGNORECASE)
     return [name for name, text in texts if pattern.search(text)]
 
 
@@ -103,7 +103,8 @@ def metadata() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if final(version()) and "urls" not in project:
         raise Problem("[project.urls] is missing: readers of the package index need the address of the repository")
-    return f"{project['license']}, {len(project['classifiers'])} classifiers, urls: {', '.join(project.get('urls', ['none yet']))}"
+    urls = ", ".join(project.get("urls", ["none yet"]))
+    return f"{project['license']}, {len(project['classifiers'])} classifiers, urls: {urls}"
 
 
 def container() -> str:
