@@ -1,4 +1,4 @@
-"""What `make release-check` reads is judged here on texts that are wrong; the rest of it are commands, run when a version is made."""
+"""The checks of `make release-check` on texts that are wrong; its commands are run when a version is made."""
 
 import sys
 from pathlib import Path
