@@ -84,7 +84,7 @@ def run_unseen(name: str, seeds: int) -> Line:
             problem = bondic.make_problem(
                 log, policy, bondic.InitialStates.from_log(log), gamma=0.9, reward_range=(-1e3, 1e3)
             )
-        warned += any("never took" in doubt for doubt in problem.doubts)
+        warned += any("never took" in doubt for doubt in problem.validity_notes)
     return Line(UNSEEN, name, 0, warned, seeds)
 
 

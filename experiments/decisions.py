@@ -43,7 +43,7 @@ from bondic.decisions.ranking import rank_policies
 from bondic.decisions.subgroups import with_subgroups
 from bondic.methods.propensities import Propensities
 from bondic.policies.learned import LearnedPolicy
-from bondic.rows.asked import question_of
+from bondic.rows.estimand import question_of
 from bondic.rows.subgroups import labels_by
 
 LEVELS = (0.1, 0.5)
@@ -179,8 +179,8 @@ def approvals(rng: np.random.Generator) -> list[Check]:
     problems = [problem_of(part(log, slice(stop)), FAIR) for stop in (100, 300, 800)]
     for alpha in LEVELS:
         with tempfile.TemporaryDirectory() as folder:
-            asked: dict[str, Any] = {"above": 0.5 + HAIR, "alpha": alpha, "method": bondic.Default(planned_rows=100)}
-            verdicts = (gate(one, **asked, state=Path(folder) / "looks.json").verdict for one in problems)
+            options: dict[str, Any] = {"above": 0.5 + HAIR, "alpha": alpha, "method": bondic.Default(planned_rows=100)}
+            verdicts = (gate(one, **options, state=Path(folder) / "looks.json").verdict for one in problems)
             wrong = any(one == "approve" for one in verdicts)
         found.append(Check(f"approved wrongly at some look, alpha {alpha:g}", wrong, level=alpha))
     return found
@@ -213,11 +213,11 @@ def improving(rng: np.random.Generator) -> list[Check]:
         with tempfile.TemporaryDirectory() as folder:
             for stop in (400, 700, 1000, 1500):
                 problem, state = problem_of(part(log, slice(stop)), table), Path(folder) / "looks.json"
-                asked: dict[str, Any] = {"alpha": alpha, "method": bondic.Default(planned_rows=1500), "state": state}
-                verdict = gate(problem, better_than="today", above=-1.0, **asked)
+                options: dict[str, Any] = {"alpha": alpha, "method": bondic.Default(planned_rows=1500), "state": state}
+                verdict = gate(problem, better_than="today", above=-1.0, **options)
                 gain = float(gains[verdict.result.rows[0] : stop].mean())
                 ends.append(verdict.result.low)
-                wrong |= gate(problem, better_than="today", above=gain + HAIR, **asked).verdict == "approve"
+                wrong |= gate(problem, better_than="today", above=gain + HAIR, **options).verdict == "approve"
         found.append(Check(f"approved wrongly at some look, alpha {alpha:g}", wrong, level=alpha))
         found.append(Check(f"the best end of all looks, alpha {alpha:g}", max(ends) > gain, "control", alpha))
     return found
@@ -497,7 +497,7 @@ def subgroups_of_a_table(rng: np.random.Generator) -> list[Check]:
     found = []
     for alpha in LEVELS:
         proof, bet = table_plan(alpha), 0.99
-        first, stop = proof.asked.rows
+        first, stop = proof.estimand.rows
         chance = 1.001 * math.log(1 / proof.budget["upper"]) / (bet * ((stop - first) // STORES))
         rows = table_problem(visits(rng, chance)).select(first, stop)
         shown = conclude_by_subgroup(proof, Question.value(rows), labels_by(0, ()), REFERENCE)

@@ -38,7 +38,7 @@ class Example:
 
     name: str
     source: str
-    asked: str
+    estimand: str
     make: Callable[[np.random.Generator], Trial]
     truth: str = "exact"
 
@@ -125,7 +125,7 @@ def line(example: Example, seed: int) -> str:
     share = (result.high - result.low) / (high - low)
     held = not missed(result, trial.truth, trial.slack)
     return (
-        f"| {example.name} | {example.source} | {example.asked} | {trial.truth:.4g} ({example.truth}) | "
+        f"| {example.name} | {example.source} | {example.estimand} | {trial.truth:.4g} ({example.truth}) | "
         f"[{result.low:.4g}, {result.high:.4g}]{'' if held else ' **missed**'} | {share:.1%} | {result.method}, "
         f"{_believed(result)} | {seconds:.0f} |"
     )

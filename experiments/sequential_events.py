@@ -36,13 +36,13 @@ CASES: dict[str, Callable[[np.random.Generator, int], Iterator[Finding]]] = {
     **VECTORS,
     WHOLE: survival_logs,
 }
-QUICK, FULL, MOST_WHOLE = 2000, 20_000, 400
+QUICK, FULL, MAX_WHOLE = 2000, 20_000, 400
 """Logs per case, and of whole intervals. Every control is caught with probability > 0.999 at its own rate."""
 
 
 def run_case(name: str, *, logs: int, seed: int) -> tuple[list[Tally], float]:
     """All statements of a case, and the processor time they took."""
-    started, logs = time.process_time(), min(logs, MOST_WHOLE) if name == WHOLE else logs
+    started, logs = time.process_time(), min(logs, MAX_WHOLE) if name == WHOLE else logs
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     rows = [
         Tally(name, found.statement, found.role, found.level, found.rate, logs, int(found.failed.sum()), math.nan)
@@ -91,7 +91,7 @@ def page(rows: list[Tally], seconds: float) -> str:
         "python experiments/sequential_events.py --page docs/sequential-validity.md  # part of make experiments",
         "```",
         "",
-        f"with {logs:,} logs per case ({MOST_WHOLE} whole intervals), δ = {DELTA}, about {seconds:.0f} seconds of one processor "
+        f"with {logs:,} logs per case ({MAX_WHOLE} whole intervals), δ = {DELTA}, about {seconds:.0f} seconds of one processor "
         "core. Values lie in [0, 1]. "
         "Weights, rates, instruments, centers and clip levels are chosen from the past, by somebody who knows q\\*, the problem "
         "and the inequality; logs are stopped at their worst moment unless a number of rows is named.",

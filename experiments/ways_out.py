@@ -39,7 +39,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class Estimand:
     """A question that can be asked again with more rows or other statements."""
 
     problem: Rows
@@ -54,7 +54,7 @@ class Case:
     """An answer that says little, the kind of way out to follow, how to follow it, and what that promises."""
 
     name: str
-    ask: Callable[..., Asked]  # keywords change the question
+    ask: Callable[..., Estimand]  # keywords change the question
     kind: str
     follow: Callable[[NextStep, bondic.Result], dict[str, Any]]  # what to change
     promise: Callable[[NextStep, float], float]  # from the share before to the share that is promised
@@ -65,10 +65,10 @@ def _log(rollout: Any, drop: tuple[str, ...] = ()) -> bondic.Transitions:
     return bondic.Transitions(**{name: getattr(rollout, name) for name in COLUMNS if name not in drop})
 
 
-def table(states: int = 6, actions: int = 3, noise: float = 0.1, **fixed: Any) -> Callable[..., Asked]:
+def table(states: int = 6, actions: int = 3, noise: float = 0.1, **fixed: Any) -> Callable[..., Estimand]:
     """A random table; `rows`, `gamma`, `starts` and statements may be changed."""
 
-    def ask(**changed: Any) -> Asked:
+    def ask(**changed: Any) -> Estimand:
         given = {"rows": 1000, "gamma": 0.9, "starts": "exact", "method": None, "seed": 0, **fixed, **changed}
         rows, gamma = int(given.pop("rows")), given.pop("gamma")
         world = TabularMDP.random(
@@ -81,15 +81,15 @@ def table(states: int = 6, actions: int = 3, noise: float = 0.1, **fixed: Any) -
         start = exact if given.pop("starts") == "exact" else bondic.InitialStates.from_log(log)
         target = bondic.TablePolicy(world.target)
         method, stated = given.pop("method"), {"reward_range": world.reward_range, **given}
-        return Asked(bondic.make_problem(log, target, start, gamma=gamma, accept=None, **stated), method)
+        return Estimand(bondic.make_problem(log, target, start, gamma=gamma, accept=None, **stated), method)
 
     return ask
 
 
-def decisions(**fixed: Any) -> Callable[..., Asked]:
+def decisions(**fixed: Any) -> Callable[..., Estimand]:
     """Single decisions with two actions; the log takes the second one with probability `second`."""
 
-    def ask(**changed: Any) -> Asked:
+    def ask(**changed: Any) -> Estimand:
         given = {
             "rows": 60,
             "second": 0.2,
@@ -113,15 +113,15 @@ def decisions(**fixed: Any) -> Callable[..., Asked]:
         policy = bondic.CallablePolicy(lambda s: np.tile([1 - wanted, wanted], (len(s), 1)))
         start = bondic.InitialStates.from_log(log)
         stated = {"gamma": 0.0, "reward_range": given.get("reward_range", (0.0, 1.0))}
-        return Asked(bondic.make_problem(log, policy, start, accept=None, **stated), given["method"])
+        return Estimand(bondic.make_problem(log, policy, start, accept=None, **stated), given["method"])
 
     return ask
 
 
-def ending(**fixed: Any) -> Callable[..., Asked]:
+def ending(**fixed: Any) -> Callable[..., Estimand]:
     """Episodes of three steps on four states, one reward of 0 or 1 at the end."""
 
-    def ask(**changed: Any) -> Asked:
+    def ask(**changed: Any) -> Estimand:
         given = {"rows": 150, "gamma": 0.95, **fixed, **changed}
         rng, count = np.random.default_rng(5), int(given.pop("rows")) // 3
         steps = np.tile(np.arange(3), count)
@@ -137,7 +137,7 @@ def ending(**fixed: Any) -> Callable[..., Asked]:
         start = bondic.InitialStates.exact([[0.0]])
         gamma = given.pop("gamma")
         problem = bondic.make_problem(log, policy, start, gamma=gamma, reward_range=(0.0, 1.0), accept=None, **given)
-        return Asked(problem)
+        return Estimand(problem)
 
     return ask
 

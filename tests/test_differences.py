@@ -75,7 +75,7 @@ def test_values_floors_and_ends_are_those_of_the_theory(problem, kind):
     size, delta = max(1.0, abs(given["r_lo"]), abs(given["r_hi"])), given["delta_end"]
     width = given["r_hi"] - given["r_lo"]
     for end in ("lower", "upper"):
-        seen = units.seen_from(end)
+        seen = units.from_end(end)
         if kind["kind"] == "model":
             q = np.array(given["q_hat"])
             control = StoredControl((1,), (given["r_lo"], given["r_hi"]), (0.0, 1.0), q[1:])
@@ -154,7 +154,7 @@ def test_means_are_at_most_the_difference_and_no_value_is_below_its_floor(seed, 
     units = contrast(data, today=today)
     second = float(drawn @ means) if today else float(two @ means)
     for end, sign in (("lower", 1.0), ("upper", -1.0)):
-        (found,) = units.seen_from(end).free_estimators(factor)
+        (found,) = units.from_end(end).free_estimators(factor)
         assert float(chance @ found.values) <= sign * (float(one @ means) - second) + 1e-12
         assert np.all(found.values >= found.floor)
         if found.floors is not None:
@@ -221,7 +221,7 @@ def test_today_cannot_be_declared_another_policy():
     assert proof.value == "contexts"
     with pytest.raises(VerificationError, match="mean over the certified units"):
         replace(proof, value="population", rates={})
-    first, second = proof.asked.policies
+    first, second = proof.estimand.policies
     with pytest.raises(VerificationError, match="has no answers"):
         replace(second, known_by="answers")
     with pytest.raises(VerificationError, match="has no answers"):
@@ -255,11 +255,11 @@ def test_separate_proofs_hold_together_and_are_checked():
         replace(proof, parts=(one, replace(two, side="lower", rates={"lower": two.rates["lower"]})))
     with pytest.raises(VerificationError, match="other policies"):
         replace(proof, parts=(one,))
-    first, second = proof.asked.policies
+    first, second = proof.estimand.policies
     for coefficient in (-0.1, 1.0, -100.0):
         with pytest.raises(VerificationError, match="difference of two policies"):
-            replace(proof, asked=replace(proof.asked, policies=(first, replace(second, coefficient=coefficient))))
-    shorter = replace(two, asked=replace(two.asked, rows=(two.asked.rows[0], two.asked.rows[1] - 100)))
+            replace(proof, estimand=replace(proof.estimand, policies=(first, replace(second, coefficient=coefficient))))
+    shorter = replace(two, estimand=replace(two.estimand, rows=(two.estimand.rows[0], two.estimand.rows[1] - 100)))
     with pytest.raises(VerificationError, match="leaves out rows"):
         replace(proof, parts=(one, shorter))
 
@@ -290,10 +290,10 @@ def test_forged_questions_are_refused():
         "bounded is the value of the policy minus that of the other policy"
         in bondic.verify(apart.certificate, log).checks
     )
-    policies = apart.proof.asked.policies
-    half = replace(apart.proof.asked, policies=(policies[0], replace(policies[1], coefficient=-0.5)))
+    policies = apart.proof.estimand.policies
+    half = replace(apart.proof.estimand, policies=(policies[0], replace(policies[1], coefficient=-0.5)))
     with pytest.raises(VerificationError, match="difference of two"):
-        bondic.verify(apart.certificate.with_proof(replace(apart.proof, asked=half)), log)
+        bondic.verify(apart.certificate.with_proof(replace(apart.proof, estimand=half)), log)
 
 
 def test_what_cannot_be_compared_is_refused():
@@ -345,7 +345,7 @@ def test_a_difference_with_the_range_of_one_value_misses():
 
 def bondic_question(problem, policy):
     from bondic.decisions.difference import other_rows
-    from bondic.rows.asked import question_of
+    from bondic.rows.estimand import question_of
 
     return question_of((problem, other_rows(problem, policy)))
 

@@ -224,7 +224,7 @@ def test_decisions_with_propensities_are_bets_that_every_update_continues():
         assert 0.7 in monitor.interval
 
 
-RUNS, MOST_MISSES = 20, 6
+RUNS, MAX_MISSES = 20, 6
 """A binomial number of 20 runs that each fail with probability 0.1 exceeds 6 with probability 0.003."""
 
 
@@ -241,8 +241,8 @@ def test_intervals_from_propensities_hold_at_all_updates_at_once():
         means = np.cumsum(values)[49:] / counts
         wide = 1.645 * np.array([values[:n].std() for n in counts]) / np.sqrt(counts)
         peeked += bool((np.abs(means - 0.7) > wide).any())
-    assert missed <= MOST_MISSES
-    assert peeked > MOST_MISSES, "an interval for one look, looked at all the time, has to fail"
+    assert missed <= MAX_MISSES
+    assert peeked > MAX_MISSES, "an interval for one look, looked at all the time, has to fail"
 
 
 def test_episodes_count_when_they_are_complete(tmp_path):

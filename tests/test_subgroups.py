@@ -21,11 +21,11 @@ from bondic.decisions.curves import radius_curve
 from bondic.decisions.difference import difference_interval
 from bondic.decisions.subgroups import subgroup_problems
 from bondic.methods.propensities import Propensities
-from bondic.rows.asked import rebuild
+from bondic.rows.estimand import rebuild
 from bondic.rows.subgroups import labels_by
 from builders import part
 from cells_cases import just_so, random_cell_tails, random_event, random_tail, starts_of, tail_surplus, true_allowance
-from test_cells_event import LEAST_LOG, draw_case
+from test_cells_event import MIN_LOG, draw_case
 from test_cells_readings import ROWS, certain_log, ends, setting, two_states
 from test_tool import run
 
@@ -40,12 +40,12 @@ def many_starts(seed):
     allowance = CellAllowance(
         *(np.max([getattr(one, name) for one in needed], axis=0) for name in ("averages", "single"))
     )
-    events = just_so(log, random_event(rng, world), random_cell_tails(rng, log), LEAST_LOG)
+    events = just_so(log, random_event(rng, world), random_cell_tails(rng, log), MIN_LOG)
     ground, found = log.ground(blocks, reference, events), []
     located = locate(ground, allowance)
     for sign in (1.0, -1.0):
         tail = random_tail(rng, log, ground.system.tally, sign)
-        probability = math.exp(-max(tail_surplus(log, tail), LEAST_LOG)) * (1 - 1e-12)
+        probability = math.exp(-max(tail_surplus(log, tail), MIN_LOG)) * (1 - 1e-12)
         for one in worlds:
             end = end_terms(located, starts_of(one), tail, sign, probability)
             bound = sign * end.value.mid + end.value.rad + end.spread
@@ -271,7 +271,7 @@ def test_doubly_robust_subgroups_use_predictions_from_all_earlier_rows():
     log = decisions(np.random.default_rng(4), 4000)
     result = bondic.evaluate_policy(log, second, method=Propensities(max_ratio=2.0), by=0, **ONE_STEP)
     proof, found = result.proof, result.subgroups
-    units = proof.columns(rebuild(proof.asked, log))
+    units = proof.columns(rebuild(proof.estimand, log))
     whole = units.estimators(proof.control, proof.stated)[-1]
     assert whole.robust
     for place, name in enumerate(found.results):
@@ -400,7 +400,7 @@ def test_verification_makes_the_table_again():
     assert bondic.verify(result, LOG).subgroups == {}
     with pytest.raises((InvalidInput, VerificationError), match="counted from 0"):
         bondic.verify(result, LOG, by=3)
-    question = rebuild(result.proof.asked, LOG)
+    question = rebuild(result.proof.estimand, LOG)
     assert list(conclude_by_subgroup(result.proof, question, groups_by_column, REFERENCE)) == ["0", "1"]
 
 

@@ -50,7 +50,7 @@ class ExecutorError(BondicError, RuntimeError):
     """Work that was given to other processes did not come back, or could not be sent."""
 
 
-class Doubt(str):
+class ValidityNote(str):
     """A note on the input that touches validity; it is told apart from other notes wherever they travel together."""
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class ValidityWarning(UserWarning):
     """Something in the input makes an assumption of the interval doubtful."""
 
     def __str__(self) -> str:
-        return Doubt(super().__str__())
+        return ValidityNote(super().__str__())
 
 
 def shown(names: Iterable[Any]) -> str:

@@ -23,7 +23,7 @@ from bondic.methods.candidates import CANDIDATES, Method
 from bondic.methods.default import Default
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.rows.inputs import refuse_unknown_arguments
 from bondic.rows.problem import make_problem
 from bondic.rows.subgroups import labels_of
@@ -76,12 +76,12 @@ def estimate_interval(
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
     result = as_method(method).run(problem, float(alpha), progress).with_question(problem)
     if result.proof is None:  # those with a certificate were compared there
-        asked_of(problem.restricted(RowRange(*result.rows))).check_learned()
-    doubt = unusual_alpha(alpha)
-    if doubt is None:
+        estimand_of(problem.restricted(RowRange(*result.rows))).check_learned()
+    validity_note = unusual_alpha(alpha)
+    if validity_note is None:
         return result
-    warnings.warn(doubt, ValidityWarning, stacklevel=2)
-    return replace(result, warnings=(doubt, *result.warnings))
+    warnings.warn(validity_note, ValidityWarning, stacklevel=2)
+    return replace(result, warnings=(validity_note, *result.warnings))
 
 
 def evaluate_policy(

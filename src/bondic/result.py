@@ -26,7 +26,7 @@ from bondic.core.terms import ValueRange
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.engines.sums import STANDARD
-from bondic.errors import Doubt, Listing, NoInterval
+from bondic.errors import Listing, NoInterval, ValidityNote
 from bondic.rendering import confidence, three
 from bondic.robustness import Robustness
 from bondic.rows import Rows
@@ -241,7 +241,7 @@ class Result:
             claims=shown.ends,
             rejection=shown.tests[0] if shown.tests else None,
             gap=gap,
-            rows=proof.asked.rows,
+            rows=proof.estimand.rows,
             budget=proof.budget,
             assumptions=assumptions,
             choices=choices or {},
@@ -288,7 +288,7 @@ class Result:
     @property
     def is_difference(self) -> bool:
         """Whether it is about how far one policy exceeds another."""
-        return self.proof is not None and len(self.proof.asked.policies) > 1
+        return self.proof is not None and len(self.proof.estimand.policies) > 1
 
     @property
     def comparison(self) -> Result | None:
@@ -393,8 +393,8 @@ class Result:
     def with_question(self, question: Rows) -> Result:
         """The same result with its question, the warnings and notes on it, and what was stated by accepting something."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
-        told = {"warnings": question.doubts, "notes": question.notes}
-        return replace(self, **told, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
+        remarks = {"warnings": question.validity_notes, "notes": question.notes}
+        return replace(self, **remarks, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
@@ -423,8 +423,10 @@ class Result:
     def remarks(self) -> tuple[list[str], list[str]]:
         """(what touches validity: warnings and notes; the other notes)."""
         notes = dict.fromkeys(self.notes)
-        doubts = [note for note in notes if isinstance(note, Doubt)]
-        return list(dict.fromkeys([*self.warnings, *doubts])), [note for note in notes if not isinstance(note, Doubt)]
+        validity_notes = [note for note in notes if isinstance(note, ValidityNote)]
+        return list(dict.fromkeys([*self.warnings, *validity_notes])), [
+            note for note in notes if not isinstance(note, ValidityNote)
+        ]
 
     def breaks(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
         """Up to which allowance a decision holds, in words; `curve.breaks` has the number. Empty where there is no curve."""
@@ -438,8 +440,8 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data: exactly what `result.json` holds, next steps included where the question is still there."""
-        told = replace(self, steps=self.next_steps()) if self.question is not None else self
-        found: dict[str, Any] = _view("report.exports.result_dict")(told)
+        complete = replace(self, steps=self.next_steps()) if self.question is not None else self
+        found: dict[str, Any] = _view("report.exports.result_dict")(complete)
         return found
 
     def to_json(self) -> str:

@@ -152,7 +152,7 @@ def _ends(result: Result) -> str:
 
 def _subject(result: Result) -> str:
     """Whose value it is."""
-    asked = None if result.proof is None else result.proof.asked.policies[0]
+    asked = None if result.proof is None else result.proof.estimand.policies[0]
     if asked is None or asked.known_by != "mixture":
         return "the policy"
     return f"the mixture of {len(asked.learned)} learned policies"

@@ -17,7 +17,7 @@ from bondic.core.verify import (
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import STANDARD
 from bondic.loading import load_certificate
-from bondic.rows.asked import Replay, verify_certificate
+from bondic.rows.estimand import Replay, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
 from bondic.rows.subgroups import labels_by
 
@@ -52,11 +52,11 @@ def verify(
     """
     found, source = _certificate(certificate), take_log(log)
     with as_verification_error():
-        start = found.asked.start
+        start = found.estimand.start
         starts = int(start.weights.size) if start.from_log else None
         asked = [
             None if given is None else take_policy(given, source, starts, stored.actions)[0]
-            for stored, given in zip(found.asked.policies, (policy, against), strict=False)
+            for stored, given in zip(found.estimand.policies, (policy, against), strict=False)
         ]
         refuse(against is not None and len(asked) == 1, "The certificate is about one policy: leave `against` out.")
     # planners stand above this module, and are loaded where they are asked for

@@ -34,10 +34,10 @@ from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.rows import Rows
 
-_MOST_ROWS = 3000
+_MAX_ROWS = 3000
 """Rows that a guess is made from."""
 _GROWTH = 4.0
-_MOST_GROWTH = 256.0
+_MAX_GROWTH = 256.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class LengthGuess:
         """The number of rows at which the guess falls to `share`, from above, up to a factor of 2; None where it stays above."""
         low, high = begin, begin
         while self.share(high) > share:
-            if high > _MOST_GROWTH * begin:
+            if high > _MAX_GROWTH * begin:
                 return None
             low, high = high, _GROWTH * high
         middle = math.sqrt(low * high)
@@ -61,7 +61,7 @@ class LengthGuess:
 def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None) -> LengthGuess | None:
     """The interval of a table, from the first rows of a problem, for its own discount or another; None: nothing can be told."""
     width = range_of(problem.terms if gamma is None else replace(problem.terms, gamma=gamma)).width
-    first = tuning_problem(problem, min(len(problem.rows), _MOST_ROWS)) if problem.layout.discrete and width else None
+    first = tuning_problem(problem, min(len(problem.rows), _MAX_ROWS)) if problem.layout.discrete and width else None
     if first is None or not first.answers.exact:
         return None
     if gamma is not None:  # neither the next states nor the policy's answers depend on it
@@ -96,7 +96,7 @@ BASIS = {
 }
 """How far the numbers are known, in words; none of them is guaranteed."""
 _TIGHTNESS, _LEARNING, _LEARNING_RATE = 1.5, 5.0, 1.5
-_MOST_PLANNED = 1e12
+_MAX_PLANNED = 1e12
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,9 @@ class LogDesign:
             raise InvalidInput(
                 f"A length of {length:g} is not possible: it is between 0 and {self.limits.width:g}, that of the value range."
             )
-        if self.length(_MOST_PLANNED) > length:
+        if self.length(_MAX_PLANNED) > length:
             return math.inf
-        place = brentq(lambda log_rows: self.length(math.exp(log_rows)) - length, 0.0, math.log(_MOST_PLANNED))
+        place = brentq(lambda log_rows: self.length(math.exp(log_rows)) - length, 0.0, math.log(_MAX_PLANNED))
         return math.exp(float(place))
 
     def _with_propensities(self, rows: float) -> float:

@@ -85,7 +85,7 @@ _WHOLE = (
 _NOTHING = "No interval was looked for, so the answer is the whole value range: {why}."
 _DOMINANT = 0.4
 """Share of the length from which on one part is worth a word, however short the interval is."""
-_MOST_GROWTH = 1e6
+_MAX_GROWTH = 1e6
 _MORE = 1.5
 """These rows were not enough, whatever a guess says: so many times more are the least that is named."""
 
@@ -264,7 +264,7 @@ def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float 
     def excess(log_factor: float) -> float:
         return sum(size * math.exp(-rates.get(name, 0.0) * log_factor) for name, size in parts.items()) - share * whole
 
-    most = math.log(_MOST_GROWTH)
+    most = math.log(_MAX_GROWTH)
     return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, 0.0, most)))
 
 

@@ -29,10 +29,10 @@ IntArray = npt.NDArray[np.int64]
 Verdict = Literal["rejected", "trivial", "wide", "sharp"]
 WIDE = 0.25
 """Share of the value range above which an interval is called wide."""
-_MOST_ROWS = 50_000
-_MOST_STATES = 5000
+_MAX_ROWS = 50_000
+_MAX_STATES = 5000
 """Distinct states above which pairs are not counted."""
-_MOST_GUESSED = 300
+_MAX_GUESSED = 300
 """Distinct states up to which a length is predicted in about a second."""
 
 
@@ -55,7 +55,7 @@ class LogFacts:
 
 def count_facts(certified: Rows) -> LogFacts:
     """Facts about the rows that an interval was made from."""
-    stop = min(certified.rows.stop, certified.rows.start + _MOST_ROWS)
+    stop = min(certified.rows.stop, certified.rows.start + _MAX_ROWS)
     part = certified.restricted(RowRange(certified.rows.start, stop))
     batches, slots = list(part.batches()), part.layout.slots
     rewards = np.concatenate([batch.rewards for batch in batches])
@@ -90,7 +90,7 @@ def _places(batches: list[Batch], part: Rows) -> dict[str, Any]:
     reached = np.concatenate([cloud.points for cloud in clouds]) if clouds else starts.points
     every = np.concatenate([logged, reached, starts.points])
     distinct, codes = np.unique(every, axis=0, return_inverse=True)
-    if len(distinct) > min(_MOST_STATES, len(logged) // 2):
+    if len(distinct) > min(_MAX_STATES, len(logged) // 2):
         return found
     here, there, at = np.split(codes.reshape(-1), [len(logged), len(logged) + len(reached)])
     seen = np.zeros((len(distinct), part.layout.slots), dtype=bool)
@@ -187,7 +187,7 @@ class Situation:
 
     def guess(self, gamma: float | None = None, rows: Rows | None = None) -> LengthGuess | None:
         """The length of a table's interval for more rows; None where states hardly come again, or a class was stated."""
-        if not 0 < self.facts.states <= _MOST_GUESSED or self.stated_class:
+        if not 0 < self.facts.states <= _MAX_GUESSED or self.stated_class:
             return None
         return table_guess(self.problem if rows is None else rows, self.result.alpha, self.result.side, gamma)
 

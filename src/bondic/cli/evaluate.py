@@ -20,14 +20,14 @@ from rich.console import Console
 from bondic.advice.levers import with_next_steps
 from bondic.cli.executors import not_elsewhere, sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, say_doubts, this_command, verify_command
+from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, print_validity_notes, this_command, verify_command
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values
 from bondic.decisions.gate import Gate, gate
 from bondic.decisions.looks import complete_episodes
 from bondic.decisions.subgroups import with_subgroups
-from bondic.errors import Doubt, TooFewRows, ValidityWarning
+from bondic.errors import TooFewRows, ValidityNote, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.effort import effort_words
@@ -159,7 +159,7 @@ def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]
 
 
 def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdict: str) -> None:
-    say_doubts((*(Doubt(text) for text in result.warnings), *notes))
+    print_validity_notes((*(ValidityNote(text) for text in result.warnings), *notes))
     if verdict:
         click.echo(verdict, err=options["as_json"])
         if options["quiet"] and not options["as_json"]:

@@ -247,11 +247,11 @@ def conclude(limits: ValueRange, claims: Sequence[Claim], rejected: bool, side: 
     never repaired. An end without a claim is the end of the value range, and so is an end whose claims use no row of the
     log: those only repeat what was assumed. After a rejection the value range is reported: it needs the stated ranges alone.
     """
-    asked = [claim for claim in claims if side in ("both", claim.end)]
-    low, high = _cut(limits, asked)
+    estimand = [claim for claim in claims if side in ("both", claim.end)]
+    low, high = _cut(limits, estimand)
     if rejected or low > high:
         return Conclusion(limits.low, limits.high, Status.REJECTED)
-    low, high = _cut(limits, (claim for claim in asked if claim.uses_log))
+    low, high = _cut(limits, (claim for claim in estimand if claim.uses_log))
     moved = low > limits.low or high < limits.high
     return Conclusion(low, high, Status.INTERVAL if moved else Status.TRIVIAL)
 

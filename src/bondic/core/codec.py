@@ -164,12 +164,12 @@ class Decoder:
 
     def _array(self, dtype: Any, data: Any, place: str) -> npt.NDArray[Any]:
         _need(type(data) is dict and set(data) == {"array"}, place, "an array is needed", data)
-        name, wanted = data["array"], typing.get_args(dtype)
+        name, expected = data["array"], typing.get_args(dtype)
         known = type(name) is str and name in self.arrays
         _need(known, place, "the name of an array that the certificate holds is needed (is one missing?)", name)
         array = self.arrays[name]
-        if wanted and wanted[0] is not Any:
-            kind = np.dtype(wanted[0])
+        if expected and expected[0] is not Any:
+            kind = np.dtype(expected[0])
             _need(array.dtype == kind, place, f"numbers of type {kind} are needed", str(array.dtype))
         return array
 
@@ -226,10 +226,10 @@ def _number(data: Any, place: str) -> float:
         return float(_need(False, place, "a finite number is needed", data))
 
 
-def _need(condition: bool, place: str, wanted: str, data: Any) -> Any:
+def _need(condition: bool, place: str, expected: str, data: Any) -> Any:
     """The data, where they are what is wanted."""
     if not condition:
-        raise VerificationError(f"{one_line(place, 200)}: {wanted}, not {one_line(reprlib.repr(data), 100)}.")
+        raise VerificationError(f"{one_line(place, 200)}: {expected}, not {one_line(reprlib.repr(data), 100)}.")
     return data
 
 

@@ -193,8 +193,8 @@ def _by_units(proof: PropensityProof, question: Question, labels: Labeling) -> d
                 for end, rates in proof.rates.items()
             },
         )
-        asked = question if name not in listed else _from(question, listed[name])
-        claims = own.claims_on(asked, columns.pick(units))
+        estimand = question if name not in listed else _from(question, listed[name])
+        claims = own.claims_on(estimand, columns.pick(units))
         conclusion = conclude(limits, claims.ends, claims.rejected, proof.side)
         found[name] = Subgroup(claims.ends, conclusion, int(units.size))
     missing = {name: Subgroup((), conclude(limits, (), False, proof.side), 0) for name in listed if name not in found}

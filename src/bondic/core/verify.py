@@ -27,7 +27,7 @@ from bondic.core.errors import BondicError, VerificationError, clean_text, refus
 from bondic.core.kernels import features, leaves, series
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.printed import interval_text, last_digit
-from bondic.core.proof import Asked, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
+from bondic.core.proof import Estimand, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
 from bondic.core.propensities import control
 from bondic.core.propensities import proof as propensities
 from bondic.core.question import Question
@@ -95,12 +95,12 @@ def as_verification_error() -> Iterator[None]:
         raise VerificationError(clean_text(f"The certificate {words}: {problem}")) from problem
 
 
-def opened(certificate: Certificate) -> Asked:
-    """What was asked, once format and digest are right."""
+def opened(certificate: Certificate) -> Estimand:
+    """The estimand, once format and digest are right."""
     check_certificate(certificate)
     same = compute_digest(certificate.body, certificate.arrays) == certificate.digest
     refuse(not same, "The digest does not match: the certificate was changed after it was made.")
-    return certificate.asked
+    return certificate.estimand
 
 
 def read_proof(certificate: Certificate, layout: Layout, functions: UserFunctions | None = None) -> Proof:
@@ -155,7 +155,7 @@ def verify_columns(
             *reviews,
             _review_plan(stored, again, described=certificate.planner is not None),
             check_origin(stored),
-            check_rows(columns.rows, log_rows, (*stored.provenances(), *stored.asked.seen)),
+            check_rows(columns.rows, log_rows, (*stored.provenances(), *stored.estimand.trained_on)),
             start,
             Review(("interval and status follow from the end points", "assumptions are those of the proof")),
         ]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from bondic.core.errors import InvalidInput, one_line
-from bondic.errors import Doubt, did_you_mean, shown
+from bondic.errors import ValidityNote, did_you_mean, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s"),
@@ -164,8 +164,8 @@ def match_one(part: str, aliases: Iterable[str], names: list[str], taken: Collec
 
 def given_columns(part: str, value: str | Iterable[str], names: list[str]) -> tuple[str, ...]:
     """The columns of these names; `*` and `?` stand for any letters, and numbered columns come in the order of their numbers."""
-    wanted = (value,) if isinstance(value, str) else tuple(value)
-    found = [column for word in wanted for column in _spelled(word, names)]
+    requested = (value,) if isinstance(value, str) else tuple(value)
+    found = [column for word in requested for column in _spelled(word, names)]
     group = tuple(dict.fromkeys(found))
     absent = [column for column in group if column not in names]
     if absent or not group:
@@ -212,7 +212,7 @@ def _notes(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     ends = found["terminations"][0].lower()
     if ends in DONE_NAMES and "truncations" not in found:
         return (
-            Doubt(
+            ValidityNote(
                 f"Column {found['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If "
                 "it also marks episodes that were merely cut off, the interval is not valid; give terminations and truncations "
                 "apart."

@@ -164,10 +164,10 @@ def _ending_everywhere(source: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays of a one-step log with what stands for its ends; nothing is copied, and nothing takes memory."""
     rows, states = len(source["rewards"]), np.shape(source["observations"])
     given = {name: column for name, column in source.items() if column is not None}
-    told = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in given]
-    if told:
+    superfluous = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in given]
+    if superfluous:
         raise InvalidInput(
-            f"one_step=True states that every row ends and nothing follows: leave out {', '.join(told)}, or one_step."
+            f"one_step=True states that every row ends and nothing follows: leave out {', '.join(superfluous)}, or one_step."
         )
     return {
         **given,

@@ -114,26 +114,26 @@ class LogStream(Log):
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""
-        wanted = RowRange(0, len(self)) if rows is None else rows
-        self._still_the_same(wanted)
-        first, step = wanted.start, self.batch_rows if size is None else size
+        requested = RowRange(0, len(self)) if rows is None else rows
+        self._still_the_same(requested)
+        first, step = requested.start, self.batch_rows if size is None else size
         if len(self._compact) == len(self):
-            for top in range(wanted.start, wanted.stop, step):
-                rows = RowRange(top, min(top + step, wanted.stop))
+            for top in range(requested.start, requested.stop, step):
+                rows = RowRange(top, min(top + step, requested.stop))
                 yield rows, self._first.of_columns(self._compact.cut(rows), self.content_hash)
             return
-        for columns in self._raw(wanted, step):
+        for columns in self._raw(requested, step):
             part = self._first.like(columns, self.content_hash)
             yield RowRange(first, first + len(part)), part
             first += len(part)
-        self._still_the_same(wanted)
+        self._still_the_same(requested)
 
     def read(self, rows: RowRange | None = None) -> Transitions:
         """These rows as transitions in memory (with the hash of the whole log)."""
-        wanted = RowRange(0, len(self)) if rows is None else rows
-        for _, part in self.batches(wanted, max(1, len(wanted))):
+        requested = RowRange(0, len(self)) if rows is None else rows
+        for _, part in self.batches(requested, max(1, len(requested))):
             return part
-        raise InvalidInput(f"There is nothing to read: {wanted}.")
+        raise InvalidInput(f"There is nothing to read: {requested}.")
 
     def __repr__(self) -> str:
         kind = "discrete" if self.action_dim == 0 else f"{self.action_dim}-d"

@@ -17,7 +17,7 @@ from bondic.core.claims import Conclusion, ErrorBudget, Side, Status, check_alph
 from bondic.core.codec import with_arrays
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
-from bondic.core.proof import Asked, Proof
+from bondic.core.proof import Estimand, Proof
 from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
@@ -37,8 +37,8 @@ from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import rebuild, rows_of
 from bondic.rows.decisions import single_rows
+from bondic.rows.estimand import rebuild, rows_of
 from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
 from bondic.rows.make import make_rows
 from bondic.tuning.states import rows_set_aside
@@ -60,7 +60,7 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             )
         return replace(policy, initial_states=problem.initial_states)  # one object: a certificate holds it once
     if isinstance(policy, LoggedTarget) or is_today(policy):
-        asked: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
+        answering: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
         if policy == LOGGED and (problem.log.has("target_action_probs") or problem.log.has("target_log_probs")):
             raise InvalidInput(
                 "'logged' may be the policy that made the log, or the one whose probabilities stand in its columns "
@@ -68,10 +68,10 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             )
     else:
         starts = len(problem.initial_states) if problem.initial_states.from_rows else None
-        asked, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
+        answering, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
     answers = problem.answers
     asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
-    made = make_rows(problem.log, asked, problem.initial_states, problem.terms, **asking)
+    made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **asking)
     made = replace(made.restricted(problem.rows), names=problem.names, reading=problem.reading)
     vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log
     return made
@@ -270,7 +270,7 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     proof = separate_proof((first.proof, second.proof), budget, side)
     ends = tuple(Conclusion(one.low, one.high, one.status) for one in (first, second))
     tests = tuple(one.rejection for one in (first, second) if one.rejection is not None)
-    rows, against = rows_of(rebuild(proof.asked, problem.log, problem.policy, None, other.policy))
+    rows, against = rows_of(rebuild(proof.estimand, problem.log, problem.policy, None, other.policy))
     names = (
         RETURNS if isinstance(one.policy, LoggedBehavior) else found.method
         for one, found in ((problem, first), (other, second))
@@ -306,8 +306,8 @@ def sided(method: Method, side: Side) -> Method:
 
 def separate_proof(parts: tuple[Proof, Proof], budget: ErrorBudget, side: Side) -> SeparateProof:
     """J_1 - J_2 from a proof of each."""
-    one, two = (part.asked for part in parts)
+    one, two = (part.estimand for part in parts)
     rows = (min(one.rows[0], two.rows[0]), max(one.rows[1], two.rows[1]))
     policies = (one.policies[0], replace(two.policies[0], coefficient=-1.0))
-    asked = Asked(one.log_hash, one.terms, rows, one.seed, one.draws, one.initial_draws, policies)
+    asked = Estimand(one.log_hash, one.terms, rows, one.seed, one.draws, one.initial_draws, policies)
     return SeparateProof(asked, budget, side, parts)

@@ -31,24 +31,24 @@ from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
-from bondic.policies.learned import seen_by
+from bondic.policies.learned import training_provenance
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import split_episodes
 from bondic.search.sequential.basis import PointSlots
-from bondic.search.sequential.plan import MOST_LANDMARKS
+from bondic.search.sequential.plan import MAX_LANDMARKS
 from bondic.tuning.defaults import Advanced, Choices, Radius, kind_of_states
 from bondic.tuning.states import WAY_OUT, rows_set_aside, unstated
-from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
+from bondic.withhold import MIN_ROWS as MIN_SHARED
 
 _Own = TypeVar("_Own", Table, Groups, Sequential, Dual)
 _OnCells = TypeVar("_OnCells", Table, Groups)
-MOST_BYTES = 8_000_000_000
+MAX_BYTES = 8_000_000_000
 """Memory that a method may take, unless the user says how much."""
 _BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
-_FEWEST_LANDMARKS = 50
+_MIN_LANDMARKS = 50
 """With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
 _LONG = 2**20
 """Rows from which on it pays to see first whether they can prove anything."""
@@ -239,7 +239,7 @@ class Default:
             return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.said})
         if not kind.table:
             return Choice(self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.said)
-        table = replace(self._made(Table), fewest_rows=FEWEST_SHARED if self.no_rows else 1)
+        table = replace(self._made(Table), fewest_rows=MIN_SHARED if self.no_rows else 1)
         if only_dual := only_dual or table.applies(problem) or "":
             return self._dual(problem, only_dual)
         table = self._begun_after(table, problem)
@@ -276,13 +276,13 @@ class Default:
         if chosen.length >= range_at_all_times(pilot.terms).width:
             why = f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
             return self._value_range(problem, why)
-        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
+        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MAX_LANDMARKS else ""
         why = f"sequential{fewer}, the default wherever it applies"
         return Choice(method, problem, why, _DUAL_TOO, run=partial(method.run, chosen=chosen))
 
     def _dual(self, problem: Rows, why: str) -> Choice:
         states = problem.initial_states
-        if states.from_rows and seen_by(problem.policy, problem.log_hash, len(problem.log)):
+        if states.from_rows and training_provenance(problem.policy, problem.log_hash, len(problem.log)):
             taught = "and the dual method averages over all starts of the log, those that taught the policy among them"
             return self._value_range(problem, f"{why}, {taught}")
         others = "" if self._too_short(problem) else _SEQUENTIAL_TOO
@@ -338,19 +338,19 @@ class Default:
 def room(problem: Rows) -> float:
     """Bytes that may be held: what the user allows for a log that is read in batches, less what reading it takes."""
     plan = problem.log.plan
-    return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
+    return float(MAX_BYTES if plan is None else max(min(plan.budget - plan.fixed, MAX_BYTES), 0))
 
 
 def landmarks_at_most(rows: int, room: float) -> int:
     """As many as there is room for."""
-    return min(int(room / (_BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+    return min(int(room / (_BYTES_PER_NUMBER * rows)), MAX_LANDMARKS)
 
 
 def landmarks_that_fit(pilot: Rows, rows: int, room: float) -> int:
     """As many as there is room for; 0 where these are too few to follow the value function."""
     most = landmarks_at_most(rows, room)
-    if most >= _FEWEST_LANDMARKS:
+    if most >= _MIN_LANDMARKS:
         return most
     batch = pilot.whole()
-    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
+    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MAX_LANDMARKS))
     return most if most >= 2 * pairs else 0

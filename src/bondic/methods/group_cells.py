@@ -34,10 +34,10 @@ from bondic.rows import Rows
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MOST_CELLS = 1200
+MAX_CELLS = 1200
 """Groups times actions: equations on more cells take long, and every one of them needs rows."""
-_MOST_GROUPS = 32
-_FEWEST_IN_HALF = 10
+_MAX_GROUPS = 32
+_MIN_IN_HALF = 10
 _COMPARED = 20_000
 """Rows that numbers of groups are compared on, at most: a bound on time."""
 AnyGroups = TreeGroups | UserGroups
@@ -183,9 +183,9 @@ def fit_groups(
     column = _number_column(groups, pilot, training)
     own_groups = groups is not None and column is None
     given = user_groups(_labels(groups, pilot), training.states, actions) if own_groups else None
-    if given is not None and given.n_cells > MOST_CELLS:
+    if given is not None and given.n_cells > MAX_CELLS:
         raise InvalidInput(
-            f"groups has {given.count} labels, and with the actions {given.n_cells} cells; at most {MOST_CELLS} can be used: "
+            f"groups has {given.count} labels, and with the actions {given.n_cells} cells; at most {MAX_CELLS} can be used: "
             "make fewer, larger groups."
         )
     report("groups")
@@ -195,7 +195,7 @@ def fit_groups(
         bare = FittedGroups(mine, found, (), None, limits, columns, name, second)
         return replace(bare, labels=labels_of(bare, bare.cells(rows), rows, cross_fits))
 
-    most = max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
+    most = max(min(_MAX_GROUPS, MAX_CELLS // layout.slots), 1)
     size = count or most
     if count is None and given is None:
         first, held_out = split_pilot(pilot)
@@ -312,10 +312,10 @@ def _halves(fitted: FittedGroups, pilot: Rows) -> tuple[RegressionTree | None, .
     group = fitted.group(batch.logged)
     for code in range(fitted.groups.count):
         here = np.flatnonzero(group == code)
-        if here.size < 4 * _FEWEST_IN_HALF:
+        if here.size < 4 * _MIN_IN_HALF:
             found.append(None)
             continue
-        tree = grow(batch.logged[here], residuals[here], leaves=2, min_rows=max(here.size // 4, _FEWEST_IN_HALF))
+        tree = grow(batch.logged[here], residuals[here], leaves=2, min_rows=max(here.size // 4, _MIN_IN_HALF))
         found.append(tree if tree.leaves == 2 else None)
     return tuple(found)
 

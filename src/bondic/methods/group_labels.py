@@ -143,9 +143,9 @@ IntArray = npt.NDArray[np.int64]
 
 _LEAVES, _ROWS, _SKETCH = 256, 20, 6
 """Most leaves of the tree, rows of the pilot in one, and random projections that stand for next cells."""
-_MOST_LABELS, _MOST_ROWS = 2048, 50_000
+_MAX_LABELS, _MAX_ROWS = 2048, 50_000
 """Of each kind of labels, and rows that they are made of: bounds on time."""
-_MOST_CELLS = 4096
+_MAX_CELLS = 4096
 """More than there can be cells: of two codes one is made."""
 _PRIOR = 2.0
 """Rows of its cell that a label's means are mixed with."""
@@ -206,7 +206,7 @@ def _forecast(
 
 def _keys(cell: IntArray, forecast: RowForecasts, tree: RegressionTree) -> tuple[IntArray, IntArray]:
     """Of (cell, next cell) and of (cell, next cell, leaf)."""
-    pair = cell * _MOST_CELLS + forecast.following
+    pair = cell * _MAX_CELLS + forecast.following
     return pair, pair * tree.leaves + tree.codes(forecast.inputs)
 
 
@@ -231,7 +231,7 @@ def labels_of(model: FittedGroups, cells: GroupCells, pilot: Rows, known: CrossF
     """From the pilot; `cells` speaks of its rows, `known` was made of them."""
     count, batch = cells.size(pilot.layout.slots), pilot.whole()
     part = _joined(cells.parts(pilot, (pilot.rows.stop,)))
-    some = np.linspace(0, len(batch) - 1, min(len(batch), _MOST_ROWS)).astype(np.int64)
+    some = np.linspace(0, len(batch) - 1, min(len(batch), _MAX_ROWS)).astype(np.int64)
     cell, outcome, following = part.cell[some], part.outcome[some], _masses(part, count)[some]
     forecast = _cross_fitted(
         model, known, pilot.gamma, batch.logged[some], batch.slots[some], 2 * some < len(batch) + 1
@@ -251,7 +251,7 @@ def labels_of(model: FittedGroups, cells: GroupCells, pilot: Rows, known: CrossF
     for key in _keys(cell, forecast, tree):  # every label is mixed with the one that it is a part of
         seen, first, finer, sizes = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         place, above = finer, _means(finer, columns, above[place[first]])
-        kept = sizes * _MOST_LABELS >= rows
+        kept = sizes * _MAX_LABELS >= rows
         keys.append(seen[kept])
         own.append(cell[first[kept]])
         means.append(above[kept])

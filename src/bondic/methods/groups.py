@@ -56,7 +56,7 @@ from bondic.plan.cells import (
 )
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import known_starts
 
@@ -274,8 +274,8 @@ class Groups:
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
         planned = planned_length(problem, self.planned_rows)
         events = propose_groups_plan(problem, pilot, cells, budget, self.side, planned, before)
-        asked = asked_of(problem.select(pilot.rows.stop))
-        return CellsProof(asked, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
+        estimand = estimand_of(problem.select(pilot.rows.stop))
+        return CellsProof(estimand, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
 
     def _planner(self, problem: Rows) -> dict[str, Any] | None:
         """None where a function of the user has a part in the plan."""
@@ -313,7 +313,7 @@ class GroupPlanner:
         made = method.prove(problem, pilot, fitted, alpha, prefixes.before)
         events = replace(made.events, reference=proof.events.reference)
         return replace(
-            made, asked=proof.asked, events=events, allowance=proof.allowance, stated_first=proof.stated_first
+            made, estimand=proof.estimand, events=events, allowance=proof.allowance, stated_first=proof.stated_first
         ), ("plan",)
 
 

@@ -62,7 +62,7 @@ from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
 from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.tuning.defaults import kind_of_states
-from bondic.tuning.states import SMALLEST_PILOT, refuse_unstated
+from bondic.tuning.states import MIN_PILOT, refuse_unstated
 
 _NO_START = "no episode has begun after the pilot yet"
 
@@ -125,8 +125,8 @@ class SequentialMonitor:
         propensities: Propensities | None = None,
     ) -> None:
         check_alpha(alpha)
-        if (doubt := unusual_alpha(alpha)) is not None:
-            warnings.warn(doubt, ValidityWarning, stacklevel=2)
+        if (validity_note := unusual_alpha(alpha)) is not None:
+            warnings.warn(validity_note, ValidityWarning, stacklevel=2)
         if initial is not None and not isinstance(initial, InitialStates):
             raise InvalidInput(
                 f"Initial states are InitialStates, not {type(initial).__name__}: InitialStates.exact(states), .sample(states)."
@@ -145,9 +145,9 @@ class SequentialMonitor:
         self.reading: dict[str, Any] | None = None  # how files were read, where that has to stay the same
         planned_rows = method.planned_rows
         self._pilot = method.planned_pilot(planned_rows)
-        if not SMALLEST_PILOT <= self._pilot < planned_rows:
+        if not MIN_PILOT <= self._pilot < planned_rows:
             raise InvalidInput(
-                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {SMALLEST_PILOT} are needed to begin with, "
+                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {MIN_PILOT} are needed to begin with, "
                 "and some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
             )
         self._rows: GrowingRows | None = None
@@ -228,15 +228,17 @@ class SequentialMonitor:
             if in_columns(self._statements.policy):
                 probabilities = WrittenProbabilities.of(rows)
             rows = rows.transitions
-        doubt = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accepted)
+        validity_note = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accepted)
         if self._rows is None:
             grown = GrowingRows.begin(self._statements, rows, probabilities)
         else:
             grown = self._rows.grown(rows, probabilities)
         grown = self._without_bets(replace(grown, repeated=grown.repeated or accepted))
         result = self._evaluated(grown, Clock(progress))
-        doubts = [text for text in (unusual_alpha(self.alpha), doubt) if text and text not in result.warnings]
-        result = replace(result, warnings=(*doubts, *result.warnings))
+        validity_notes = [
+            text for text in (unusual_alpha(self.alpha), validity_note) if text and text not in result.warnings
+        ]
+        result = replace(result, warnings=(*validity_notes, *result.warnings))
         self._rows, self.result = grown, result
         if result.proof is not None:
             self._proof, self._choices = result.proof, result.choices

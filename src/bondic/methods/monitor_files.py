@@ -291,7 +291,7 @@ _DAMAGED = (KeyError, TypeError, ValueError, VerificationError)
 
 
 def write_statements(
-    said: Statements, method: Sequential, alpha: float, rows: GrowingRows, bets: Propensities | None
+    stated: Statements, method: Sequential, alpha: float, rows: GrowingRows, bets: Propensities | None
 ) -> tuple[dict[str, Any], Arrays]:
     """JSON values, and the arrays that belong to them; fixed with the first rows."""
     if not isinstance(method.engine, str):
@@ -301,15 +301,15 @@ def write_statements(
     encoder = Encoder()
     options = encoder.encode(options_of(method), "method")
     arrays = dict(encoder.arrays)
-    initial, start = said.initial, rows.start
+    initial, start = stated.initial, rows.start
     if initial is not None:
         arrays |= {_STATES: initial.observations, _WEIGHTS: initial.weights, INITIAL: start.initial}
     statements = {
-        "terms": asdict(said.terms),
-        "draws": said.draws,
-        "initial_draws": said.initial_draws,
-        "seed": int(said.seed),
-        "accept": said.accept,
+        "terms": asdict(stated.terms),
+        "draws": stated.draws,
+        "initial_draws": stated.initial_draws,
+        "seed": int(stated.seed),
+        "accept": stated.accept,
         "initial": None if initial is None else {"kind": initial.kind, "count_fixed": initial.count_fixed},
         "discrete_observations": rows.log.discrete_observations,
         "policy": {"discrete": start.discrete, "exact": start.exact, "draws": start.draws},

@@ -26,7 +26,7 @@ Generators = Callable[[int], np.random.Generator]
 
 PIECE = 65_536
 """Initial states that a policy is asked for at once."""
-MOST_ANSWERS = 500_000_000
+MAX_ANSWERS = 500_000_000
 """Probabilities of initial states that are held: 4 GB. There are several copies of some of them."""
 GROUP = 256
 """Rows of the log that a policy is asked for at once where its actions are drawn."""
@@ -112,7 +112,7 @@ def _refuse_other_count(answers: int, states: int) -> None:
         raise InvalidInput(f"The policy's answers cover {answers} states; there are {states}.")
 
 
-def ask_start(
+def query_start(
     policy: Any,
     states: FloatArray,
     times: IntArray | None,
@@ -153,9 +153,9 @@ def ask_start(
     return StartAnswers(_start_probabilities(policy, states, times), True, True, 1)
 
 
-def ask_start_later(policy: Any, some: FloatArray, states: Callable[[], FloatArray]) -> StartAnswers:
+def query_start_later(policy: Any, some: FloatArray, states: Callable[[], FloatArray]) -> StartAnswers:
     """The same of a policy with probabilities that is asked at some states now, and at all of them where that is needed."""
-    asked = ask_start(
+    asked = query_start(
         policy, some, None, action_dim=0, log_rows=0, draws=1, initial_draws=None, rng=np.random.default_rng(0)
     )
     return LaterAnswers.made_by(
@@ -184,15 +184,15 @@ def _start_probabilities(policy: Any, states: FloatArray, times: IntArray | None
 
 
 def _refuse_large_table(states: int, slots: int) -> None:
-    if states * slots > MOST_ANSWERS:
+    if states * slots > MAX_ANSWERS:
         raise InvalidInput(
             f"{states} initial states with {slots} actions are a table of {8 * states * slots / 1e9:.3g} GB, more than is "
-            f"held at once ({8 * MOST_ANSWERS / 1e9:.3g} GB). Pass fewer initial states, drawn at random and fixed beforehand: "
-            f"InitialStates.sample(states[:{MOST_ANSWERS // slots}]), or --initial FILE."
+            f"held at once ({8 * MAX_ANSWERS / 1e9:.3g} GB). Pass fewer initial states, drawn at random and fixed beforehand: "
+            f"InitialStates.sample(states[:{MAX_ANSWERS // slots}]), or --initial FILE."
         )
 
 
-def ask_next(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:
+def query_next(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:
     """The policy at next states: probabilities of all actions, or draws."""
     if isinstance(policy, StoredAnswers):
         return policy.at_next(states)
@@ -327,7 +327,7 @@ def logged_action_probs(
     return density
 
 
-def can_be_asked(policy: Any) -> bool:
+def answers_queries(policy: Any) -> bool:
     """Whether a policy of discrete actions says what it would do at logged states."""
     if isinstance(policy, protocol.RowProbabilities):
         return policy.logged_probs is not None

@@ -109,7 +109,7 @@ _LOOKED_UP = (
 )
 
 
-def ask_policy(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> Any:
+def query_policy(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> Any:
     """Call foreign code; whatever it raises becomes an error that says where."""
     try:
         return call(observations.copy(), *more)
@@ -124,7 +124,7 @@ def ask_policy(call: Callable[..., Any], observations: FloatArray, what: str, *m
 
 
 def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> npt.NDArray[Any]:
-    answer = ask_policy(call, observations, what, *more)
+    answer = query_policy(call, observations, what, *more)
     try:
         array = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as problem:

@@ -18,7 +18,7 @@ _TOP, _FLOOR, _HEIGHT = 34.0, 214.0, 252
 """Of the picture, in pixels: the upper and the lower end of the value range, and all of it."""
 _LEFT, _WIDTH = 1.0, 98.0
 """Percent of the width."""
-_MOST_CELLS = 100
+_MAX_CELLS = 100
 """Groups times actions, up to which the table of averages and single values is made in seconds."""
 
 
@@ -51,7 +51,7 @@ def _table(curve: AllowanceCurve, stated: Allowance | None) -> list[list[CurvePo
 def _singles(curve: AllowanceCurve, stated: Allowance | None) -> tuple[float, ...]:
     """Columns of the second slider; what was stated alone where a point of the curve takes seconds."""
     own = [] if stated is None or stated.pair[1] <= stated.pair[0] else [stated.pair[1]]
-    listed = curve.singles if curve.bound.tally.shape.cells <= _MOST_CELLS else ()
+    listed = curve.singles if curve.bound.tally.shape.cells <= _MAX_CELLS else ()
     return tuple(sorted({*listed, *own}))
 
 

@@ -12,7 +12,7 @@ from bondic.report.health import ActionUse, Health
 from bondic.result import Result
 from bondic.summary import end_texts, stacks_between
 
-_MOST_ACTIONS, _ONE_COLUMN = 40, 12
+_MAX_ACTIONS, _ONE_COLUMN = 40, 12
 """Actions that are drawn one by one, and those that stand in one column."""
 _HAIR = 1e-9
 """Share of the value range that is rounding."""
@@ -241,10 +241,10 @@ def _percent(share: float) -> str:
 
 def _grouped(actions: Sequence[ActionUse]) -> list[ActionUse]:
     """All actions in their order, or those that either policy takes most, and the others together."""
-    if len(actions) <= _MOST_ACTIONS:
+    if len(actions) <= _MAX_ACTIONS:
         return list(actions)
     order = sorted(range(len(actions)), key=lambda k: -max(actions[k].logged, actions[k].target))
-    kept, rest = sorted(order[: _MOST_ACTIONS - 1]), [actions[k] for k in order[_MOST_ACTIONS - 1 :]]
+    kept, rest = sorted(order[: _MAX_ACTIONS - 1]), [actions[k] for k in order[_MAX_ACTIONS - 1 :]]
     rows = sum(max(use.rows, 0) for use in rest)
     others = ActionUse(f"{len(rest)} others", sum(u.logged for u in rest), sum(u.target for u in rest), max(rows, 1))
     return [*(actions[k] for k in kept), others]

@@ -175,9 +175,9 @@ def result_markdown(result: Result, title: str = "Policy evaluation") -> str:
     """A summary for an issue, a merge request or a mail."""
     pen = _Markdown(title)
     draw(summarize(result), pen)
-    doubts, others = result.remarks()
-    for doubt in doubts[len(result.warnings) :]:
-        pen.text(f"Warning: {doubt}", "warning")
+    validity_notes, others = result.remarks()
+    for validity_note in validity_notes[len(result.warnings) :]:
+        pen.text(f"Warning: {validity_note}", "warning")
     if others:
         pen.title("How the log was read")
         pen.items([(note, False) for note in others])

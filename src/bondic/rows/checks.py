@@ -13,7 +13,7 @@ from bondic.core.terms import in_full, range_of
 from bondic.data._arrays import FloatArray
 from bondic.data.episodes import episode_starts
 from bondic.data.hygiene.findings import Finding, judge
-from bondic.errors import Doubt, ValidityWarning, shown
+from bondic.errors import ValidityNote, ValidityWarning, shown
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.rows import Rows
 
@@ -28,10 +28,10 @@ def inspected(question: Rows, accept: Iterable[str]) -> Rows:
         *unseen_actions(question),
         *question.log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),
     ]
-    doubts, stated = judge(found, accept)
-    for doubt in doubts:
-        warnings.warn(doubt, ValidityWarning, stacklevel=4)
-    return replace(question, doubts=doubts, stated=stated)
+    validity_notes, stated = judge(found, accept)
+    for validity_note in validity_notes:
+        warnings.warn(validity_note, ValidityWarning, stacklevel=4)
+    return replace(question, validity_notes=validity_notes, stated=stated)
 
 
 def cut_by_horizon(question: Rows) -> tuple[str, ...]:
@@ -81,11 +81,11 @@ def first_rewards_alone(question: Rows) -> tuple[str, ...]:
     )
     if first or not total:
         return (words,)
-    doubt = Doubt(
+    validity_note = ValidityNote(
         f"{words} Every first reward of the log is 0, later ones are not: a discount near 1 is probably meant."
     )
-    warnings.warn(doubt, ValidityWarning, stacklevel=3)
-    return (doubt,)
+    warnings.warn(validity_note, ValidityWarning, stacklevel=3)
+    return (validity_note,)
 
 
 def unseen_actions(question: Rows) -> Iterator[Finding]:

@@ -165,7 +165,7 @@ def _answered_at_starts(rows: Rows, part: Transitions, where: RowRange) -> Float
     return answers.initial if len(part) == len(states) else answers.initial[here]
 
 
-def ask_target(rows: Rows, *, every_action: bool, again: bool = False) -> Target | None:
+def query_target(rows: Rows, *, every_action: bool, again: bool = False) -> Target | None:
     """The policy at the logged states, to be stored; None where the log's own columns hold it."""
     if rows.policy_in_log and not isinstance(rows.policy, PolicyMixture):
         return None

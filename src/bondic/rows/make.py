@@ -13,7 +13,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
 from bondic.data.initial import InitialStates, first_starts, of_stream
 from bondic.data.log import Log
-from bondic.policies.answers import StartAnswers, StoredAnswers, ask_start, ask_start_later
+from bondic.policies.answers import StartAnswers, StoredAnswers, query_start, query_start_later
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, LaterCloud, NoCloud, check_actions, check_part, make_cloud, make_frame
 from bondic.rows.returns import ReturnCheck
@@ -42,9 +42,9 @@ def make_rows(
         )
     _refuse_without_target(log, policy)
     if of_stream(initial, log) and not terms.time_varying and not log.action_dim and hasattr(policy, "action_probs"):
-        answers, starts = _asked_later(policy, initial)
+        answers, starts = _query_starts_later(policy, initial)
     else:
-        answers, starts = _asked_now(log, policy, initial, terms, draws, initial_draws, seed)
+        answers, starts = _query_starts(log, policy, initial, terms, draws, initial_draws, seed)
     layout = Layout(log.observation_dim, terms.time_varying, log.action_dim, answers.slots)
     rows = Rows(log, policy, terms, layout, starts, initial, answers, RowRange(0, len(log)), seed, len(log))
     if log.plan is not None:
@@ -56,24 +56,24 @@ def make_rows(
     return whole
 
 
-def _asked_now(
+def _query_starts(
     log: Log, policy: Any, initial: InitialStates, terms: Terms, draws: int, initial_draws: int | None, seed: int
 ) -> tuple[StartAnswers, Cloud]:
     """The policy at the initial states."""
     times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
     asking: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
     asking |= {"draws": draws, "initial_draws": initial_draws}
-    answers = ask_start(policy, initial.observations, times, **asking)
+    answers = query_start(policy, initial.observations, times, **asking)
     if isinstance(policy, LoggedTarget):
         return answers, NoCloud()
     every = np.arange(len(initial))
     return answers, make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
 
 
-def _asked_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
+def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
     """The same where starts are read off the log, and may be as many as its rows: they are read and asked for when used."""
     some = first_starts(initial, _TRIED)
-    answers = ask_start_later(policy, some, lambda: initial.observations)
+    answers = query_start_later(policy, some, lambda: initial.observations)
     every = np.arange(len(initial))
 
     def made() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
-from bondic.policies.answers import NextStates, StartAnswers, ask_next
+from bondic.policies.answers import NextStates, StartAnswers, query_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
 from bondic.rows.decisions import read_decisions, single_rows
@@ -37,7 +37,7 @@ LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
 _BLOCK_BYTES = 150_000_000
 _STRETCHES = 16
-_MOST_NUMBERS = 50_000_000
+_MAX_NUMBERS = 50_000_000
 """More than this many numbers of a log that is read in batches are not brought into memory: 400 MB."""
 
 
@@ -75,7 +75,7 @@ class Rows:
     count: int  # rows that count: those within the horizon
     time_counts: dict[int, int] | None = None  # how many of them at each time before the horizon
     following: IntArray | None = None  # how many next states stand before each block of the log
-    doubts: tuple[str, ...] = ()  # warnings on log and policy, for the top of the answer
+    validity_notes: tuple[str, ...] = ()  # warnings on log and policy, for the top of the answer
     stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
     names: tuple[str, ...] = ()  # of the observation columns, where they are known
     notes: tuple[str, ...] = ()  # how the log was read, where it was read from something else
@@ -178,7 +178,7 @@ class Rows:
     @cached_property
     def _whole(self) -> Batch:
         numbers = len(self) * (self.layout.dimension + self.layout.slots) * (1 + self.answers.draws)
-        if self.kept is None and numbers > _MOST_NUMBERS:
+        if self.kept is None and numbers > _MAX_NUMBERS:
             raise InvalidInput(
                 f"This method needs all rows in memory, and {len(self)} rows of this log are about {numbers:.2g} numbers. Use "
                 "Dual with its own search, fewer rows (problem.select), or load the log: Transitions(...) in place of "
@@ -226,7 +226,7 @@ class Rows:
             return make_batch(self._empty, part, frame, None, where.start)
         later = None if frame.times is None else frame.times[frame.continues] + 1
         states = NextStates(part.next_observations[frame.next_rows], later, frame.next_rows + where.start, before)
-        answers = ask_next(self.policy, states, self.answers, Draws(self.seed).at_group)
+        answers = query_next(self.policy, states, self.answers, Draws(self.seed).at_group)
         return make_batch(self._empty, part, frame, answers, where.start)
 
     @cached_property

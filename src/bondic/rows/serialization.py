@@ -16,7 +16,7 @@ from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates, first_starts
 from bondic.errors import PolicyError
-from bondic.policies.answers import NextStates, StoredAnswers, ask_next, same_answers
+from bondic.policies.answers import NextStates, StoredAnswers, query_next, same_answers
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws
 
@@ -50,7 +50,7 @@ class SentRows:
             initial_states=InitialStates.exact(np.zeros((1, layout.observation_dim))),
             answers=question.answers.without_starts(layout.action_dim),
             notes=(),
-            doubts=(),
+            validity_notes=(),
         )
         return SentRows(light, raw, tried, _answers(light, tried))
 
@@ -84,4 +84,4 @@ def _answers(rows: Rows, states: FloatArray) -> FloatArray:
         return np.zeros(0)
     times = np.zeros(len(states), np.int64) if rows.terms.time_varying else None
     asked = NextStates(states, times, np.arange(len(states)), 0)
-    return ask_next(rows.policy, asked, rows.answers, Draws(rows.seed).at_group)
+    return query_next(rows.policy, asked, rows.answers, Draws(rows.seed).at_group)

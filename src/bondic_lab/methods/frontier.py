@@ -18,8 +18,8 @@ from bondic.core.dual.noise import Weights
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import ValueRange
 
-SMALLEST_ALPHA = 1e-9
-LARGEST_ALPHA = 1 - 1e-9
+MIN_ALPHA = 1e-9
+MAX_ALPHA = 1 - 1e-9
 """Where the search for a breakdown alpha stops."""
 
 _HALVINGS = 60
@@ -124,11 +124,11 @@ class Frontier:
             low, high = self.interval(size, alpha)
             return low > threshold if sign > 0 else high < threshold
 
-        if proved(SMALLEST_ALPHA):
-            return SMALLEST_ALPHA
-        if not proved(LARGEST_ALPHA):
+        if proved(MIN_ALPHA):
+            return MIN_ALPHA
+        if not proved(MAX_ALPHA):
             return 1.0
-        no, yes = math.log(SMALLEST_ALPHA), math.log(LARGEST_ALPHA)
+        no, yes = math.log(MIN_ALPHA), math.log(MAX_ALPHA)
         for _ in range(_HALVINGS):
             middle = 0.5 * (no + yes)
             no, yes = (no, middle) if proved(math.exp(middle)) else (middle, yes)

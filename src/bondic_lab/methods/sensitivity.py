@@ -37,7 +37,7 @@ _OTHER_LEVELS = (0.2, 2.0)
 _LONG = 200_000
 """Rows from which half as many ω are certified: each costs a pass over the kernel sums (benchmarks/estimate.py)."""
 
-_LARGEST_FLOOR = 1e300
+_MAX_FLOOR = 1e300
 """A witness without |nu| rejects every radius; the floor stays a finite number all the same."""
 
 
@@ -81,7 +81,7 @@ def result_frontier(
         )
     if not isinstance(proof, DualProof):
         raise InvalidInput(f"The method {result.method!r} leaves no proof with a class Q: there is no radius to vary.")
-    if problem.log_hash != proof.asked.log_hash:
+    if problem.log_hash != proof.estimand.log_hash:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
     setting = proof.setting(problem.select(*result.rows), sums)
     own = [omega for omega in proof.omegas.values() if omega is not None]
@@ -89,7 +89,7 @@ def result_frontier(
     # a search is only a source of proposals: whatever it is, what it proposes gets certified
     found = _frontier(options, setting, proof.budget, make_search(setting, options.rank), own, radii, progress)
     floor = 0.0 if result.rejection is None else result.rejection.minimal_radius
-    return replace(found, floor=min(floor, _LARGEST_FLOOR))
+    return replace(found, floor=min(floor, _MAX_FLOOR))
 
 
 def _frontier(
@@ -124,16 +124,16 @@ def _frontier(
 def _proposals(setting: Setting, search: Search, radii: Sequence[float] | None) -> list[Function]:
     """Omegas for every radius at the noise level of alpha and, unless radii were named, for a few at other levels."""
     kappa, middle = setting.epsilon().upper, setting.ball.radius or 1.0
-    if radii is None and not setting.ball.doubtful:  # only alpha is varied
-        wanted = [(middle, level) for level in (1.0, *_OTHER_LEVELS)]
+    if radii is None and not setting.ball.has_radius:  # only alpha is varied
+        requested = [(middle, level) for level in (1.0, *_OTHER_LEVELS)]
     elif radii is None:
         count, factors = (5, (1.0,)) if len(setting.problem) > _LONG else (11, (0.1, 1.0))
-        wanted = [(float(radius), 1.0) for radius in (middle, *np.geomspace(middle / 30, middle * 10, count))]
-        wanted += [(middle * factor, level) for level in _OTHER_LEVELS for factor in factors]
+        requested = [(float(radius), 1.0) for radius in (middle, *np.geomspace(middle / 30, middle * 10, count))]
+        requested += [(middle * factor, level) for level in _OTHER_LEVELS for factor in factors]
     else:
-        wanted = [(float(radius), 1.0) for radius in radii]
+        requested = [(float(radius), 1.0) for radius in radii]
     out = []
-    for radius, level in wanted:
+    for radius, level in requested:
         for sign in (1.0, -1.0):
             omega = search.propose(sign=sign, radius=radius, kappa=level * kappa).omega
             if omega is not None:

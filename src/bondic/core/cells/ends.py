@@ -28,7 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bondic.core.betting import LARGEST_BET, curvature, tail_term
+from bondic.core.betting import MAX_BET, curvature, tail_term
 from bondic.core.bounded import Between, Enclosure, FloatArray, U, certified_dot, inflate
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.forecasts import LabelTally
@@ -137,7 +137,7 @@ def _weighed(
     tally, weights, averages = located.system.tally, tail.weights, located.allowance.averages
     if weights.shape != tally.count.shape:
         raise InvalidInput("The weights of a tail are those of other blocks or cells.")
-    if not np.all(tally.shape.by_layer(np.abs(weights) * located.limits.width).sum(axis=-2) <= LARGEST_BET):
+    if not np.all(tally.shape.by_layer(np.abs(weights) * located.limits.width).sum(axis=-2) <= MAX_BET):
         raise NumericalError("A bet of a tail is too large for the value range.")
     grow = 1 + tally.relative
     size = np.abs(weights) * (tally.count * tally.error + tally.relative * tally.size)
@@ -188,7 +188,7 @@ def _shares(located: Located, weights: FloatArray) -> FloatArray:
         return np.ones_like(weights)
     squares = located.system.over_labels(located.intervals.deviations(located.single, located.widths).sum(axis=0))
     sizes = tally.shape.by_layer(np.abs(weights) * np.sqrt(squares / np.maximum(located.system.counts, 1.0)))
-    least = tally.shape.by_layer(np.abs(weights) * (limits.width / LARGEST_BET))
+    least = tally.shape.by_layer(np.abs(weights) * (limits.width / MAX_BET))
     wanted = sizes / np.maximum(sizes.sum(axis=-2, keepdims=True), 1e-300)
     found = (least + (1 - least.sum(axis=-2, keepdims=True)).clip(0.0) * wanted) * (1 - 32 * U)
     return np.asarray(found.reshape(weights.shape))

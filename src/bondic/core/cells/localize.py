@@ -30,7 +30,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bondic.core.betting import LARGEST_BET, curvature, vector_term
+from bondic.core.betting import MAX_BET, curvature, vector_term
 from bondic.core.bounded import Between, FloatArray, U, inflate, row_norms
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
@@ -40,7 +40,7 @@ from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput
 
 _ROUNDS = 16
-_SETTLED = 3e-3
+_CONVERGED = 3e-3
 """Relative change of energies at which iterating stops: any number of rounds gives a bound."""
 
 
@@ -118,7 +118,7 @@ class Ground:
         vector, single = events.vector, events.cells.rates
         together = tally.shape.by_layer(vector.shape * limits.width)
         largest = float(np.linalg.norm(together, axis=0).max(initial=0.0)) * max(vector.rates)
-        if max(largest, float((single * limits.width).max(initial=0.0))) > LARGEST_BET:
+        if max(largest, float((single * limits.width).max(initial=0.0))) > MAX_BET:
             raise InvalidInput("A rate of an event is too large for the value range.")
         return Ground(
             System(tally, labels, limits.low - tally.reference, limits.high - tally.reference), events, limits
@@ -241,7 +241,7 @@ class _FixedPoint:
         for _ in range(_ROUNDS):
             before, known = self.found, self.own
             self._step()
-            if self.found >= before * (1 - _SETTLED) and not np.any(self.own < known * (1 - _SETTLED)):
+            if self.found >= before * (1 - _CONVERGED) and not np.any(self.own < known * (1 - _CONVERGED)):
                 break
         return Located(
             self.ground, self._sets(), self.intervals, self.allowance, self.single, self.farthest, self.found

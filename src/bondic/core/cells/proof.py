@@ -25,7 +25,7 @@ from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, P
 from bondic.core.columns import AnsweredRows
 from bondic.core.dual.bound import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.core.errors import VerificationError, refuse
-from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.proof import Claims, Estimand, Proof, Review
 from bondic.core.question import Question
 from bondic.core.registry import register
 from bondic.core.sequential.ends import RARE, Evaluation, mean_of_starts
@@ -74,7 +74,7 @@ class CellPlan:
 class CellsProof(Proof):
     """The ends (24) at the stated allowance; a table needs none."""
 
-    asked: Asked
+    estimand: Estimand
     budget: ErrorBudget  # parts: vector, lower, upper, and initial where starts are a sample
     side: Side
     cells: Cells
@@ -258,8 +258,8 @@ class _StartDeviations:
         count, skipped = len(self.rows.initial_states), bets.skipped
         reference = self.located.system.tally.reference
         single = float(self.located.allowance.single.max(initial=0.0))
-        compared, base = np.zeros(reference.size), bets.guess or 0.0
-        if bets.guess is None:
+        compared, base = np.zeros(reference.size), bets.center or 0.0
+        if bets.center is None:
             seen, values = self.cells.start_cells(self.rows.initial, 0, terms.count)
             compared, single = seen.mean(axis=0), 2 * single
             base = float((values + seen @ reference).mean())

@@ -139,7 +139,7 @@ class Decisions:
         found = replace(self, **{name: values[rows] for name, values in columns.items() if values is not None})
         return replace(found, episodes=np.unique(found.episodes, return_inverse=True)[1].reshape(-1))
 
-    def seen_from(self, end: End) -> Self:
+    def from_end(self, end: End) -> Self:
         """The same rows for an end."""
         if end == self.end:
             return self

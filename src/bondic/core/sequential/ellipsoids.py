@@ -36,7 +36,7 @@ from bondic.core.bounded import (
 )
 from bondic.core.sequential.landmarks import Embedding
 
-_MOST_SKEW = 0.01
+_MAX_SKEW = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ def enclose(radius: float, cylinders: Sequence[Cylinder], shares: Sequence[float
     if not (np.all(np.isfinite(shape)) and np.all(np.isfinite(center))):
         return None
     skew = _skew(shape, alpha, weights, cylinders)
-    if not skew <= _MOST_SKEW:
+    if not skew <= _MAX_SKEW:
         return None
     return Ellipsoid(center, shape, skew, alpha, _rho_square(center, radius, alpha, weights, cylinders), radius)
 

@@ -24,9 +24,9 @@ from bondic.errors import Listing, shown
 Categorical: TypeAlias = Literal["one-hot", "codes"]
 Missing: TypeAlias = Literal["indicator"] | Mapping[str, float] | None
 
-_MOST_CATEGORIES = 256
+_MAX_CATEGORIES = 256
 """More columns than that are rarely meant: ids, free text and spoiled numbers end up here."""
-_LARGEST_EXACT = 2**53
+_MAX_EXACT = 2**53
 _GAP = "(missing)"
 """The category of values that are not there."""
 
@@ -95,7 +95,7 @@ class Dimension:
         needed = np.concatenate([np.ones(ended.size, dtype=bool), ~ended])[: column.values.size]
         whole = [part.values for part in parts if part.values.dtype.kind in "iu" and part.values.size]
         largest = max((max(int(values.max()), -int(values.min())) for values in whole), default=0)
-        return Dimension(name, column, np.concatenate(gaps), needed, ended.size, source, largest <= _LARGEST_EXACT)
+        return Dimension(name, column, np.concatenate(gaps), needed, ended.size, source, largest <= _MAX_EXACT)
 
     @property
     def gaps(self) -> BoolArray:
@@ -249,7 +249,7 @@ def _categories(dim: Dimension, kind: Categorical, known: Sequence[str] | None) 
     if known is not None:
         _refuse_new_categories(dim, texts, labels, known)
         labels = tuple(known)
-    if kind == "one-hot" and len(labels) > _MOST_CATEGORIES:
+    if kind == "one-hot" and len(labels) > _MAX_CATEGORIES:
         raise InvalidInput(
             f"{dim.source}: {one_line(dim.name)} has {len(labels)} categories. So many 0/1 columns are rarely meant: leave the "
             "column out of the observations, pass numbers, or categorical='codes' (--text codes) for a kernel that only "

@@ -66,8 +66,8 @@ class Format:
 def _open_parquet(path: Path) -> OpenedFile:
     def batches(names: Sequence[str], groups: range) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, buffer_size=2**20) as opened:
-            wanted = {"row_groups": list(groups), "columns": list(names)}
-            yield from opened.iter_batches(ROWS_AT_A_TIME, use_threads=False, **wanted)
+            requested = {"row_groups": list(groups), "columns": list(names)}
+            yield from opened.iter_batches(ROWS_AT_A_TIME, use_threads=False, **requested)
 
     with pq.ParquetFile(path) as file:
         groups = tuple(file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))

@@ -21,7 +21,7 @@ from bondic.errors import kind_of, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 
-_MOST_LISTED = 100
+_MAX_LISTED = 100
 _FLAGS = ("true", "false")
 _SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSITIES)
 _TYPED = {"terminations": _arrays.flags, "truncations": _arrays.flags, "timesteps": _arrays.integers}
@@ -91,7 +91,7 @@ def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] 
 def _listed(known: Sequence[str]) -> str:
     """The whole coding, unless it is very long: it says what the policy's probabilities were taken for."""
     pairs = [f"{code} = {one_line(text)}" for code, text in enumerate(known)]
-    return ", ".join(pairs) if len(pairs) <= _MOST_LISTED else shown(pairs)
+    return ", ".join(pairs) if len(pairs) <= _MAX_LISTED else shown(pairs)
 
 
 class Parts:
@@ -129,8 +129,8 @@ class Parts:
             here, following = self.columns["observations"], self.columns.get("next_observations")
             encoded = encode_observations(self.table, here, following, ended, self.treatment)
         else:
-            told = {"one_step": self.one_step, "streamed": self.treatment.streamed}
-            encoded = steps_as_observations(self.table.source, parts, n, **told)
+            options = {"one_step": self.one_step, "streamed": self.treatment.streamed}
+            encoded = steps_as_observations(self.table.source, parts, n, **options)
         self.unrecorded = tuple(part for part in ("observations", "actions") if part not in self.columns)
         self.notes += encoded.notes
         self.encodings |= encoded.encodings

@@ -21,7 +21,7 @@ from bondic.data.io.arrow import arrays_table, arrow_table
 from bondic.data.io.table import SourceTable, refuse_twins
 from bondic.data.names import PART_OF
 from bondic.data.propensities import PROPENSITIES
-from bondic.errors import Doubt
+from bondic.errors import ValidityNote
 
 _OF_STEPS = ("rewards", "actions", "timesteps", "terminations", "truncations", *PROPENSITIES)
 _TELLING = ("rewards", "behavior_action_probs", "behavior_log_probs", "target_log_probs")
@@ -158,7 +158,7 @@ def _add_keys(
             not isinstance(line.get(name), list) for line in lines for name in part_of if part_of[name] == "rewards"
         )
         ends = "Every episode is taken to end with its last step, as no column says that it was cut off."
-        yield ends if paid_once else Doubt(f"{ends} If some were, the interval is not valid: give `truncated`.")
+        yield ends if paid_once else ValidityNote(f"{ends} If some were, the interval is not valid: give `truncated`.")
     elif "terminations" not in present:
         name = next(name for name, part in part_of.items() if part == "truncations" and name in columns)
         last = [step == steps - 1 for steps in lengths for step in range(steps)]

@@ -18,7 +18,7 @@ from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
 from bondic.errors import PolicyError, did_you_mean, shown
 from bondic.policies.adapters.fitted import given_to
-from bondic.policies.protocol import ask_policy
+from bondic.policies.protocol import query_policy
 
 _ALL_AT_ONCE = (
     "A policy gets all states at once, (n, dimensions), and answers for each of them: probabilities (n, actions), or one action "
@@ -53,7 +53,7 @@ class Rule:
 
     def kind_of_answer(self, observations: FloatArray) -> Literal["probabilities", "numbers", "names"]:
         """What it answers with: probabilities, or actions by their numbers or names."""
-        answer = ask_policy(self._answer, observations, "first state of the log")
+        answer = query_policy(self._answer, observations, "first state of the log")
         if answer.dtype.kind == "U":
             return "names"
         return "numbers" if answer.ndim == 1 or _is_column_of_actions(answer) else "probabilities"

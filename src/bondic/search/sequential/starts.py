@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.columns import Cloud
 from bondic.core.starts import StartBets
 from bondic.core.terms import ValueRange, range_of
@@ -131,7 +131,9 @@ def propose_bets(
     first, last = math.ceil(math.log2(2 * slow / whole)), math.ceil(0.5 * math.log2(max(count, 1.0)))
     rates = whole * 2.0 ** np.arange(min(first, 0), last + 1)
     # deviations of the whole range at starts unlike the compared ones, or of the fitted values' spread at all of them
-    each = np.minimum(_others(starts) * loss(-FULL_BET * np.minimum(rates / whole, 1.0)), 0.5 * (rates * spread) ** 2)
+    each = np.minimum(
+        _others(starts) * bet_cost(-FULL_BET * np.minimum(rates / whole, 1.0)), 0.5 * (rates * spread) ** 2
+    )
     costs = np.append(2 * price / slow, np.where(rates > whole, np.inf, (price + count * each) / rates))
     shares = np.full(costs.size, 0.25 / rates.size)
     shares[0], shares[costs.argmin()] = 0.25, 0.5
