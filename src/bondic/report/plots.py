@@ -42,7 +42,7 @@ def new_figure(width: float, height: float) -> tuple[Any, Any]:
 def terms_plot(result: Result, ax: Any = None) -> Any:
     """Both end points as stacks of their terms, with the interval and the estimate.
 
-    The curve of allowances where there is no such end, as nothing was stated. On axes of the caller's, which are returned; without, in a
+    The curve of allowances where there is no such end, as nothing was stated. On `ax`, which is returned; without, in a
     matplotlib Figure of its own.
     """
     if result.unstated and result.curve is not None:
@@ -54,6 +54,13 @@ def _placed(ax: Any, size: tuple[float, float], draw: Callable[[Any], None]) -> 
     drawn, axes = (ax, ax) if ax is not None else new_figure(*size)
     draw(axes)
     return drawn
+
+
+def _legend_below(axes: Any, columns: int) -> None:
+    """Under the label of the axis, however tall the axes are: the distance is in letters."""
+    axes.legend(
+        fontsize="x-small", ncols=columns, loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=6, frameon=False
+    )
 
 
 def _draw_terms(result: Result, axes: Any) -> None:
@@ -77,9 +84,9 @@ def _draw_terms(result: Result, axes: Any) -> None:
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(first, last)
-    axes.set_xlabel("value of the policy")
+    axes.set_xlabel("difference of the values" if result.is_difference else "value of the policy")
     if axes.get_legend_handles_labels()[0]:  # a rejection may leave nothing to name
-        axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
+        _legend_below(axes, 4)
 
 
 def _draw_curve(curve: AllowanceCurve, axes: Any) -> None:
@@ -122,7 +129,7 @@ def _draw_comparison(results: Sequence[tuple[str, Result]], axes: Any) -> None:
     axes.set_ylim(len(results) - 0.4, -0.6)
     axes.set_xlabel("difference of the values" if difference else "value of the policy")
     if results:
-        axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, frameon=False)
+        _legend_below(axes, 3)
 
 
 def save_plot(figure: Any, path: str | os.PathLike[str]) -> Path:
