@@ -4,7 +4,7 @@
 #   docker run --rm bondic make test
 FROM python:3.12-slim
 
-# Chromium, git and make of the distribution are as good as any version: what bondic computes with is pinned in constraints.txt.
+# Any version of these three will do: what bondic computes with is pinned in constraints.txt.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends chromium git make \

@@ -152,12 +152,16 @@ def packages(dist: Path) -> str:
     return f"{sizes}; twine check passed"
 
 
-def installed(package: Path, folder: Path) -> str:
-    """A user's first minutes: install, demonstration, verify, a log of one's own; with no git in reach."""
-    place = folder / "venv"
-    venv.create(place, with_pip=True)
-    scripts = place / "bin"
-    run(scripts / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", package, cwd=folder)
+def installed(package: Path, place: Path, folder: Path) -> str:
+    """A user's first minutes: install, demonstration, verify, a log of one's own; with no git in reach.
+
+    The environment is made for the first package; a second one takes the place of the first there.
+    """
+    scripts, again = place / "bin", ("--force-reinstall", "--no-deps") if place.exists() else ()
+    if not again:
+        venv.create(place)
+    pip = (sys.executable, "-m", "pip", "--python", scripts / "python", "install", "-q", "--disable-pip-version-check")
+    run(*pip, "--no-compile", *again, package, cwd=folder)
 
     def bondic(*words: str) -> str:
         return run(scripts / "bondic", *words, cwd=folder, path=scripts)
@@ -175,7 +179,9 @@ def installed(package: Path, folder: Path) -> str:
         raise Problem(f"the demonstration is not verified: {checked}")
     rows = "".join(f"{i % 5},{i % 2},{i % 3 % 2},0.5\n" for i in range(400))
     (folder / "log.csv").write_text("obs,action,reward,propensity\n" + rows, encoding="utf-8")
-    words = ("log.csv", "--one-step", "--policy", "uniform", "--reward-range", "0", "1")
+    rule = "import numpy\n\n\ndef first(x):\n    return numpy.tile([1.0, 0.0], (len(x), 1))\n"
+    (folder / "rule.py").write_text(rule, encoding="utf-8")
+    words = ("log.csv", "--one-step", "--policy", "rule.py:first", "--reward-range", "0", "1")
     own = bondic("evaluate", *words, "--quiet", "--out", "own").strip()
     return f"{answer} / {checked} / {own}"
 
@@ -190,7 +196,7 @@ def main() -> int:
                 found = list(dist.glob(suffix))
                 if not found:
                     raise Problem("there is no such package")
-                return installed(found[0], place)
+                return installed(found[0], Path(folder) / "venv", place)
 
             return check
 
