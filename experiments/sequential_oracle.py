@@ -115,7 +115,7 @@ def _localized(plan: Plan, evidence: Evidence, found: Facts) -> list[str]:
             localizer.add(piece, own, None, pool(evidence.found, piece, own, len(data)))
         if localizer.empty:
             return [*out, f"nothing is left after row {block.stop}"]
-        apart, bounds = found.apart[: part.stop], localizer.apart
+        apart, bounds = found.apart[: part.stop], localizer.errors
         if np.any((apart < bounds.low - ROUNDING) | (apart > bounds.high + ROUNDING)):
             out.append(f"a deviation before row {block.stop}")
         if not _inside(localizer, found.error):
