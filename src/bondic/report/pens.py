@@ -241,7 +241,7 @@ def fragment(result: Result) -> str:
         folded.text(line)
     _draw_grids(folded, view.parts, view.assumptions, view.choices)
     rest = f"<details><summary>Assumptions, terms and method</summary>{''.join(folded.parts)}</details>"
-    return f'{_STYLE}<section class="bondic">{"".join(pen.parts)}{rest}</section>'
+    return f'<section class="bondic">{"".join(pen.parts)}{rest}</section>{_STYLE}'
 
 
 def _picture(result: Result) -> str:
