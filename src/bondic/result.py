@@ -467,9 +467,9 @@ class Result:
         """A summary for an issue, a merge request or a mail."""
         return str(_view("report.pens.result_markdown")(self, title))
 
-    def plot(self) -> Any:
-        """Both ends as stacks of their terms, with the interval: a matplotlib Figure (extra `plot`)."""
-        return _view("report.plots.terms_figure")(self)
+    def plot(self, ax: Any = None) -> Any:
+        """Both ends as stacks of their terms, with the interval (extra `plot`): a matplotlib Figure, or `ax`, drawn on."""
+        return _view("report.plots.terms_plot")(self, ax)
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:
         """Write the report, one page that opens anywhere."""
