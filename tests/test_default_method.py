@@ -237,7 +237,7 @@ class TestPropensities:
         problem = asked(episodes(1), gamma=0.0)
         stated = b.Default(propensities=b.Propensities(min_propensity=0.5), side="lower")
         assert stated.choose(problem)[0] == b.Propensities(min_propensity=0.5, side="lower")
-        with pytest.raises(InvalidInput, match="has no use for it"):
+        with pytest.raises(InvalidInput, match="does not use propensities here"):
             replace(stated, side="both").choose(question())
 
     def test_a_target_known_by_its_probabilities_alone(self):

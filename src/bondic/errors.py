@@ -19,11 +19,11 @@ class PolicyError(InvalidInput):
 
 
 class TooFewRows(InvalidInput):
-    """The log is shorter than its pilot: more rows are needed before anything can be said."""
+    """The log is shorter than its pilot: more rows are needed."""
 
 
 class TunedOnCertifiedRows(InvalidInput):
-    """Instruments W were tuned on rows that they are asked to certify."""
+    """Instruments W were tuned on certified rows."""
 
 
 class NoInterval(BondicError, ValueError):
@@ -32,7 +32,7 @@ class NoInterval(BondicError, ValueError):
     def __init__(self) -> None:
         super().__init__(
             "There is no interval: the log contradicts what was assumed (`status` is REJECTED). `rejection` has the p-value, "
-            "next_steps() says what to look at, and `value_range` is what the stated ranges alone imply. Ask for the status "
+            "next_steps() says what to look at, and `value_range` is what the stated ranges alone imply. Check the status "
             "before the interval: if result.status is bondic.Status.REJECTED: ..."
         )
 
@@ -47,11 +47,11 @@ class MissingExtra(BondicError, ImportError):
 
 
 class ExecutorError(BondicError, RuntimeError):
-    """Work that was given to other processes did not come back, or could not be sent."""
+    """Work for other processes could not be sent, or did not come back."""
 
 
 class ValidityNote(str):
-    """A note on the input that touches validity; it is told apart from other notes wherever they travel together."""
+    """A note on the input that touches validity: a type of its own among other notes."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ def counted_names(names: Iterable[Any]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """ "an int", "a list", "None": what somebody passed, in a sentence."""
+    """ "an int", "a list", "None": the type of an argument, in a sentence."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
 

@@ -170,8 +170,8 @@ def given_columns(part: str, value: str | Iterable[str], names: list[str]) -> tu
     absent = [column for column in group if column not in names]
     if absent or not group:
         raise InvalidInput(
-            f"`{part}` was said to be in column {shown(absent) or '(none)'}, but the table has {shown(names)}."
-            f"{did_you_mean(absent[0], names) if absent else ''}"
+            f"`{part}` is stated to be in column {shown(absent) or '(none)'}, but the table has "
+            f"{shown(names)}.{did_you_mean(absent[0], names) if absent else ''}"
         )
     return group
 
@@ -214,8 +214,8 @@ def _notes(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
         return (
             ValidityNote(
                 f"Column {found['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If "
-                "it also marks episodes that were merely cut off, the interval is not valid; give terminations and truncations "
-                "apart."
+                "it also marks episodes that were merely cut off, the interval is not valid; name a column for terminations "
+                "and one for truncations."
             ),
         )
     return ()

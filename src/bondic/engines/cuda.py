@@ -268,7 +268,7 @@ def check_device(device: str) -> None:
         ) from problem
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InvalidInput(
-            'The engine "cuda" needs an NVIDIA GPU that PyTorch can see, and there is none here (torch.cuda.is_available() is '
+            'The engine "cuda" needs an NVIDIA GPU that PyTorch can use, and there is none here (torch.cuda.is_available() is '
             'False). Use engine="auto", which computes the same numbers on processors.'
         )
 

@@ -130,7 +130,7 @@ def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # t
             sums[:] = 0.0
             for chunk in range(first, min(first + TILE // LANES, right)):
                 for i in range(begin, end, 2):
-                    # the last of an odd number of rows is its own partner; nobody reads that sum
+                    # the last of an odd number of rows is its own partner; that sum is not used
                     rows = i * axes, min(i + 1, end - 1) * axes
                     one, two = _near_two(x, rows[0], rows[1], y, chunk * axes * LANES, axes)
                     for p in range(width):

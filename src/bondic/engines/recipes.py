@@ -169,5 +169,5 @@ def labels(columns: tuple[int, ...], *sets: FloatArray) -> list[FloatArray]:
 
 
 def certain(planned: ProductPlan | None) -> ProductPlan:
-    assert planned is not None, "cost was asked before"
+    assert planned is not None, "cost was called before"
     return planned

@@ -114,9 +114,9 @@ def _check_joints(log: Keys, earlier: IntArray, later: IntArray) -> None:
     led, started = log.next_observations[earlier], log.observations[later]
     # the second term: entries near 0 that were computed from others with 32 bits
     allowed = _JOIN * np.maximum(np.abs(led), np.abs(started)) + 0.1 * _JOIN * np.abs(log.observations).mean(axis=0)
-    apart = np.flatnonzero((np.abs(led - started) > allowed).any(axis=1))
-    if apart.size:
-        one, two = int(earlier[apart[0]]), int(later[apart[0]])
+    gaps = np.flatnonzero((np.abs(led - started) > allowed).any(axis=1))
+    if gaps.size:
+        one, two = int(earlier[gaps[0]]), int(later[gaps[0]])
         raise InvalidInput(
             f"Row {two} follows row {one} in the same episode but starts at {log.observations[two]}, while row {one} led to "
             f"{log.next_observations[one]}: rows are missing, or two episodes share an id. {why} Restore the rows, give every "

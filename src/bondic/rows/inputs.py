@@ -39,7 +39,7 @@ class GivenLog:
     log: Log
     loaded: LoadedLog | None = None
     order_stated: bool = (
-        True  # the order of actions that are text was said, or is that of a log which the caller has read
+        True  # the order of actions that are text was stated, or is that of a log which the caller has read
     )
 
     @property
@@ -67,11 +67,11 @@ def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
 
 def take_log(given: Any, **reading: Any) -> GivenLog:
     """A log as it is, one that `read_log` has read, or anything that it reads; `reading` are its options."""
-    said = {name: value for name, value in reading.items() if value is not None and value is not False}
+    options = {name: value for name, value in reading.items() if value is not None and value is not False}
     if is_log(given) or isinstance(given, LoadedLog):
-        if said:
+        if options:
             raise InvalidInput(
-                f"{next(iter(said))}= says how a file or table is read; the log is {kind_of(given)} already. Leave it "
+                f"{next(iter(options))}= says how a file or table is read; the log is {kind_of(given)} already. Leave it "
                 "out."
             )
         return GivenLog(given.transitions, given) if isinstance(given, LoadedLog) else GivenLog(given)
@@ -80,11 +80,11 @@ def take_log(given: Any, **reading: Any) -> GivenLog:
             f"The first argument is the log, the second the policy; the first is {kind_of(given)}. A log is Transitions, what "
             "read_log returns, a path, or a table."
         )
-    from bondic.data.io.read import read_log  # it loads pyarrow: whoever has a log already does not wait for it
+    from bondic.data.io.read import read_log  # it loads pyarrow, which a log in memory does not need
 
     source = given if isinstance(given, str | Path) or not isinstance(given, PathLike) else Path(given)
-    loaded = read_log(source, **said)
-    return GivenLog(loaded.transitions, loaded, order_stated="actions" in said)
+    loaded = read_log(source, **options)
+    return GivenLog(loaded.transitions, loaded, order_stated="actions" in options)
 
 
 def take_initial(given: Any, log: Log) -> InitialStates:
@@ -115,7 +115,7 @@ def refuse_no_policy(given: Any) -> None:
 def take_policy(
     given: Any, source: GivenLog, starts: int | None, actions: int | None = None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The policy in a form that can be asked, and how it was read, where it could have been read in another way.
+    """The policy in a form that can be queried, and how it was read, where it could have been read in another way.
 
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
     the log has its probabilities there, and nowhere else. `actions` is how many there are, where that is known from elsewhere.
@@ -143,7 +143,7 @@ def _learned(made: Any, source: GivenLog, actions: int | None) -> tuple[Any, tup
 
 
 def _notes_on(policy: Any) -> tuple[str, ...]:
-    """Whether a classifier draws, and which columns a fitted model was asked with."""
+    """Whether a classifier draws, and which columns a fitted model was queried with."""
     drawn = (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
     found = words_on(policy.model, policy.names) if isinstance(policy, ClassifierPolicy | Rule) else None
     return drawn if found is None else (*drawn, found)
@@ -168,7 +168,7 @@ def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **re
 
 
 def _with_names(policy: Any, names: tuple[str, ...]) -> Any:
-    """A model that was fitted on a table is asked by the names of its columns."""
+    """A model that was fitted on a table is queried by the names of its columns."""
     return replace(policy, names=names) if names and isinstance(policy, ClassifierPolicy | Rule) else policy
 
 
@@ -180,8 +180,9 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
         )
     if loaded.next_action_probs is None and loaded.transitions.terminations.all():
         raise InvalidInput(
-            "The policy is 'columns' (--policy columns): nothing says which columns hold its probabilities of all actions, one "
-            "per action. Name them: columns={'logged_action_probs': ['p_0', 'p_1', ...]} (--columns 'logged_action_probs=p_*')."
+            "The policy is 'columns' (--policy columns): the columns with its probabilities of all actions are not named. "
+            "Name them, one per action: columns={'logged_action_probs': ['p_0', 'p_1', ...]} (--columns "
+            "'logged_action_probs=p_*')."
         )
     if loaded.next_action_probs is None:
         raise InvalidInput(
@@ -210,9 +211,9 @@ def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
     )
     if names is not None and not named and not isinstance(policy, _READY):
         raise InvalidInput(
-            f"The log's actions are text ({shown(names)}), and nothing says which of them the policy's first probability "
-            "belongs to. Another order is another policy. Name them in the order of the policy's probabilities, actions=[...] "
-            "(--actions FIRST,SECOND,...); actions that the log never took count as well."
+            f"The log's actions are text ({shown(names)}), and the order of the policy's probabilities is unknown. Another "
+            "order is another policy: list the actions in that order, actions=[...] (--actions FIRST,SECOND,...); actions "
+            "that the log never took count as well."
         )
 
 
@@ -235,7 +236,7 @@ def _with_actions(rule: Rule, source: GivenLog, actions: int | None) -> tuple[Ru
 
 
 def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> None:
-    """A keyword that nobody takes, with the one that was probably meant."""
+    """An unknown keyword, with the one that was probably meant."""
     names = list(known)
     for name in given:
         if name not in names:

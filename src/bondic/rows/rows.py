@@ -57,9 +57,9 @@ def block_length(layout: Layout, draws: int) -> int:
 class Rows:
     """A policy-evaluation question over a stretch of a log, whose rows come in blocks.
 
-    Borders of blocks are multiples of the block length, counted in rows of the log; the policy is asked for a whole block, and
+    Borders of blocks are multiples of the block length, counted in rows of the log; the policy is queried for a whole block, and
     draws are keyed by row. So nothing depends on how the log is read, which rows are selected, or whether they are kept in
-    memory. Rows of a log in memory are kept, and the policy is asked once; others are read and asked for again
+    memory. Rows of a log in memory are kept, and the policy is queried once; others are read and queried again
     in every pass.
     """
 
@@ -163,7 +163,7 @@ class Rows:
     def over_parts(self, task: Callable[[Rows, RowRange, Transitions], T]) -> Iterator[T]:
         """task(question, rows, part) for the log's own rows, in order: all at once in memory, else block by block.
 
-        The policy is a part of the question: it may be another process that asks it.
+        The policy is part of the problem: another process may query it.
         """
         if self.log.held:
             return (task(self, where, part) for where, part in self.log.batches(self.rows))
@@ -191,7 +191,7 @@ class Rows:
         return self._whole
 
     def logged_rows(self) -> Iterator[tuple[FloatArray, IntArray, IntArray | None]]:
-        """Logged points, slots and times of the rows that count, block by block; the policy is not asked."""
+        """Logged points, slots and times of the rows that count, block by block; the policy is not queried."""
         if self.kept is not None:
             yield from ((batch.logged, batch.slots, batch.times) for batch in self.batches())
             return
@@ -337,7 +337,7 @@ class Rows:
         return [RowRange(start, min(start + length, self.rows.stop)) for start in starts]
 
     def _some_batches(self, stretches: Sequence[RowRange]) -> Iterator[Batch]:
-        """The rows of these stretches, in order; every block is asked for once."""
+        """The rows of these stretches, in order; every block is read once."""
         done = 0
         for stretch in stretches:
             if stretch.stop <= done:

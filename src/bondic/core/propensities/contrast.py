@@ -50,7 +50,7 @@ class Contrast:
         known = first.unit == "decision" and first.probs is not None and second.probs is not None
         return Contrast(first, second.from_end("upper"), _total_variation(first, second) if known else None)
 
-    # -- what a bound asks of its units
+    # -- what a bound needs of its units
 
     @property
     def end(self) -> End:

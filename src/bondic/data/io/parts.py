@@ -28,7 +28,7 @@ _TYPED = {"terminations": _arrays.flags, "truncations": _arrays.flags, "timestep
 
 
 def checked_columns(columns: Any) -> dict[str, Any]:
-    """What the caller said about columns: parts that exist, each with a name, names, or None."""
+    """What the caller stated about columns: parts that exist, each with a name, names, or None."""
     if not isinstance(columns, Mapping | None):
         raise InvalidInput(f"columns= maps parts of a transition to column names; it is {kind_of(columns)}.")
     for part, value in dict(columns or {}).items():
@@ -51,7 +51,8 @@ def find_parts(
     absent = {part for part, value in stated.items() if value is None}
     if absent - {*MAY_BE_ABSENT, *(UNUSED if one_step else ())}:
         raise InvalidInput(
-            f"columns={{part: None}} can be said of {', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} alone: there are none."
+            "columns={part: None} states that the log has none; that is possible for "
+            f"{', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} only."
         )
     given = {part: value for part, value in stated.items() if value is not None}
     required = [part for part in REQUIRED if part not in ("terminations", *optional)]
@@ -211,8 +212,8 @@ class Parts:
             return np.array([int(text) for text in texts], dtype=np.int64)
         if self.known_actions is None and self.treatment.streamed:
             raise InvalidInput(
-                f"{self.table.source}: actions are text. Which ones there are is known at the end of a log only: name them in "
-                "order, actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
+                f"{self.table.source}: actions are text. A streamed log cannot list them before its end: name them in order, "
+                "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
             )
         known = self.known_actions or tuple(sorted(set(texts)))
         if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
