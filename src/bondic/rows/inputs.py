@@ -220,8 +220,8 @@ def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
         return
     raise InvalidInput(
         f"The log's actions are text ({shown(names)}), and the order of the policy's answers is unknown. Another order is "
-        "another policy. Return the names themselves, one per state; or list the actions in the order of the policy's probabilities, "
-        "actions=[...] (--actions FIRST,SECOND,...): actions that the log never took count as well."
+        "another policy. Return the names themselves, one per state; or list the actions in the order of the policy's "
+        "probabilities, actions=[...] (--actions FIRST,SECOND,...): actions that the log never took count as well."
     )
 
 
