@@ -1,6 +1,6 @@
 """Eighteen answers that are trivial, wide or rejected: the way out that bondic names is followed, and what came out written down.
 
-    python experiments/ways_out.py [--only TEXT] [--page docs/ways-out.md]
+    python experiments/ways_out.py [--only TEXT] [--page out/ways-out.md]
 
 Logs are small and made from fixed seeds: a few minutes of one core. Exit status 1 when fewer than four in five keep their word.
 """
@@ -272,14 +272,14 @@ def _short(changes: dict[str, Any]) -> str:
 
 PAGE = """# Advice, followed
 
-Eighteen small logs whose answer is trivial, wide or rejected. For such answers bondic [says what would
-help](report.md#what-to-do-next). Here the advice was followed. The table shows what was promised and what came out. Lengths
+Eighteen small logs whose answer is trivial, wide or rejected. For such answers bondic says what would
+help. Here the advice was followed. The table shows what was promised and what came out. Lengths
 are shares of the value range before the advice was taken (for another discount, of the new value range). "Kept" allows a
 factor of {lenient}: these are guesses, labeled as such, and no part of a guarantee. In practice such advice is for the
 *next* log, or for a statement that you can make without this one. This page is written by
 
 ```sh
-python experiments/ways_out.py --page docs/ways-out.md  # part of make experiments
+python experiments/ways_out.py --page out/ways-out.md  # part of make experiments
 ```
 
 | log | answer | advice | promised | came out | kept |

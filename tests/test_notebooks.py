@@ -22,8 +22,8 @@ def test_a_notebook_is_its_page(name):
 def test_links_of_a_notebook_lead_somewhere():
     page = ROOT / "docs" / "tutorials" / "clicks-and-prices.md"
     text = "".join(line for cell in make_notebooks.notebook(page)["cells"] for line in cell["source"])
-    assert "](../docs/propensities.md)" in text
-    assert (ROOT / "notebooks" / "../docs/propensities.md").resolve().exists()
+    assert "](../docs/logs-and-policies.md)" in text
+    assert (ROOT / "notebooks" / "../docs/logs-and-policies.md").resolve().exists()
 
 
 @pytest.mark.filterwarnings("ignore")  # of Jupyter's own

@@ -12,7 +12,7 @@ Without propensities, M = 1/(1-γ) steps (s_H with a horizon), outcomes r + γ q
     length  =  1.5 ( efficiency limit + unseen-event limit ) + B ( 5 pairs M / n )^1.5,
 
 the limits of section 10 with the largest ratio of visits in place of ω*/M. The factor and the last part, what it takes to learn
-the value function, were read off measured lengths (docs/tightness.md): a rule of thumb, within a factor of about three.
+the value function, were read off measured lengths (`experiments/tightness.py`): a rule of thumb, within a factor of about three.
 """
 
 from __future__ import annotations

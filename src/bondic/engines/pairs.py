@@ -45,7 +45,7 @@ GROUP = 8  # rows that meet a chunk while it is in the first-level cache; even
 
 _NEAR_RADIUS = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
 _NEAR_COST = 5.8
-"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
+"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (README.md, Lemma 17a)."""
 _CHAIN = 40
 """Roundings of one product u_i k_ij u_j besides the sum over rows: 32 + 3 in a row of a tile, 2 products, and some."""
 
