@@ -417,7 +417,7 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     assert "bondic monitor" in err
     code, _, err = run(capsys, "compare", "log1500.npz", *asked, *looks)
     assert code == 2
-    assert "decides nothing" in err
+    assert "makes no decision" in err
     for rows, expected in ((100, 6), (1500, 0)):
         code, out, _ = run(
             capsys, "choose", f"log{rows}.npz", *asked, "--with", "planned_rows=3000", "--with", "state=choice.json"

@@ -339,5 +339,5 @@ def complete_episodes(problem: Rows, *, today: bool) -> Rows:
         shorter, policy, states, problem.terms, draws=answers.draws, initial_draws=drawn, seed=problem.seed
     )
     waiting = f"{len(log) - stop} of {len(log)} rows wait: the episode of row {stop} has neither ended nor been cut"
-    fields = {name: getattr(problem, name) for name in ("doubts", "stated", "names", "reading")}
+    fields = {name: getattr(problem, name) for name in ("validity_notes", "stated", "names", "reading")}
     return replace(made.select(problem.rows.start), **fields, notes=(*problem.notes, waiting))
