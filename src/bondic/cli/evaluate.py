@@ -33,7 +33,7 @@ from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.effort import effort_words
 from bondic.report.exports import result_csv, write_result
 from bondic.report.pens import result_markdown, result_table
-from bondic.report.plots import save_plot, terms_figure
+from bondic.report.plots import save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 from bondic.rows import Rows
@@ -156,7 +156,7 @@ def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]
             elif form == "markdown":
                 write_texts(folder, {"summary.md": result_markdown(result, title)})
             else:
-                save_plot(terms_figure(result), folder / f"terms.{form}")
+                save_plot(result.plot(), folder / f"terms.{form}")
         return sorted(item.name for item in folder.iterdir())
 
 

@@ -136,8 +136,12 @@ class Decisions:
         """Some of the rows, ascending, whole units."""
         names = ("rows", "rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
         columns = {name: getattr(self, name) for name in names}
-        found = replace(self, **{name: values[rows] for name, values in columns.items() if values is not None})
-        return replace(found, episodes=np.unique(found.episodes, return_inverse=True)[1].reshape(-1))
+        columns = {name: values[rows] for name, values in columns.items() if values is not None}
+        return replace(self, **(columns | {"episodes": self.renumbered(columns["episodes"])}))
+
+    def renumbered(self, episodes: IntArray) -> IntArray:
+        """Numbers of units without gaps, in their order."""
+        return np.unique(episodes, return_inverse=True)[1].reshape(-1)
 
     def from_end(self, end: End) -> Self:
         """The same rows for an end."""
@@ -356,6 +360,10 @@ class SingleDecisions(Decisions):
     @property
     def unit_ratios(self) -> FloatArray:
         return self.ratios.values
+
+    def renumbered(self, episodes: IntArray) -> IntArray:
+        """Every row is a unit."""
+        return np.arange(episodes.size)
 
     def per_decision(self, factor: float) -> tuple[FloatArray, float]:
         """Some rows at a time: no row sees another."""
