@@ -1,6 +1,6 @@
 """Differences against two intervals, and against what one would use instead, on published data and on the demonstration.
 
-    python experiments/decision_lengths.py [--only TEXT] [--logs 50] [--seed 0] [--page docs/decision-lengths.md]
+    python experiments/decision_lengths.py [--only TEXT] [--logs 50] [--seed 0] [--page out/decision-lengths.md]
 
 Classification sets as logged decisions (digits, breast cancer, wine): a decision tree of 15 leaves against one of 5, and against
 the behavior; truths are finite sums. A marketing log with text and numbers, tables of Gymnasium, and the demonstration
@@ -172,7 +172,7 @@ def learned(name: str, logs: int, seed: int) -> list[Gain]:
 
 _HEAD = """# Differences: how long they are
 
-Made by `python experiments/decision_lengths.py --page docs/decision-lengths.md`. Mean lengths at alpha = {alpha}, misses in
+Made by `python experiments/decision_lengths.py --page out/decision-lengths.md`. Mean lengths at alpha = {alpha}, misses in
 parentheses where the truth is known (a rejection is one). *Paired* is `evaluate_policy(..., against=...)`; *two intervals* has
 each policy at half of alpha (both finite-sample). *Normal* and *bootstrap* are those of the mean of (ρ¹ − ρ²) r (asymptotic),
 where the log has propensities. How often these and others are wrong: [what one would use instead](decision-peers.md).

@@ -1,6 +1,6 @@
 """What one would use instead, on the same logs: how often intervals of differences, and choices, are wrong.
 
-    python experiments/decision_peers.py [--logs 200] [--seed 0] [--page docs/decision-peers.md]
+    python experiments/decision_peers.py [--logs 200] [--seed 0] [--page out/decision-peers.md]
 
 Differences: normal intervals and percentile bootstraps of paired weighted rewards, and the bootstrap of the Open Bandit Pipeline
 (obp) on the rounds of its estimators (weighted, self-normalized, doubly robust), one policy less the other. Choices among twenty
@@ -317,7 +317,7 @@ def taken(world: str, logs: int, seed: int) -> tuple[Counter[str], Counter[str],
 
 _HEAD = """# Decisions: what one would use instead
 
-Made by `python experiments/decision_peers.py --page docs/decision-peers.md`: {logs} logs a column, alpha = {alpha}, exact truths.
+Made by `python experiments/decision_peers.py --page out/decision-peers.md`: {logs} logs a column, alpha = {alpha}, exact truths.
 1 000 rows of classification sets as logs; 300 rows of worlds that are made to break what holds for long logs only. An interval
 that is called 90 % may miss in about {most} of {logs} logs; {many} or more are too many for chance (probability 1e-4).
 A rejection counts as a miss.

@@ -1,7 +1,7 @@
 """Differences, choices and gates: how often they are wrong, on logs whose truth is known exactly.
 
     python experiments/decisions.py [--only TEXT] [--trials 2000] [--seed 0] [--out out/decisions.json]
-        [--page docs/decision-coverage.md]
+        [--page out/decision-coverage.md]
 
 Controls are wrong on purpose, and the same test must catch them: the best of many null policies at alpha each, a difference
 with the range of one value, half of the allowance that groups need, a policy that was learned on the certified rows, subgroups
@@ -543,7 +543,7 @@ CASES: cases.Cases = {
 
 _HEAD = """# Decisions: how often they are wrong
 
-Made by `python experiments/decisions.py --page docs/decision-coverage.md` ({trials} trials in a full case). Truths are exact. A
+Made by `python experiments/decisions.py --page out/decision-coverage.md` ({trials} trials in a full case). Truths are exact. A
 claim holds if its failures are not too many for its level (a true one is called violated with probability 1e-4); a control is
 wrong on purpose, and must be caught by the same test. `length` is a share of the range of a difference.
 

@@ -1,7 +1,7 @@
 """Every random event that the sequential interval rests on, simulated at nominal 0.05, beside copies known to be wrong.
 
     python experiments/sequential_events.py [--quick] [--only TEXT] [--logs N] [--seed 0]
-        [--out out/sequential-events.json] [--page docs/sequential-validity.md]
+        [--out out/sequential-events.json] [--page out/sequential-validity.md]
 
 Exit status 1 when a claim is violated, when a count does not fit its exact rate, or when a control is not caught. A case
 is made from the seed (seed, name of the case) alone.
@@ -88,7 +88,7 @@ def page(rows: list[Tally], seconds: float) -> str:
         "rules. Generated from one run of",
         "",
         "```sh",
-        "python experiments/sequential_events.py --page docs/sequential-validity.md  # part of make experiments",
+        "python experiments/sequential_events.py --page out/sequential-validity.md  # part of make experiments",
         "```",
         "",
         f"with {logs:,} logs per case ({MAX_WHOLE} whole intervals), δ = {DELTA}, about {seconds:.0f} seconds of one processor "

@@ -262,9 +262,9 @@ def test_answers_and_starts_that_do_not_fit_are_refused(certified):
         with pytest.raises(VerificationError, match="true or false"):
             bondic.verify(_forged(certificate, **{f"proof__estimand__policies__0__{flag}": "yes"}), log)
     few, other = (bondic.InitialStates.exact(np.zeros((count, log.observations.shape[1]))) for count in (2, 5))
-    with pytest.raises(VerificationError, match="other initial states than the 2 given"):
+    with pytest.raises(VerificationError, match="2 initial states that were passed are not those of the certificate"):
         bondic.verify(certificate, log, initial=few)
-    with pytest.raises(VerificationError, match="other initial states"):
+    with pytest.raises(VerificationError, match="not those of the certificate"):
         bondic.verify(certificate, log, initial=other)
 
 

@@ -181,7 +181,7 @@ def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
         return (replace(sent, rows=replace(sent.rows, policy=b.load_policy(f"{place}/rules.py:other"))), *others)
 
     monkeypatch.setattr(remote, "open_job", other)
-    with pytest.raises(PolicyError, match="does not answer as it does"):
+    with pytest.raises(PolicyError, match="answers differently here than in the process"):
         answer(question, executor=Here())
 
 

@@ -148,7 +148,7 @@ def test_given_initial_states_are_compared(world):
         bondic.InitialStates.exact(initial.observations + 1e-9, initial.weights),
         bondic.InitialStates.sample(initial.observations),
     ):
-        with pytest.raises(VerificationError, match="other initial states"):
+        with pytest.raises(VerificationError, match="not those of the certificate"):
             bondic.verify(certificate, log, initial=other)
 
 
@@ -175,7 +175,7 @@ def test_given_states_in_place_of_withheld_ones_are_of_their_kind(world):
             with pytest.raises(VerificationError, match="exact list of initial states is not withheld"):
                 bondic.verify(withheld(initial), log, policy, initial=other)
     for other in (given[False], bondic.InitialStates.exact(states), bondic.InitialStates.sample(states[1:])):
-        with pytest.raises(VerificationError, match="another kind or number"):
+        with pytest.raises(VerificationError, match="states, kind, number or weights differ"):
             bondic.verify(withheld(given[True]), log, policy, initial=other)
     for initial in given.values():
         checked = bondic.verify(withheld(initial), log, policy, initial=given[True])

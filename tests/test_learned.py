@@ -481,7 +481,7 @@ def test_starts_that_taught_a_policy_are_no_draws_for_it():
     learner, asking = LearnedPolicy(memorized, 50), {"gamma": 0.5, "reward_range": (0, 1)}
     for count in (50, 100):
         starts = bondic.InitialStates.sample(states[:count])
-        with pytest.raises(InvalidInput, match=r"no draws for this policy.*Leave `initial` out"):
+        with pytest.raises(InvalidInput, match=r"no independent draws.*Leave `initial` out"):
             bondic.evaluate_policy(log, learner, initial=starts, method=bondic.Table(), **asking)
     problem = bondic.make_problem(log, learner, **asking)
     found = bondic.Table().run(problem, 0.1, None)
@@ -494,7 +494,7 @@ def test_starts_that_taught_a_policy_are_no_draws_for_it():
     proof, rows = replace(found.proof, events=events), problem.select(*found.rows)
     claims = proof.claims(Question.value(rows), REFERENCE)
     made = {"estimate": 1.0, "claims": claims, "choices": {}, "effective": 1.0, "seconds": {}}
-    with pytest.raises(VerificationError, match="taught the policy are used as draws"):
+    with pytest.raises(VerificationError, match="training rows are used as draws"):
         bondic.verify(Result.of(proof, rows, method="table", **made), log, learner)
 
 

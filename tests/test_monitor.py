@@ -300,7 +300,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
     other.update(part(log, slice(350)))
     with pytest.raises(InvalidInput, match="another monitor"):
         other.save(tmp_path / "a")
-    with pytest.raises(PolicyError, match="not the one that is followed"):
+    with pytest.raises(PolicyError, match="begin a new monitor"):
         bondic.SequentialMonitor.load(tmp_path / "a", bondic.UniformPolicy(3))
     with pytest.raises(InvalidInput, match="holds no monitor"):
         bondic.SequentialMonitor.load(tmp_path / "nowhere", asked["policy"])
@@ -330,7 +330,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
     ("changed", "words"),
     [
         ({"planned_rows": 0}, "whole number of rows"),
-        ({"planned_rows": 30}, "some have to be left"),
+        ({"planned_rows": 30}, "some rows have to remain"),
         ({"method": bondic.Dual()}, "method= is a Sequential or a Table"),
         ({"method": Sequential(planned_rows=10)}, "pass one of them"),
         ({"alpha": 1.5}, "alpha"),

@@ -265,7 +265,7 @@ def test_a_width_of_one_value_is_wrong(monkeypatch):
         return replace(found, width=width)
 
     monkeypatch.setattr(PairedCells, "limits", narrow)
-    with pytest.raises(NumericalError, match="could lose everything"):  # by the true deviations of some row
+    with pytest.raises(NumericalError, match="can lose all wealth"):  # by the true deviations of some row
         list(map(paid_for, SEEDS))
 
 

@@ -128,7 +128,7 @@ def test_a_list_that_cannot_be_answered_is_refused():
     with pytest.raises(InvalidInput, match="No episode of the log starts at"):
         asked(two_steps(), InitialStates.exact([[2.0]]), Propensities(), gamma=0.9)
     bare = replace(two_contexts(target_action_probs=np.full(3000, 0.5)), unrecorded=("observations",))
-    with pytest.raises(InvalidInput, match="nothing says which rows start"):
+    with pytest.raises(InvalidInput, match="rows that start at the stated states cannot be found"):
         asked(bare, InitialStates.exact([[0.0]]), policy=LoggedTarget())
 
 

@@ -268,7 +268,7 @@ def test_starts_that_are_not_the_logs_own_are_refused():
     case = Case(
         log, policy, claimed, bondic.Sequential(radius=5.0), "sequential", gamma=0.3, reward_range=mdp.reward_range
     )
-    with pytest.raises(VerificationError, match="said to be those of the log"):
+    with pytest.raises(VerificationError, match="calls its initial states those of the log"):
         bondic.verify(case.result.certificate, log, policy, replay=True)
 
 

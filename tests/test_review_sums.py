@@ -92,7 +92,7 @@ def test_passes_over_different_points_are_not_put_together():
     stream = Stream(
         lambda task: map(task, batches()), lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1
     )
-    with pytest.raises(InvalidInput, match="asked again"):
+    with pytest.raises(InvalidInput, match="same answers for the same states"):
         streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 
 

@@ -77,7 +77,7 @@ class AllowanceCurve:
     groups: tuple[str, ...]  # every group in words
     marks: tuple[Mark, ...]  # without the certified one
     model: str  # what the center is, in words
-    fitted: Any = field(repr=False, default=None)  # model and groups, which can be asked anywhere
+    fitted: Any = field(repr=False, default=None)  # model and groups, which can be evaluated anywhere
 
     @cached_property
     def bound(self) -> CellBound:
@@ -177,7 +177,7 @@ class AllowanceCurve:
         second number; without it both are alike.
         """
         if (above is None) == (below is None):
-            raise InvalidInput("One decision is asked about: pass above= or below=.")
+            raise InvalidInput("Pass one threshold: above= or below=.")
 
         def holds(average: float) -> bool:
             point = self.at(average if single is None else (average, max(single, average)))
@@ -203,7 +203,7 @@ def _one_digit(value: float) -> float:
 
 TITLE = "What an allowance would buy"
 _DECISION = "Up to which allowance a decision holds: --require-above X (curve.breaks(above=X) in Python)."
-_APART = "apart from what the model says of each"
+_MODEL_AVERAGES = "apart from what the model says of each"
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def curve_view(curve: AllowanceCurve, stated: Allowance | None, *, first: bool, 
     head = (
         f"Rows {rows.start} to {rows.stop - 1} are in {counted(len(curve.groups), 'group')}; {model} says what "
         f"each is worth{to_both}. If rows in the same group, with the same action, are alike, in value, up to ± the allowance "
-        f"({_APART}), {what} lies in its interval. {holds}"
+        f"({_MODEL_AVERAGES}), {what} lies in its interval. {holds}"
     )
     return CurveView(
         TITLE,
@@ -279,13 +279,11 @@ def better_words(curve: AllowanceCurve, stated: Allowance | None) -> str:
 def _advice(curve: AllowanceCurve, stated: Allowance | None, first: bool) -> str:
     if stated is None:
         return (
-            f"State --allowance A (allowance= in Python) to get an interval: {alike(curve, None)} ({_APART}). "
+            f"State --allowance A (allowance= in Python) to get an interval: {alike(curve, None)} ({_MODEL_AVERAGES}). "
             "Take A from what you know about these rows, not from this table."
         )
     when = "before" if first else "after"
-    return (
-        f"{sentence(alike(curve, stated))} ({_APART}): stated by you {when} the curve was shown. No log can prove it."
-    )
+    return f"{sentence(alike(curve, stated))} ({_MODEL_AVERAGES}): stated by you {when} the curve was shown. No log can prove it."
 
 
 def mark_words(mark: Mark) -> str:

@@ -40,7 +40,7 @@ def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRA
     Damaged files, and files that would take more memory than is good, are refused with the reason.
 
     `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
-    number of actions. The file may come from anybody: nothing in it is run.
+    number of actions. The file need not be trusted: nothing in it is run.
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")

@@ -41,7 +41,7 @@ _LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, n
 
 
 def _view(name: str) -> Any:
-    """A function of the views, which stand above results and are looked up when one is asked for: "module.function"."""
+    """A function of the views, which stand above results and are imported when used: "module.function"."""
     module, _, function = name.rpartition(".")
     return getattr(import_module(f"bondic.{module}"), function)
 
@@ -140,7 +140,7 @@ class Subgroups:
         return "\n".join([f"{self.headline()}:", *(f"{name}: {one!r}" for name, one in self.results.items())])
 
     def headline(self) -> str:
-        """What the intervals promise together."""
+        """The joint guarantee of the intervals."""
         alpha = next(iter(self.results.values())).alpha
         count = f"all {len(self.results)} intervals together" if len(self.results) > 1 else "one subgroup"
         return f"By {self.by}: {count} at {100 * (1 - alpha):g}% confidence"
@@ -161,7 +161,7 @@ class Subgroups:
 class Result:
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
-    low: float  # lower end; that of the value range where it was not asked for, and after a rejection
+    low: float  # lower end; that of the value range where `side` leaves it out, and after a rejection
     high: float  # upper end, likewise: after a rejection no comparison with the ends shows anything
     estimate: float  # point estimate, NaN where the rows decide none; no guarantee of its own; choices["estimate"]: its source
     alpha: float  # probability that the interval may miss the value
@@ -183,10 +183,10 @@ class Result:
     effective_sample_size: float  # how many rows (or episodes) carry the weights; no part of a proof
     seconds: dict[str, float]  # time spent, by stage
     warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
-    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type Doubt
+    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type ValidityNote
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
-    question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
+    question: Rows | None = field(repr=False, compare=False, default=None)  # the problem; never written to a file
     steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was requested
     curve: AllowanceCurve | None = field(
         repr=False, compare=False, default=None
@@ -277,7 +277,7 @@ class Result:
 
     @property
     def chosen(self) -> tuple[Assumption, ...]:
-        """What a baseline assumes on its own: nobody has stated it. Intervals of bondic's own methods rest on no such thing."""
+        """What a baseline assumes without a statement of the user. bondic's own methods assume nothing of the kind."""
         return tuple(item for item in self.assumptions if item.state == "chosen")
 
     @property
@@ -330,7 +330,7 @@ class Result:
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
 
     def headline(self) -> str:
-        """Both values and how far they are apart, where today's is known; else the answer, as `sentence` has it."""
+        """Both values and their difference, where today's is known; else the answer, as `sentence` has it."""
         return str(_view("summary.headline")(self))
 
     def sentence(self) -> str:
@@ -467,9 +467,9 @@ class Result:
         """A summary for an issue, a merge request or a mail."""
         return str(_view("report.pens.result_markdown")(self, title))
 
-    def plot(self) -> Any:
-        """Both ends as stacks of their terms, with the interval: a matplotlib Figure (extra `plot`)."""
-        return _view("report.plots.terms_figure")(self)
+    def plot(self, ax: Any = None) -> Any:
+        """Both ends as stacks of their terms, with the interval (extra `plot`): a matplotlib Figure, or `ax`, drawn on."""
+        return _view("report.plots.terms_plot")(self, ax)
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:
         """Write the report, one page that opens anywhere."""

@@ -130,7 +130,7 @@ def difference_words(result: Result) -> tuple[str, str]:
     ):
         if shown and result.side in ("both", side):
             low, high = ends_text(least, most)
-            low = bound_text(least, -1) if low == "0" else low
+            low = bound_text(least, -1) if float(low) == 0 else low
             return word, f" by {low} to {high}" if result.side == "both" else f" by at least {bound_text(least, -1)}"
     return "not shown to be better", f": the difference {_lies(result)}"
 

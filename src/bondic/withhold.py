@@ -2,7 +2,7 @@
 
 What is left out: the policy's answers row by row, and initial states that are a sample. Verification asks the policy
 again and reads the initial states off the log (or is given them). What stays: kernels, ω as feature coordinates,
-claims, and an exact list of initial states, which states the question and is nobody's row.
+claims, and an exact list of initial states, which is part of the problem and no row of the log.
 
 What cannot be withheld: landmark points, with which ω, a center of Q or a plan is written. A landmark that fewer than five
 rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with
@@ -46,8 +46,8 @@ def withhold_rows(proof: P, rows: Columns) -> P:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
     if any(instances(proof, GroupCells)):
         raise InvalidInput(
-            "Groups and a model are held row by row: a certificate of groups cannot do without single rows. Keep it, or state a "
-            "kernel ball (ball=, radius=) with method=Dual()."
+            "A certificate of groups stores groups and model row by row, so single rows cannot be withheld. Keep it, or state "
+            "a kernel ball (ball=, radius=) with method=Dual()."
         )
     _refuse_landmarks_that_are_rows(proof, rows)
     for plan, cells in zip(instances(proof, CellPlan), instances(proof, StateCells), strict=True):
@@ -73,7 +73,7 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
 
 
 def _refuse_cells_of_few_rows(plan: CellPlan, cells: StateCells, rows: Columns, first: int) -> None:
-    """What a block tells of a pair comes from the rows before it, and the reference from certified rows."""
+    """The weight of a pair in a block comes from the rows before it, the reference from certified rows."""
     index, slots, limits = StateIndex(cells.states), rows.layout.slots, cells.limits(rows)
     batches = list(rows.batches())
     pairs = np.concatenate([index.positions(batch.logged) * slots + batch.slots for batch in batches])

@@ -84,7 +84,7 @@ def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
         kind, _ = kind_of_pilot(first, len(log), layout, stated)
     except InvalidInput as question:
         return Text(f"  states: {question}", style="yellow")
-    return Text(f"  states: {kind.said}", style="bold")
+    return Text(f"  states: {kind.description}", style="bold")
 
 
 def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:

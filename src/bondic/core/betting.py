@@ -36,7 +36,7 @@ _SERIES = 1e-3
 def bet_cost(y: FloatArray) -> FloatArray:
     """g(y) = y - log(1 + y) for y > -1, rounded up. Convex, 0 at 0."""
     if not np.all((y > -1.0) & (y < np.inf)):  # written so that what is not a number is refused as well
-        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
+        raise NumericalError("A bet can lose all wealth: weight times deviation is 1 or more, or not a number.")
     # log1p is good to a few ulp of itself; the difference is rounded once. y^2 / (2 (1 - |y|)) is a bound where they cancel
     logarithm = np.log1p(y)
     value = (y - logarithm) + 8 * U * (np.abs(y) + np.abs(logarithm)) + TINY
@@ -52,7 +52,7 @@ def curvature(y: FloatArray) -> FloatArray:
     """
     u = np.maximum(-y, 0.0)
     if not np.all(u < 1.0):
-        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
+        raise NumericalError("A bet can lose all wealth: weight times deviation is 1 or more, or not a number.")
     series = (0.5 + u / 3 + 0.25 * u * u / np.maximum(1.0 - u, TINY)) * (1 + 8 * U)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         direct = bet_cost(-u) / (u * u) * (1 + 8 * U)

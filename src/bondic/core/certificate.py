@@ -1,4 +1,4 @@
-"""The certificate: a proof as plain data, what it claims, and one digest over all of it. It may come from anybody.
+"""The certificate: a proof as plain data, what it claims, and one digest over all of it. It need not be trusted.
 
 Every limit is far above what the library writes, and is looked at before the thing it limits is built.
 """
@@ -112,7 +112,7 @@ def certify(
     information: dict[str, Any] | None = None,
     planner: dict[str, Any] | None = None,
 ) -> Certificate:
-    """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof.
+    """Write down everything that verification needs; `information` (estimate, gap, versions) is not part of the proof.
 
     `planner` says how its plan was made: a replay reads it. Its arrays have names of their own.
     """

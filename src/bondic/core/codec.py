@@ -33,7 +33,7 @@ Numbers = Annotated[Any, npt.NDArray[np.float64]]
 
 
 def supplied(by: str, key: str | None = None) -> dict[str, str | None]:
-    """Metadata of a field that is no data: whoever reads supplies it by this name (`key`: field with the entry's name)."""
+    """Metadata of a field that is no data: the reader supplies it by this name (`key`: field with the entry's name)."""
     return {"supplied": by, "key": key}
 
 
@@ -227,7 +227,7 @@ def _number(data: Any, place: str) -> float:
 
 
 def _need(condition: bool, place: str, expected: str, data: Any) -> Any:
-    """The data, where they are what is wanted."""
+    """The data, where they are what is expected."""
     if not condition:
         raise VerificationError(f"{one_line(place, 200)}: {expected}, not {one_line(reprlib.repr(data), 100)}.")
     return data
@@ -264,7 +264,7 @@ def same(first: Any, second: Any) -> bool:
 def first_difference(first: Any, second: Any, place: str, tolerance: float = 0.0, *, entrywise: bool = False) -> str:
     """Where two values first differ; "": nowhere by more than a share of the largest number of an array.
 
-    `entrywise`: of each number. Columns of one array may have units that are worlds apart.
+    `entrywise`: of each number. Columns of one array may have units of very different size.
     """
     if first is second:
         return ""

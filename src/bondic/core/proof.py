@@ -76,7 +76,10 @@ class StoredPolicy:
 
     def __post_init__(self) -> None:
         empty = self.answers.initial is not None and self.answers.initial.shape[0] == 0
-        refuse(empty != self.known_by_log, "A policy that the log knows has no answers, and any other one has some.")
+        refuse(
+            empty != self.known_by_log,
+            "Answers are stored exactly where the log does not hold the policy's probabilities.",
+        )
         begun = [row for row, _ in self.learned]
         refuse(len(begun) > MAX_POLICIES, f"A policy was learned at most {MAX_POLICIES} times.")
         ordered = bool(begun) and begun == sorted(set(begun))
@@ -110,7 +113,7 @@ class StoredPolicy:
         answers = replace(self.answers, next=None)
         if self.known_by_log:
             return replace(self, start=replace(self.start, observations=None)) if self.start.kind == "sample" else self
-        if self.start.kind == "exact":  # the list states the question, and is nobody's row
+        if self.start.kind == "exact":  # the list is part of the problem, and no row of the log
             return replace(self, answers=answers)
         return replace(self, start=replace(self.start, observations=None), answers=replace(answers, initial=None))
 
@@ -199,7 +202,7 @@ class Estimand:
         same = columns.terms == self.terms and (columns.rows.start, columns.rows.stop) == self.rows
         same = same and columns.seed == self.seed and len(question.parts) == len(self.policies)
         same = same and all(mine.check(part) for mine, part in zip(self.policies, question.parts, strict=True))
-        refuse(not same, "The columns are not those of the question that was certified.")
+        refuse(not same, "The columns are not those of the certified estimand.")
 
 
 # --- what is claimed, and what was compared -------------------------------------------------------------
@@ -250,7 +253,9 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
     checks = (f"{text}; left out: {', '.join(left)}" if left else text,)
     unchecked = []
     if front and not any(choice.rows is not None and choice.rows[1] >= front for choice in choices):
-        unchecked.append(f"why the first {front} rows were left out: no choice of the proof is said to come from them")
+        unchecked.append(
+            f"why the first {front} rows were left out: the certificate names no choice that was made with them"
+        )
     if end:
         unchecked.append(f"why the last {end} rows were left out: the end may have been picked with the rows in view")
     return Review(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())

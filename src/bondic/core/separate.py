@@ -46,9 +46,7 @@ class SeparateProof(Proof):
     parts: tuple[Proof, ...]  # of every policy, on rows of their own among those that are certified
 
     def __post_init__(self) -> None:
-        refuse(
-            len(self.parts) != len(self.estimand.policies), "There are proofs of other policies than those asked about."
-        )
+        refuse(len(self.parts) != len(self.estimand.policies), "The number of proofs is not the number of policies.")
         coefficients = tuple(policy.coefficient for policy in self.estimand.policies)
         refuse(coefficients != (1.0, -1.0), "Separate proofs are about the difference of two policies.")
         first, last = self.estimand.rows
@@ -57,7 +55,7 @@ class SeparateProof(Proof):
             inside = first <= part.estimand.rows[0] <= max(first, begun) and part.estimand.rows[1] == last
             refuse(
                 not (inside and part.estimand.same_log(self.estimand)),
-                f"The proof of policy {number} is about another log or statements, or leaves out rows for no reason.",
+                f"The proof of policy {number} is about another log or other statements, or leaves out rows without a reason.",
             )
             same = len(part.estimand.policies) == 1 and part.estimand.policies[0].kind == (1.0, *policy.kind[1:])
             refuse(not same, f"The proof of policy {number} is not about its value.")

@@ -107,7 +107,7 @@ class StartBets:
         fine = fine and (self.center is None or math.isfinite(self.center)) and 0 < self.largest <= MAX_BET
         fine = fine and len(self.shares) == 1 + len(self.rates) and math.fsum(self.shares) <= 1
         if not (fine and all(0 < number < math.inf for number in (self.hoeffding, *self.rates, *self.shares))):
-            raise InvalidInput("Bets on initial states need rates and shares > 0, and a guess or skipped starts.")
+            raise InvalidInput("Bets on initial states need rates and shares > 0, and a center or skipped starts.")
 
 
 def used_starts(rows: _Rows, skipped: int) -> _Rows:
@@ -256,7 +256,7 @@ def _prices(
 def _deviations(terms: StartTerms, bets: StartBets, limits: ValueRange, known: Deviations | None) -> Between:
     """V(x_j) - R from the value range, where a start cancels its own share of R, and from what is known besides.
 
-    Where the two exclude each other nothing is left of Q, and whatever is said about it is true.
+    Where the two exclude each other the feasible set is empty, and every statement about it is true.
     """
     most = (1.0 - terms.alike()) * limits.width * (1 + 8 * U)
     wide = Between(-most, most)

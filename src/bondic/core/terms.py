@@ -26,7 +26,7 @@ _UNDISCOUNTED = (
     "becomes H times as large and takes far more rows, while short episodes with propensities lose nothing by it."
 )
 MAX_STEPS = 2**53
-"""Longer horizons are refused: float64 no longer tells their last step from the one before."""
+"""Longer horizons are refused: float64 no longer distinguishes their last steps."""
 _MAX_TIMES = 4096
 _MAX_WIDTHS = 65536
 
@@ -66,8 +66,8 @@ def make_terms(
     for name, given in listed:
         if np.ndim(given):
             raise InvalidInput(
-                f"`{name}` holds {np.size(given)} numbers, and one is needed: each has events of its own. "
-                f"Ask for each by itself, at alpha / {np.size(given)} if all of them are to hold together."
+                f"`{name}` holds {np.size(given)} numbers; one is needed. Call once for each, at alpha / {np.size(given)} if "
+                "all intervals have to hold at once."
             )
     if not isinstance(gamma, Real) or not abs(gamma) < math.inf:
         raise InvalidInput(

@@ -125,7 +125,7 @@ def verify_columns(
     """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.
 
     `policy` and `start` say how the columns were compared with the policies and with the initial states that were given:
-    nothing is read or asked here. The log has `log_rows` rows in all. `labels` ask for the intervals of subgroups of the starts.
+    nothing is read or queried here. The log has `log_rows` rows in all. With `labels` the subgroups of starts get intervals.
     """
     opened(certificate).check(question)
     columns, limits = question.first, question.limits
@@ -133,7 +133,7 @@ def verify_columns(
     stored.check_learned()
     _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
-    refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    refuse(not spent >= alpha * (1 - 1e-9), f"The events spend {spent} of alpha = {alpha}.")
     _check_workload(stored.work(question), columns, log_rows)
     again = None if replay is None else replay(stored)
     proof = stored if again is None else again.proof
@@ -184,7 +184,7 @@ def verify_columns(
 
 
 _FREE_PAIRS, _PAIRS_PER_PAIR = 4e9, 1000.0
-"""Some seconds of work for anybody; beyond, a multiple of what the pairs of the log's own rows cost."""
+"""Some seconds of work for any certificate; beyond, a multiple of what the pairs of the log's own rows cost."""
 
 
 def _check_workload(pairs: float, columns: Columns, log_rows: int) -> None:
@@ -202,7 +202,7 @@ def _check_workload(pairs: float, columns: Columns, log_rows: int) -> None:
 
 
 def _review_plan(stored: Proof, again: Replayed | None, *, described: bool) -> Review:
-    """A plan that was made again, with options whose origin nobody knows; or the certificate's word for it."""
+    """A plan that was made again, with options of unknown origin; or the certificate's word for it."""
     if not stored.needs_replay:
         return Review()
     if again is None:

@@ -206,7 +206,7 @@ def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     array = _one_per_row(name, array, n, "id")
     if (row := first(np.array([value is None or value != value for value in array.tolist()]))) is not None:
         raise InvalidInput(
-            f"`{name}` is missing at row {numbered(row)}. Every row belongs to an episode; leave out the column else."
+            f"`{name}` is missing at row {numbered(row)}. Every row belongs to an episode; otherwise leave out the column."
         )
     return coded(array, {})
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """The episodes of some rows, told by one id per row."""
+    """The episodes of some rows, by one id per row."""
 
     ids: npt.NDArray[np.generic]  # (n,)
 

@@ -30,7 +30,7 @@ class LogStream(Log):
     memory) and the number of rows.
     """
 
-    batch_rows: int  # read at a time, where nothing else is asked for
+    batch_rows: int  # read at a time by default
     held: ClassVar[bool] = False
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None, held_bytes: int = 0) -> None:
@@ -185,7 +185,7 @@ class ArrayStream(LogStream):
             yield batch
 
     def _still_the_same(self, rows: RowRange) -> None:
-        """Arrays are the caller's: nothing tells whether they were changed, except their length."""
+        """Arrays are the caller's: a change shows in their length only."""
         del rows
         if len({len(column) for column in self._columns.values()}) != 1:
             raise InvalidInput("The arrays of the log changed their lengths while it was in use.")

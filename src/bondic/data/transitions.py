@@ -91,9 +91,7 @@ class Transitions(Log):
         self._convert()
         _arrays.setter(self)("unrecorded", tuple(self.unrecorded))
         if set(self.unrecorded) - {"observations", "actions"}:
-            raise InvalidInput(
-                f"unrecorded={self.unrecorded}: only 'observations' and 'actions' may stand in for others."
-            )
+            raise InvalidInput(f"unrecorded={self.unrecorded}: only 'observations' and 'actions' can be unrecorded.")
         KeyCheck().add(self)
         digest = ContentHash()
         digest.add(self.columns())
@@ -148,7 +146,7 @@ class Transitions(Log):
         return _unchecked(columns, self.discrete_observations, self.unrecorded, content_hash)
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
-        """These rows in order, `size` at a time: one batch unless told."""
+        """These rows in order, `size` at a time: by default one batch."""
         requested = RowRange(0, len(self)) if rows is None else rows
         for top in range(requested.start, requested.stop, size or max(1, len(requested))):
             part = RowRange(top, requested.stop if size is None else min(top + size, requested.stop))

@@ -73,7 +73,9 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
     answers = problem.answers
     asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
     made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **asking)
-    made = replace(made.restricted(problem.rows), names=problem.names, reading=problem.reading)
+    made = replace(
+        made.restricted(problem.rows), names=problem.names, reading=problem.reading, encodings=problem.encodings
+    )
     vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log
     return made
 

@@ -42,7 +42,7 @@ _MAX_SINGLE = 1e4
 """Largest scaled coordinate of the float32 engine: beyond, nothing would be left of its digits."""
 _MAX_SCALED = 1e7
 _NEAR_COST = 5.8
-"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
+"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (README.md, Lemma 17a)."""
 _MAX_FUSED = 128
 """Weight columns that are worth passes of their own; more of them go through products of matrices."""
 _GAIN = 1000.0
@@ -268,7 +268,7 @@ def check_device(device: str) -> None:
         ) from problem
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InvalidInput(
-            'The engine "cuda" needs an NVIDIA GPU that PyTorch can see, and there is none here (torch.cuda.is_available() is '
+            'The engine "cuda" needs an NVIDIA GPU that PyTorch can use, and there is none here (torch.cuda.is_available() is '
             'False). Use engine="auto", which computes the same numbers on processors.'
         )
 

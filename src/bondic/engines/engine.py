@@ -114,7 +114,7 @@ class Engine(ABC):
 
     @abstractmethod
     def begin(self, term: Term, survey: Survey) -> Partial:
-        """A sum of u_c^T K u_c; `cost` was asked before and was not None."""
+        """A sum of u_c^T K u_c; `cost` was called before and was not None."""
 
     def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         """K(x, y) C of one term; None: this engine does squares alone."""

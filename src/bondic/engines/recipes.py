@@ -75,7 +75,7 @@ class ProductPlan:
     masks: tuple[tuple[int, int], ...]  # (column, horizon)
 
     def bounds(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
-        """(largest |value|, absolute error of a computed value), coefficient included (rounding.md, (a))."""
+        """(largest |value|, absolute error of a computed value), coefficient included (README.md, Lemma 17a)."""
         size, error = self.coefficient, self.coefficient * self._radial_error()
         for leaf, columns in self.features:
             largest, own = leaf.max_abs(x[:, columns], y[:, columns]), leaf.value_error(x[:, columns], y[:, columns])
@@ -169,5 +169,5 @@ def labels(columns: tuple[int, ...], *sets: FloatArray) -> list[FloatArray]:
 
 
 def certain(planned: ProductPlan | None) -> ProductPlan:
-    assert planned is not None, "cost was asked before"
+    assert planned is not None, "cost was called before"
     return planned

@@ -33,7 +33,7 @@ _EDGES = np.concatenate([np.geomspace(1e-3, 1e6, _BINS), [np.inf]])
 _MAX_FAR = 20_000
 """Far points that are kept where points are read."""
 _GOOD = 1e-4
-"""A relative error of the result that nobody notices: half of it goes into |μ|."""
+"""A negligible relative error of the result: half of it goes into |μ|."""
 _NOTHING = 1e-290
 _PIECE = 65_536
 """Points of one task, where they are all held."""
@@ -94,7 +94,7 @@ class SeriesSum(Serializable):
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """A fork in another process works alone, and is never asked for another split."""
+        """A fork in another process works alone, and is never split again."""
         alone = replace(self._survey, points=self._survey.points[:0], executor=Serial(), progress=None, notes={})
         return {**vars(self), "_survey": alone, "_again": None}
 
@@ -295,7 +295,7 @@ class SeriesSum(Serializable):
 
 
 def _good(values: list[Enclosure]) -> bool:
-    """Whether nobody would notice the errors; a column without weight is as good as it gets."""
+    """Whether the errors are negligible; a column without weight counts as exact."""
     return all(value.rad <= _GOOD * abs(value.mid) or value.upper <= _NOTHING for value in values)
 
 

@@ -113,8 +113,8 @@ class Account:
         """Sums from several passes belong together only if all passes saw the same points and weights."""
         if self._before not in (b"", self._digest.digest()):
             raise InvalidInput(
-                "Points or weights changed between two passes over the log. A policy has to give the same answers when it "
-                "is asked again: draw from the generator it is given, or load the log (it is then asked once)."
+                "Points or weights changed between two passes over the log. A policy has to return the same answers for the "
+                "same states: draw actions from the `rng` that it gets, or load the log (the policy is then evaluated once)."
             )
         self._before, self._digest = self._digest.digest(), hashlib.blake2b()
 

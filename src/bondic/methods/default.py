@@ -68,7 +68,7 @@ class Choice:
     method: Candidate
     rows: Rows
     why: str
-    others: str = ""  # methods with the same promise that could have been named instead
+    others: str = ""  # methods with the same guarantee that could have been named instead
     states: str = ""  # what they were taken for
     run: Callable[[Rows, float, Progress | None], Result] | None = None  # None: the method's own
 
@@ -106,7 +106,7 @@ class Default:
     misspecification : float, default 0
         How far q* may be from Q anywhere; more than 0 selects `Dual`.
     no_rows : bool, default False
-        The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows: then
+        The certificate will hold no single row (`Result.without_rows`). Landmarks of `Sequential` are rows: then
         `Dual`. In a table pairs of state and action that few rows share get no weight.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
@@ -152,13 +152,14 @@ class Default:
         about_class = self._only_dual() or self._class_stated or self._groups_stated
         if about_class and self.propensities is not None:
             raise InvalidInput(
-                "Statements about propensities do not go together with Q, W or a noise bound: name the method."
+                "Statements about propensities cannot be combined with Q, W or a noise bound: name the method."
             )
         found = None if about_class else self._by_propensities(problem, alpha)
         if found is None and self.propensities is not None:
             raise InvalidInput(
-                "Something was stated about propensities, and the default has no use for it: the log holds none, the initial "
-                "states are not its own, or its first episodes promise too little. Leave it out, or name the method propensities."
+                "The default does not use propensities here, and something was stated about them: the log has none, the "
+                "initial states are not its own, or the predicted interval is too long. Leave the statement out, or name the "
+                "method: Propensities(...) (--method propensities)."
             )
         return found or self._without_propensities(problem, alpha)
 
@@ -236,9 +237,11 @@ class Default:
         why = unstated(problem.layout)
         if not kind.table and (pilot is None or self.no_rows):
             withheld = "" if pilot is None else ". Groups would hold single rows, which are to be kept out"
-            return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.said})
+            return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.description})
         if not kind.table:
-            return Choice(self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.said)
+            return Choice(
+                self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.description
+            )
         table = replace(self._made(Table), fewest_rows=MIN_SHARED if self.no_rows else 1)
         if only_dual := only_dual or table.applies(problem) or "":
             return self._dual(problem, only_dual)
@@ -250,8 +253,8 @@ class Default:
                 first = rows.select(rows.rows.start, rows.rows.start + rows.block_rows)
                 if table.predicted_length(first, alpha, _MARGIN * count) >= (1 - 1e-9) * width:
                     why = (
-                        f"the first {len(first.rows)} of {count} rows promise no more than the value range, even if "
-                        f"{_MARGIN} times as many followed: what the policy does leads where the log has no rows"
+                        f"the first {len(first.rows)} of {count} rows predict no more than the value range, even if {_MARGIN} "
+                        "times as many followed: the policy leads to states where the log has no rows"
                     )
                     return WholeRange(why, self.side).run(rows, alpha, progress)
             try:
@@ -259,7 +262,7 @@ class Default:
             except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
                 return WholeRange(str(why_not), self.side).run(rows, alpha, progress)
 
-        return Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.said, run)
+        return Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.description, run)
 
     def _sequential(self, problem: Rows, pilot: Rows, alpha: float) -> Choice:
         """The sequential method, if it fits into memory and its pilot predicts less than the value range."""
@@ -274,7 +277,7 @@ class Default:
         method = replace(method, advanced=Advanced(rank=rank))
         chosen = method.choose(pilot, problem, alpha, method.shape(problem))
         if chosen.length >= range_at_all_times(pilot.terms).width:
-            why = f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
+            why = f"the first {len(pilot.rows)} rows predict no more than the value range for the sequential method"
             return self._value_range(problem, why)
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MAX_LANDMARKS else ""
         why = f"sequential{fewer}, the default wherever it applies"
@@ -283,7 +286,7 @@ class Default:
     def _dual(self, problem: Rows, why: str) -> Choice:
         states = problem.initial_states
         if states.from_rows and training_provenance(problem.policy, problem.log_hash, len(problem.log)):
-            taught = "and the dual method averages over all starts of the log, those that taught the policy among them"
+            taught = "and the dual method averages over all starts of the log, those of training rows included"
             return self._value_range(problem, f"{why}, {taught}")
         others = "" if self._too_short(problem) else _SEQUENTIAL_TOO
         return Choice(self._made(Dual), problem, f"dual, as {why}", others)
@@ -301,7 +304,7 @@ class Default:
         return [name for name, value in stated.items() if value is not None]
 
     def _only_dual(self) -> str:
-        """What was stated, and only the dual method has."""
+        """The statement that only the dual method can use, in words; "" for none."""
         if self.gauge is not None:
             return "a noise bound was named (gauge), which only the dual method has"
         if self.misspecification or (self.ball is not None and self.ball.misspecification):
@@ -330,7 +333,7 @@ class Default:
         return method if own >= looked_at else replace(method, pilot=looked_at)
 
     def _made(self, kind: type[_Own]) -> _Own:
-        """The method with everything that was stated and that it has a use for."""
+        """The method with every statement that it can use."""
         stated = {option.name: getattr(self, option.name) for option in fields(kind) if hasattr(self, option.name)}
         return kind(**{name: value for name, value in stated.items() if value is not None})
 

@@ -113,7 +113,7 @@ class Dual:
         return "nothing" if self.ball is None and self.radius is None else "stated"
 
     def applies(self, problem: Rows) -> str | None:
-        """To any log: where states are numbers, `run` asks for a class Q that was not stated."""
+        """To any log; where states are numbers, `run` refuses if no class Q is stated."""
         del problem
         return None
 

@@ -1,4 +1,4 @@
-"""What an answer will cost, said before the work begins: a guess, right within a factor of two or three.
+"""Predicted cost of an interval, shown before the work begins; correct within a factor of two or three.
 
 seconds of one core = 3 sums over all points (by pairs where nothing better is known) + rows × landmarks² × 1e-8, as measured
 (benchmarks/many_actions.py).

@@ -101,7 +101,8 @@ class SequentialMonitor:
         As in `make_problem`.
     propensities : Propensities, default None
         What is stated about the propensities of the log (`gamma_sensitivity`, `max_ratio`, `min_propensity`, `model`). A log that
-        has them, followed from its own starts, is evaluated with them where they promise enough: see the page on monitoring.
+        has them, followed from its own starts, is evaluated with them where the predicted interval is short enough: see the
+        page on monitoring.
     """
 
     def __init__(
@@ -147,8 +148,8 @@ class SequentialMonitor:
         self._pilot = method.planned_pilot(planned_rows)
         if not MIN_PILOT <= self._pilot < planned_rows:
             raise InvalidInput(
-                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {MIN_PILOT} are needed to begin with, "
-                "and some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
+                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {MIN_PILOT} are needed, and some rows have "
+                "to remain. Pass method=Sequential(pilot=...) as a number of rows."
             )
         self._rows: GrowingRows | None = None
         self._proof: Proof | None = None  # of the last update: what it has fixed is continued
@@ -289,14 +290,14 @@ class SequentialMonitor:
         return isinstance(self._proof, PropensityProof)
 
     def _on_table(self, problem: Rows, clock: Clock) -> Result | None:
-        """States that are names, as the pilot tells."""
+        """Whether states are names, judged on the pilot."""
         method, before = self.method, self._proof
         kind = kind_of_states(None, method.choices, method.pilot_of(problem, self._pilot))
         if not kind.table:
             refuse_unstated(problem.layout)
         table = Table(method.side, self._pilot, method.planned_rows)
         result = table.follow(problem, self.alpha, before if isinstance(before, CellsProof) else None, clock)
-        return None if result is None else result.with_choice("states", kind.said)
+        return None if result is None else result.with_choice("states", kind.description)
 
     def _bet(self, grown: GrowingRows, problem: Rows, clock: Clock) -> Result | str:
         """From propensities; or why not yet."""
@@ -346,7 +347,7 @@ class SequentialMonitor:
         write_folder(folder, saved, texts or {})
 
     def _part(self, number: int) -> dict[str, Any]:
-        """The rows of an update, and what the policy was asked for then."""
+        """The rows of an update, and the states at which the policy was queried then."""
         assert self._rows is not None
         ends = [(0, 0), *((update.rows, update.used) for update in self._updates)]
         (first, before), (stop, used) = ends[number : number + 2]

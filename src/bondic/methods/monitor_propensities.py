@@ -72,7 +72,7 @@ def decide(
         ahead = max(planned_rows - looked, 1e-9 * looked)
         why = method.advantage(grown.earlier(looked), ahead, alpha) if looked else ""
         if not why:
-            return f"the whole episodes in the first {pilot} rows promise too little without a class of value functions"
+            return f"the whole episodes in the first {pilot} rows predict too long an interval without a stated class"
     if not after.size:
         return None
     first = int(after[0])
@@ -97,8 +97,8 @@ def evaluate(
     known = (0, plan.first) if plan.first else None if before is None else before.estimand.rows
     if known is not None and single_rows(problem.select(*known)) != single_rows(certified):
         raise InvalidInput(
-            "So far every row was a decision of its own, and these rows go on: bets on decisions cannot be continued as bets on "
-            "episodes. Begin another monitor that sees such rows from the start on."
+            "So far every row was an episode of one step, and these episodes are longer: bets on single decisions cannot "
+            "continue as bets on episodes. Begin a new monitor with all rows."
         )
     if before is not None:
         _refuse_other_bets(before, result.proof, problem)
@@ -114,8 +114,8 @@ def _refuse_other_bets(before: PropensityProof, now: PropensityProof, problem: R
         new is None or old.by_action != new.by_action or old.borders != new.borders[: len(old.borders)]
     ):
         raise InvalidInput(
-            "Doubly robust values were bet on, and cannot be any more: episodes have to follow one another, and all rows have to "
-            "fit into memory. Begin another monitor without max_ratio= and min_propensity=."
+            "The monitor bets on doubly robust values, for which episodes have to follow one another and all rows have to fit "
+            "into memory. Begin a new monitor without max_ratio= and min_propensity=."
         )
     (then,), (target,) = before.targets, now.targets
     if then is not None and target is not None:
@@ -126,6 +126,6 @@ def _refuse_other_bets(before: PropensityProof, now: PropensityProof, problem: R
         fresh = target.probs[: len(known)] if again is None else again.probs
         if fresh.shape != known.shape or not np.allclose(fresh, known, rtol=_SAME_POLICY, atol=_SAME_POLICY):
             raise PolicyError(
-                "The policy answers differently at the logged states than before: it is not the one that is followed. An "
-                "interval is about one policy; follow another one from the beginning."
+                "The policy answers differently at the logged states than at earlier updates. A monitor is about one policy: "
+                "begin a new monitor for another one."
             )

@@ -44,7 +44,7 @@ from bondic.tuning.states import PILOT, ObservedStates, check_categorical, kind_
 NAME = "sequential"
 _PREDICTED = "predicted"
 NOTES = ("states", "Q", _PREDICTED)
-"""What a choice of Q is told by."""
+"""Names of the choices that fix Q."""
 MIN_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it: the default takes another method."""
 VECTOR_SHARE = 0.2
@@ -161,7 +161,7 @@ class Sequential:
         choices: Mapping[str, str],
         clock: Clock,
     ) -> Result | None:
-        """The interval of a log that grows; Q and the plan of the update before, told by its `choices`, are continued.
+        """The interval of a log that grows; Q and the plan of the update before, which its `choices` name, are continued.
 
         None while no start follows the pilot.
         """

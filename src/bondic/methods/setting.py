@@ -52,7 +52,7 @@ FloatArray = npt.NDArray[np.float64]
 FIXED_LAMBDA = "fixed-lambda"
 _MAX_TIMES = 1000
 
-NOTHING = "nothing is said"
+NOTHING = "nothing is stated"
 """The choice that says why the answer is the value range, from no row."""
 _NOMINAL = 4
 """Certified rows per row of the pilot, for the choice of W when their number is a stopping time."""
@@ -109,7 +109,7 @@ def tuning_problem(problem: Rows, requested: int) -> Rows | None:
 
 
 def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
-    """Logged points of a one-step log, with equal weights on all actions: the policy is not asked again for tuning."""
+    """Logged points of a one-step log, with equal weights on all actions: tuning does not query the policy again."""
     slots = pilot.layout.slots
     return pilot.logged[:count], np.full((count, slots), 1.0 / slots)
 
@@ -171,7 +171,7 @@ def _choose_states(method: Dual, problem: Rows, pilot: Rows | None, notes: dict[
         return StateKind(False, (), "")
     stated = method.radius if method.ball is None else method.ball
     kind = kind_of_class(stated, method.choices, problem.first_block() if pilot is None else pilot)
-    notes["states"] = kind.said
+    notes["states"] = kind.description
     return kind
 
 

@@ -40,7 +40,7 @@ _LATER = np.array([0.5, 0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.13, 1.2, 1.35, 1.5])
 _SETTLED = 0.2
 """With so few of the rows left Λ stays as it is."""
 _TAKING_BACK = 1.1
-"""Taking weight back costs more than is foreseen: it is done where it promises to gain more than this."""
+"""Taking weight back costs more than predicted: it is done where the predicted gain exceeds this."""
 _MAX_TOGETHER = 500
 """Cells whose values are bounded together, in predictions."""
 

@@ -1,4 +1,4 @@
-"""What is doubtful about a question: faults of the log, and actions of the policy that the log never took."""
+"""What makes the assumptions of a problem doubtful: faults of the log, and actions of the policy that the log never took."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def inspected(question: Rows, accept: Iterable[str]) -> Rows:
 
 
 def cut_by_horizon(question: Rows) -> tuple[str, ...]:
-    """A note where episodes of the log are longer than what was asked about."""
+    """A note where episodes of the log are longer than the horizon."""
     horizon, lengths = question.terms.horizon, question.log.inspection.episode_lengths
     longer = 0 if horizon is None else int((lengths > horizon).sum())
     if not longer:
@@ -119,14 +119,14 @@ def _never_taken(question: Rows, counts: npt.NDArray[np.int64]) -> Iterator[Find
     yield Finding(
         "unseen-actions", "warn", int(taken.size), -1,
         f"The policy takes actions that the log never took: {shown(f'action {action}' for action in taken)}. They get "
-        f"{next_states}{first[taken].sum():.1%} {'' if points else 'of its probability '}at the initial states. "
-        "No row says what they earn: what is said of them rests on assumptions alone.",
+        f"{next_states}{first[taken].sum():.1%} {'' if points else 'of its probability '}at the initial states. No row shows "
+        "what they earn: for them the interval rests on assumptions alone.",
         "Evaluate a policy that keeps to logged actions, or log these; check that actions are numbered as the policy has them.",
     )  # fmt: skip
 
 
 def _outside(question: Rows, limits: tuple[FloatArray, FloatArray] | None) -> Iterator[Finding]:
-    """Judged on the first block: the policy is not asked twice everywhere for a warning."""
+    """Judged on the first block: a warning is not worth a second pass over all rows."""
     part = next(question.batches(), None)
     if limits is None or part is None or not part.next.points.shape[0]:
         return
@@ -135,7 +135,7 @@ def _outside(question: Rows, limits: tuple[FloatArray, FloatArray] | None) -> It
     if far.mean() > _OUTSIDE:
         yield Finding(
             "unseen-actions", "warn", int(far.sum()), int(part.log_rows[part.next.rows[int(np.argmax(far))]]),
-            f"{far.mean():.0%} of the policy's actions at the log's next states lie outside the range of all logged actions. No "
-            "row is near them: what is said of them rests on assumptions alone.",
+            f"{far.mean():.0%} of the policy's actions at the log's next states lie outside the range of all logged actions. "
+            "No row is near them: for them the interval rests on assumptions alone.",
             "Evaluate a policy that keeps to logged actions, or log these; check the units of the actions.",
         )  # fmt: skip

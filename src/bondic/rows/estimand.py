@@ -76,21 +76,21 @@ def refuse_taught_starts(estimand: Estimand, parts: Sequence[Rows], proof: Proof
         states = rows.initial_states
         if states.kind == "sample" and not states.from_rows and rows.own_starts:
             raise InvalidInput(
-                "The policy was learned on rows of this log, and the sample of initial states is the log's own episode starts, "
-                "those of these rows among them: they are no draws for this policy. Leave `initial` out (no --initial): those "
-                "that taught the policy are then left out."
+                "The policy was learned on rows of this log, and the sample of initial states contains the episode starts of "
+                "these training rows: for this policy they are no independent draws. Leave `initial` out (no --initial); the "
+                "starts of training rows are then left out."
             )
     bets = [] if proof is None else list(instances(proof, StartBets))
     if trained_until and bets and any(rows.initial_states.from_rows for rows in parts):
         taught = sum(
             int((rows.start + starts < max(trained_until)).sum()) for rows, _, starts in episode_starts(parts[0].log)
         )
-        refuse(any(one.skipped < taught for one in bets), "Starts of rows that taught the policy are used as draws.")
+        refuse(any(one.skipped < taught for one in bets), "Starts of the policy's training rows are used as draws.")
 
 
 def _policy_of(coefficient: float, rows: Rows) -> StoredPolicy:
     states, answers = rows.initial_states, rows.answers
-    # starts of a log that is read in batches are read off it again, and the policy is asked there again
+    # starts of a log that is read in batches are read off it again, and the policy is queried there again
     again = of_stream(states, rows.log) and not isinstance(rows.policy, LoggedTarget)
     known = "answers" if not isinstance(rows.policy, LoggedTarget) else rows.policy.known_by
     return StoredPolicy(
@@ -109,7 +109,7 @@ def rebuild(
 ) -> Question:
     """The rows that the question is about, for every policy of it."""
     given = (policy, against)
-    refuse(len(estimand.policies) > len(given), "A question about more than two policies.")
+    refuse(len(estimand.policies) > len(given), "The certificate is about more than two policies.")
     parts = [_rows_of(estimand, mine, log, one, initial) for mine, one in zip(estimand.policies, given, strict=False)]
     return Question(
         tuple(PolicyValue(mine.coefficient, own) for mine, own in zip(estimand.policies, parts, strict=True))
@@ -127,7 +127,7 @@ def rows_of(question: Question) -> tuple[Rows, ...]:
 
 
 def _rows_of(estimand: Estimand, mine: StoredPolicy, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
-    asking: dict[str, Any] = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
+    options: dict[str, Any] = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
     if mine.known_by_log:
         policy = policy if isinstance(policy, PolicyMixture) else stand_in(mine.known_by)
     elif mine.answers.next is not None:
@@ -137,7 +137,7 @@ def _rows_of(estimand: Estimand, mine: StoredPolicy, log: Log, policy: Any, init
             "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
             "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
         )
-    return make_rows(log, policy, _states(mine.start, log, initial), estimand.terms, **asking).select(*estimand.rows)
+    return make_rows(log, policy, _states(mine.start, log, initial), estimand.terms, **options).select(*estimand.rows)
 
 
 def _states(start: StoredStart, log: Log, given: InitialStates | None) -> InitialStates:
@@ -163,8 +163,8 @@ def _given(start: StoredStart, given: InitialStates) -> FloatArray:
         and np.allclose(given.weights, start.weights, rtol=1e-12, atol=0.0)
     ):
         raise VerificationError(
-            f"The certificate was made for other initial states than the {len(given)} given, or for another kind or number "
-            "of them (`initial` is needed only where it does not hold its own)."
+            f"The {len(given)} initial states that were passed are not those of the certificate: states, kind, number or "
+            "weights differ. Leave `initial` out where the certificate holds its own states."
         )
     return given.observations
 
@@ -174,8 +174,8 @@ def _read_off(start: StoredStart, log: Log) -> InitialStates:
     count = int(start.weights.shape[0])
     if not start.from_log:
         raise VerificationError(
-            f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
-            "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
+            f"This certificate withholds its {count} initial states, a sample that is not part of the log. Pass them: "
+            "verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
         )
     own = InitialStates.from_log(log)
     return own if not start.count_fixed and len(own) == count else InitialStates.from_log(log, count=count)
@@ -185,7 +185,7 @@ def _stored(estimand: StoredPolicy) -> StoredAnswers:
     """The stored answers in place of the policy, as strict as what was once made of them."""
     following, initial, exact = estimand.answers.next, estimand.answers.initial, estimand.answers.exact
     if following is None or initial is None:
-        raise VerificationError("The certificate holds a part of the policy's answers only.")
+        raise VerificationError("The certificate is incomplete: it holds only a part of the policy's answers.")
     if estimand.answers.discrete:
         slots = int(initial.shape[1])
         for name, values in (("next", following), ("initial", initial)):
@@ -194,7 +194,7 @@ def _stored(estimand: StoredPolicy) -> StoredAnswers:
             refuse(bool(wrong), f"The stored probabilities at the {name} states do not sum to 1.")
     else:
         several = not following.shape[1] == initial.shape[1] == 1
-        refuse(exact and several, "Means over several drawn actions are not exact, whatever the certificate says.")
+        refuse(exact and several, "Means over several drawn actions are not exact, although the certificate claims it.")
     return StoredAnswers(following, initial, estimand.answers.discrete, exact)
 
 
@@ -204,16 +204,16 @@ def _compare_policy(estimand: Estimand, name: str, mine: StoredPolicy, rows: Row
     if following is None:
         if initial is not None:
             _compare(name, "initial", rows.answers.initial, initial)
-        return f"{name.removeprefix('the ')} was asked again at every row"
-    asking = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
-    fresh = make_rows(log, policy, rows.initial_states, estimand.terms, **asking)  # type: ignore[arg-type]
+        return f"{name.removeprefix('the ')} was queried again at every row"
+    options = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
+    fresh = make_rows(log, policy, rows.initial_states, estimand.terms, **options)  # type: ignore[arg-type]
     wrong = fresh.answers.exact != mine.answers.exact
     refuse(wrong, "The certificate is wrong about whether the policy is deterministic.")
     before = 0
     for batch in fresh.batches():
-        said = batch.next_answers
-        _compare(name, "next", said, following[before : before + said.shape[0]])
-        before += said.shape[0]
+        answered = batch.next_answers
+        _compare(name, "next", answered, following[before : before + answered.shape[0]])
+        before += answered.shape[0]
     _compare(name, "initial", fresh.answers.initial, rows.answers.initial)
     return f"{name.removeprefix('the ')} gives the stored answers"
 
@@ -271,7 +271,7 @@ def _check_mixture(name: str, rows: Rows, target: Target | None, policy: Any) ->
     )
     learned = f"{name.removeprefix('the ')} learned again from the rows before each block"
     if target is None:
-        return Review((f"{learned} was asked again at every row",))
+        return Review((f"{learned} was queried again at every row",))
     again = query_target(
         replace(rows.restricted(RowRange(*target.rows)), policy=policy), every_action=target.probs.ndim == 2
     )
@@ -313,7 +313,7 @@ def _is_from_log(states: InitialStates, log: Log) -> bool:
         return True
     try:
         starts = InitialStates.from_log(log).observations
-    except InvalidInput:  # no episodes to be told apart, or they do not begin at their first step
+    except InvalidInput:  # no episode ids or ends, or episodes that do not begin at their first step
         return False
     expected = starts[: len(states)] if states.count_fixed else starts
     return np.array_equal(expected, states.observations)

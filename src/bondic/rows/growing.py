@@ -1,4 +1,4 @@
-"""A log that grows while it is looked at: its rows so far, with the policy's answers at them, each asked for once.
+"""A log that grows while it is looked at: its rows so far, with the policy's answers at them, each queried once.
 
 What was answered for a row is kept, so that later rows cannot change it. A policy whose actions are drawn is asked for whole
 groups of rows, and a group has its draws when its last row is there: the rows of an incomplete group wait.
@@ -48,7 +48,7 @@ NEXT, INITIAL = "next_answers", "initial_answers"
 
 @dataclass(frozen=True, eq=False)
 class Statements:
-    """What is asked at every length of the log, fixed before its first row."""
+    """Policy and terms of the problem at every length of the log, fixed before its first row."""
 
     policy: Any
     initial: InitialStates | None  # None: the log's own episode starts, as they come
@@ -78,7 +78,7 @@ class Statements:
         return replace(self, policy=policy, notes=(*self.notes, *notes))
 
     def for_actions(self, count: int) -> Statements:
-        """The same for as many as it was asked for before."""
+        """The same for as many as were queried before."""
         unknown = isinstance(self.policy, Rule) and self.policy.actions is None
         return replace(self, policy=self.policy.with_actions(count)) if unknown else self
 
@@ -88,11 +88,11 @@ class Statements:
     def at_start(self, states: FloatArray, action_dim: int, log_rows: int) -> StartAnswers:
         """The policy at initial states."""
         times = np.zeros(len(states), dtype=np.int64) if self.terms.time_varying else None
-        asking: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
+        options: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
         rng, policy = Draws(self.seed).at_start(), self.policy
         if isinstance(policy, RowProbabilities):  # the last starts are those that are new
             policy = replace(policy, initial_probs=policy.initial_probs[len(policy.initial_probs) - len(states) :])
-        found = query_start(policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
+        found = query_start(policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **options)
         if self.initial is None and not found.exact:
             raise InvalidInput(
                 "Episode starts of a growing log need a policy whose means over actions are exact: with drawn actions, every "
@@ -211,10 +211,10 @@ class GrowingRows:
         stated, log = self.statements, self.first(used)
         following, starts = self._counts(used)
         answers = replace(self.answers, next=self.answers.next[:following], initial=self.answers.initial[:starts])
-        asking: dict[str, Any] = {"draws": stated.draws, "initial_draws": stated.initial_draws, "seed": stated.seed}
-        asked = stated.policy if isinstance(stated.policy, LoggedTarget) else answers
-        rows = make_rows(log, asked, stated.starts(log), stated.terms, **asking)
-        # its answers are held; it may be asked at other states
+        options: dict[str, Any] = {"draws": stated.draws, "initial_draws": stated.initial_draws, "seed": stated.seed}
+        answering = stated.policy if isinstance(stated.policy, LoggedTarget) else answers
+        rows = make_rows(log, answering, stated.starts(log), stated.terms, **options)
+        # its answers are held; it may be queried at other states
         return replace(rows, policy=stated.policy, notes=stated.notes)
 
     @property
@@ -251,7 +251,7 @@ class GrowingRows:
         discrete_observations: bool,
         unrecorded: Sequence[str] = (),
     ) -> GrowingRows:
-        """From its portions, without asking the policy; `start` has the initial answers that are in none of them."""
+        """From its portions, without querying the policy; `start` has the initial answers that are in none of them."""
         joined: dict[str, Any] = {name: np.concatenate([part[name] for part in portions]) for name in portions[0]}
         written, following = WrittenProbabilities.taken(joined), joined.pop(NEXT)
         initial = joined.pop(INITIAL, start.initial)
@@ -277,8 +277,8 @@ class GrowingRows:
 def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
     if not same_answers(mine, stored):
         raise PolicyError(
-            f"The policy answers differently at the {what} states than before: it is not the one that is followed. An interval "
-            "is about one policy; follow another one from the beginning."
+            f"The policy answers differently at the {what} states than at earlier updates. A monitor is about one policy: "
+            "begin a new monitor for another one."
         )
 
 

@@ -14,7 +14,7 @@ from bondic.policies.learned import FittedPolicy, LearnedPolicy, PolicyMixture
 from bondic.rows.episodes import episode_borders
 
 Taken = Callable[[Any], tuple[Any, tuple[str, ...]]]
-"""What a learner returns -> a policy that can be asked, and how it was read."""
+"""What a learner returns -> a policy that can be queried, and how it was read."""
 
 
 def learn(learner: LearnedPolicy, log: Log, take: Taken) -> tuple[FittedPolicy | PolicyMixture, tuple[str, ...]]:

@@ -61,9 +61,9 @@ def _query_starts(
 ) -> tuple[StartAnswers, Cloud]:
     """The policy at the initial states."""
     times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
-    asking: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
-    asking |= {"draws": draws, "initial_draws": initial_draws}
-    answers = query_start(policy, initial.observations, times, **asking)
+    options: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
+    options |= {"draws": draws, "initial_draws": initial_draws}
+    answers = query_start(policy, initial.observations, times, **options)
     if isinstance(policy, LoggedTarget):
         return answers, NoCloud()
     every = np.arange(len(initial))
@@ -71,7 +71,7 @@ def _query_starts(
 
 
 def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
-    """The same where starts are read off the log, and may be as many as its rows: they are read and asked for when used."""
+    """The same where starts are read off the log, and may be as many as its rows: they are read and queried when used."""
     some = first_starts(initial, _TRIED)
     answers = query_start_later(policy, some, lambda: initial.observations)
     every = np.arange(len(initial))
@@ -83,7 +83,7 @@ def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswe
 
 
 _TRIED = 64
-"""Starts at which a policy is asked at once: how many actions it knows."""
+"""Starts at which a policy is queried at once: how many actions it knows."""
 
 
 def _refuse_without_target(log: Log, policy: Any) -> None:
@@ -94,8 +94,8 @@ def _refuse_without_target(log: Log, policy: Any) -> None:
         raise InvalidInput(
             "The policy is LoggedTarget() (--policy logged), but the log has no column with the target policy's probabilities "
             "of the logged actions. Name it, columns={'target_action_probs': 'name'} (--columns target_action_probs=NAME; "
-            "target_log_probs for logarithms). To make it, ask the policy at every logged state for the action that was taken: "
-            "table['target_action_probs'] = probs[np.arange(len(table)), table['action']]; of a language model, "
+            "target_log_probs for logarithms). To make it, take the policy's probability of the logged action at every logged "
+            "state: table['target_action_probs'] = probs[np.arange(len(table)), table['action']]; of a language model, "
             "table['target_log_probs'], the sum over the tokens that were logged. Or pass the policy itself."
         )
 
@@ -104,9 +104,9 @@ def refuse_unrecorded(log: Log) -> None:
     """What was not recorded cannot be compared with what a policy would have done."""
     if log.unrecorded:
         raise InvalidInput(
-            f"The log has no {' and no '.join(log.unrecorded)} (others stand in for them), so a policy cannot be asked what it "
-            "would have done. Take LoggedTarget() (--policy logged), which needs the log's probabilities of the logged actions "
-            "alone, or record them."
+            f"The log has no {' and no '.join(log.unrecorded)} (placeholders are stored), so no policy can be evaluated at its "
+            "states. Use LoggedTarget() (--policy logged), which needs only the log's probabilities of the logged actions; or "
+            "record them."
         )
 
 
@@ -132,7 +132,7 @@ def _looked_through(rows: Rows) -> Rows:
 
 
 def _known_to_fit(rows: Rows) -> bool:
-    """Whether opening the log has told that every row fits: decisions of one step, read in batches."""
+    """Whether every row was checked when the log was opened: decisions of one step, read in batches."""
     log, terms = rows.log, rows.terms
     if log.held or not log.single_rows or not terms.may_terminate or terms.value_range is not None:
         return False

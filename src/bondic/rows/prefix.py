@@ -59,7 +59,7 @@ class Prefixes:
 
     @cached_property
     def _start_rows(self) -> IntArray:
-        """The row of the log that tells each of its own starts."""
+        """The row of the log that shows each of its own starts."""
         return np.concatenate([rows.start + starts for rows, _, starts in episode_starts(self.problem.log)])
 
     def _with_starts(self, problem: Rows, count: int, which: IntArray | None = None) -> Rows:

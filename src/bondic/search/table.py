@@ -267,10 +267,10 @@ def _solve(system: csc_array, right: FloatArray, *, dense: int) -> FloatArray:
     if not dense:
         return np.asarray(first)
     border = system[:inner, inner:].toarray()[:, 0]
-    along = core.solve(border)
-    rest = float(system[inner, inner]) - float(border @ along)
+    solved = core.solve(border)
+    rest = float(system[inner, inner]) - float(border @ solved)
     last = (float(right[inner]) - float(border @ first)) / rest
-    return np.append(first - last * along, last)
+    return np.append(first - last * solved, last)
 
 
 def table_search(setting: Setting) -> TableSearch:

@@ -75,7 +75,7 @@ def affordable(kernel: Gaussian, layout: Layout, points: FloatArray, rows: int) 
         series = GaussianSeries.fit(
             _near(points[:, columns], kernel), kernel.bandwidth, tolerance=_TOLERANCE, on=kernel.on
         )
-    except InvalidInput:  # points too far apart, as where columns hold names
+    except InvalidInput:  # distances too large, as where columns hold names
         return kernel
     return series if feature_count(series.degree, len(columns)) <= _MAX_FEATURES else kernel
 
@@ -232,7 +232,7 @@ def ball_of_radius(
 def paper_ball(rows: Rows, kernel: Kernel, instruments: Instruments, limits: ValueRange) -> tuple[Ball, str]:
     """Q by the rule of the paper, r_Q = 10 |q̂|: q̂ is the fit of least Bellman loss on held-out rows (`tuning.radius`).
 
-    Around the middle of the value range, 0 where the range depends on time. The rule is stated by whoever names it.
+    Around the middle of the value range, 0 where the range depends on time. Naming the rule states the radius.
     """
     center, half = _center(rows, limits)
     fitted = held_out_radius(rows, kernel, instruments.kernel, factor=RADIUS_FACTOR, half_range=half, center=center)
@@ -299,7 +299,7 @@ def choose_class(
     kernel = default_value_kernel(pilot, choices, kind.columns, planned)
     plain = partial(default_instruments, pilot, pilot, choices, kind.columns, advanced)
     stated, note = ball_of_radius(radius, pilot, pilot, plain, kernel, where)
-    return ChosenClass(stated, {"states": kind.said, "Q": note})
+    return ChosenClass(stated, {"states": kind.description, "Q": note})
 
 
 def kind_of_states(stated: object, choices: Choices, rows: Rows) -> StateKind:

@@ -1,4 +1,4 @@
-"""Which W: the one that promises the shortest interval on pilot rows.
+"""Which W: the one with the shortest predicted interval on pilot rows.
 
 Any W that has not seen the certified rows is valid.
 """

@@ -4,7 +4,7 @@
 
 The first part holds every constant value, seen or not; the second every deviation from one up to `factor` times that of the q
 which predicts held-out rows best. Where the rows cannot tell (no reward seen, one action, few rows) B/2 stands in for
-|q̂ - level|. No log proves a radius: whoever names the rule states it.
+|q̂ - level|. No log proves a radius: naming the rule states it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _NAMES_APART = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """How large and how far apart points are."""
+    """The size of points, and the distances between them."""
 
     center: FloatArray  # (D,)
     spread: FloatArray  # (D,) standard deviation per dimension

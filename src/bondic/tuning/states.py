@@ -56,7 +56,7 @@ Categorical = bool | tuple[int, ...] | None
 """True: every column holds names; False: none does; numbers of columns; None: look at the states."""
 
 STATED = "as you stated"
-"""Ends what is said of states that the user described."""
+"""How a description of states ends that the user stated."""
 _FEW_NAMES = 50
 """Different whole numbers in one column, beside columns that are not whole, that are taken for names."""
 
@@ -71,7 +71,7 @@ class StateKind:
     question: str = ""  # what a reader may want to state instead
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         return self.text + (f"; {self.question}" if self.question else "")
 
 
@@ -150,7 +150,7 @@ def kind_of_pilot(
 
 
 def unstated(layout: Layout) -> str:
-    """Why nothing can be said where a table is impossible and nothing was stated; one sentence, without its full stop."""
+    """Why there is no interval where a table is impossible and nothing was stated; one sentence, without its full stop."""
     return (
         f"{'states' if layout.discrete else 'actions'} are numbers: without a statement on how values vary nothing can be proved "
         "from rows that never repeat"
@@ -193,7 +193,7 @@ def _kind_observed(seen: ObservedStates, layout: Layout) -> StateKind:
 
 
 def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
-    """Numbers; columns of few whole numbers beside others that are not whole are taken for names, and it is said."""
+    """Numbers; columns of few whole numbers beside others that are not whole are taken for names, and the note says so."""
     if not numbers:
         return StateKind(False, (), f"states are numbers ({why})")
     if observed.shape[1] == 1:

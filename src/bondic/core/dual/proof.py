@@ -1,6 +1,6 @@
 """The dual bound's proof: W, Q, the noise bound, the division of alpha, and an ω for every end.
 
-Claimed are F-(ω) and F+(ω) of (10) at the given ω, whoever found them, and what the given witnesses say about Q.
+Claimed are F-(ω) and F+(ω) of (10) at the given ω, however they were chosen, and what the given witnesses say about Q.
 """
 
 from __future__ import annotations
@@ -166,8 +166,10 @@ class DualProof(Proof):
             return Review(unchecked=(text,))
         where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
         if provenance.log_hash != rows.log_hash:
-            return Review(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
-        return Review((f"W is said to come from {where} of this log, which precede the certified ones",))
+            return Review(unchecked=(f"where W comes from: the certificate names {where} of another log",))
+        return Review(
+            (f"according to the certificate W comes from {where} of this log, which precede the certified ones",)
+        )
 
 
 def _nonzero(function: Function | None) -> Function | None:

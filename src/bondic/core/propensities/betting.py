@@ -123,7 +123,7 @@ class BettingProcess:
 
     def __post_init__(self) -> None:
         if not (0 < self.risk <= MAX_RISK and self.share > 0 and np.all(self.rates >= 0)):
-            raise NumericalError("A bet could lose everything, or is none.")
+            raise NumericalError("A bet is not positive, or can lose all wealth.")
         if not (np.all(np.isfinite(self.values)) and np.all(np.isfinite(self.rates))):
             raise NumericalError("A value or a rate of a bet is not finite.")
 
@@ -312,7 +312,7 @@ class MeansProcess:
         fine = fine and all(bool(np.all(np.isfinite(one))) for one in columns)
         fine = fine and bool(np.all(self.losses >= 0) and np.all(self.rates >= 0))
         if not (fine and np.all(self.rates * self.losses <= self.risk * (1 + 8 * U))):
-            raise NumericalError("A bet could lose everything, or is none.")
+            raise NumericalError("A bet is not positive, or can lose all wealth.")
 
     @cached_property
     def intercept(self) -> Enclosure:

@@ -63,7 +63,7 @@ class PropensityProof(Proof):
         refuse(self.planned < 1, "No rows were planned.")
         refuse(
             len(self.targets) != len(self.estimand.policies),
-            "Answers at the logged states are those of other policies.",
+            "The number of policies with answers at the logged states is not that of the estimand.",
         )
         refuse(
             self.changes and not contexts,
@@ -121,7 +121,7 @@ class PropensityProof(Proof):
             return found[0]
         refuse(coefficients != (1.0, -1.0), "Propensities answer about one policy, or about the difference of two.")
         starts = [part.columns.initial_states for part in question.parts]
-        refuse(not starts[0].same(starts[1]), "The two policies start elsewhere: their units are not the same.")
+        refuse(not starts[0].same(starts[1]), "The two policies have different starts, so their units differ.")
         return Contrast.of(found[0], found[1])
 
     def strata(self, question: Question, columns: Units) -> Strata | None:

@@ -112,7 +112,7 @@ def _ends(
         if k == last - 1 or (rounds is None and k and gained < _WORTH * (high - low)):
             break
         smaller = localizer.feed_back(low, high)
-        if localizer.empty:  # found after this round: whoever repeats the rounds has to begin the next one
+        if localizer.empty:  # found after this round: a replay of the rounds has to begin the next one
             return Evaluation(_final(evidence, claims, candidates), True, (*localizer.spent, done + 1), 0.0)
         candidates = smaller or [localizer.best]
         view = candidates[min(1, len(candidates) - 1)]
@@ -212,7 +212,7 @@ class Tail:
         )
 
     def claim(self, evidence: Evidence, localizer: Localizer, candidates: list[Ellipsoid], view: Ellipsoid) -> Claim:
-        """The best of: one worst e for everything, or bias and noise apart."""
+        """The best of: one worst e for everything, or bias and noise separately."""
         rows, weights, joint = self._rows(evidence.data, localizer, view)
         deviations = localizer.deviations
         linear = sign_of(self.end) * self.imbalance

@@ -28,7 +28,7 @@ MAX_NUMBERS = 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The initial distribution: coordinates of ψ_0, what they leave over (in units of value), and the mean of q̂."""
+    """The initial distribution: coordinates of ψ_0, their remainder (in units of value), and the mean of q̂."""
 
     coordinates: FloatArray  # (m,)
     left: float
@@ -121,7 +121,7 @@ def _join(parts: Sequence[Embedded]) -> Embedded:
 
 
 def limits_from_class(ball: Ball, terms: Terms) -> ValueRange | None:
-    """The range of r + gamma q(x') over q in Q, where that can be told: a ball around a constant, no horizon.
+    """The range of r + gamma q(x') over q in Q, where it is known: a ball around a constant, no horizon.
 
     |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
     """

@@ -58,7 +58,7 @@ class Embedding:
 
 @dataclass(frozen=True, eq=False)
 class _Raw:
-    """Before left-overs are squared: kernel values k at the landmarks, weights a on them, K a, and what these are off by."""
+    """Before remainders are squared: kernel values k at the landmarks, weights a on them, K a, and what these are off by."""
 
     values: FloatArray  # (n, m) k
     weights: FloatArray  # (n, m) a

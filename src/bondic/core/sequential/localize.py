@@ -97,7 +97,7 @@ class Localizer:
     cylinder: Cylinder | None = None
     empty: bool = False  # no e is left: rejects
     spent: list[int] = field(default_factory=list)  # rounds at every block end
-    _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what left-overs and roundings add to the size
+    _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what remainders and roundings add to the size
 
     @staticmethod
     def begin(plan: Plan, start: Start, radius: float, probability: float) -> Localizer:
@@ -130,7 +130,7 @@ class Localizer:
             self.spent.append(find_fixed_point(self, rounds))
 
     def _accumulate(self, block: Embedded, columns: Predictable, sizes: FloatArray, pooled: float) -> None:
-        """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
+        """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and remainders go into the size."""
         instruments, step, n = columns.instruments, block.step, len(block)
         matrix, offset = instruments.T @ step.coordinates, instruments.T @ block.residual
         lengths, residual = row_norms(step.coordinates), np.abs(block.residual)
@@ -239,7 +239,7 @@ class Localizer:
 
 
 def deviations_of(block: Embedded, columns: Predictable, radius: float) -> tuple[Embedding, FloatArray]:
-    """gamma D_i as embeddings, and a_i; what rounding changes is left over, too."""
+    """gamma D_i as embeddings, and a_i; rounding is part of the remainder."""
     visible, discount = columns.embedding.shape[1], block.gamma
     rows = block.next.coordinates.copy()
     rows[:, :visible] -= columns.embedding

@@ -2,7 +2,7 @@
 
 Everything in a block was made from rows before it (the directions of a sub-block: from rows before the sub-block). Applied
 to row i it sees x_i = (point, slot) and its coordinates, never the reward or what follows. Whatever floats come out *are*
-the predictable quantities: nothing has to be computed exactly here, only the same things by whoever verifies.
+the predictable quantities: nothing has to be computed exactly here; verification only has to compute the same.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ rows at once. With the Gram matrix G_ij = <R_i, R_j>, for all e at the same time
 G is computed from kernel values, F - V a^T - a (V - K a)^T with a = M^T c up to rounding. An entry is off by at most
 t_i t_j ε, t_i the absolute weights of row i on its points and on landmarks.
 
-In the first, R_i is left over of T_i, and φ_i stands for λ_i φ_i; in the second of gamma x'_i, and w_i = |λ_i φ_i|^2, or v_i^2 of
-an end. Both are added over stretches of rows: the norm of a sum is at most the sum of the norms.
+In the first R_i is the remainder of T_i, and φ_i stands for λ_i φ_i; in the second of gamma x'_i, and w_i = |λ_i φ_i|^2, or v_i^2
+of an end. Both are added over stretches of rows: the norm of a sum is at most the sum of the norms.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from bondic.core.sums.measure import RowMeasures
 _AT_A_TIME = 500
 """Rows whose squares are bounded together: the largest eigenvalue of more of them takes too long."""
 MAX_ROWS, MAX_PAIRS = 2000, 100_000_000
-"""Next points of a stretch, and stretch times rows of the log: left-overs of long logs are pooled in shorter stretches."""
+"""Next points of a stretch, and stretch times rows of the log: remainders of long logs are pooled in shorter stretches."""
 
 
 @dataclass(frozen=True, eq=False)
 class PooledRemainder:
-    """The Gram matrix of what n rows leave over, and what it is off by."""
+    """The Gram matrix of the remainders of n rows, and its error."""
 
     gram: FloatArray  # (n, n)
     total: FloatArray  # (n,) t_i, rounded up
@@ -191,23 +191,23 @@ def _stretch(found: Coordinates, block: Embedded, columns: Predictable, part: sl
     return Pooled(step.operator(instruments), squares(row_norms(instruments)), tails)
 
 
-def pooled_squares(weights: FloatArray, single: FloatArray, along: FloatArray, together: float) -> float:
+def pooled_squares(weights: FloatArray, single: FloatArray, bare: FloatArray, pooled_remainder: float) -> float:
     """A bound of sum_i g_i, where g_i <= single_i, and g_i <= w_i (along_i + y_i)^2 with sum_i w_i y_i^2 <= together.
 
     Rows are divided in two by what the second costs them without y; any division is valid.
     """
-    if not math.isfinite(together):
+    if not math.isfinite(pooled_remainder):
         return upper_sum(single)
-    own = weights * along**2 * (1 + 8 * U)
+    own = weights * bare**2 * (1 + 8 * U)
     order = np.argsort(own - single, kind="stable")
-    predicted_error = (np.sqrt(np.cumsum(own[order])) + math.sqrt(together)) ** 2 - np.cumsum(single[order])
+    predicted_error = (np.sqrt(np.cumsum(own[order])) + math.sqrt(pooled_remainder)) ** 2 - np.cumsum(single[order])
     count = int(np.argmin(predicted_error)) + 1 if len(order) else 0
     near, rest = order[:count], order[count:]
-    joint = (math.sqrt(upper_sum(own[near])) + math.sqrt(together)) ** 2 * (1 + 16 * U)
+    joint = (math.sqrt(upper_sum(own[near])) + math.sqrt(pooled_remainder)) ** 2 * (1 + 16 * U)
     return min(upper_sum(single), inflate(joint + upper_sum(single[rest])))
 
 
-def share_of(weights: FloatArray, given: FloatArray, together: float) -> float:
+def share_of(weights: FloatArray, given: FloatArray, pooled_remainder: float) -> float:
     """What `together` is for other weights: at most so many times the `given` ones, row by row."""
     largest = float(np.max(weights / np.maximum(given, 1e-300), initial=0.0))
-    return inflate(together * largest * (1 + 8 * U) + SMALL) if math.isfinite(together) else math.inf
+    return inflate(pooled_remainder * largest * (1 + 8 * U) + SMALL) if math.isfinite(pooled_remainder) else math.inf

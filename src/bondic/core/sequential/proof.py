@@ -112,7 +112,7 @@ class SequentialProof(Proof):
     def work(self, question: Question) -> float:
         """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
 
-        Left-overs that are paid for together cost no more than the exact sums: they meet pairs of rows in stretches.
+        Remainders that are bounded jointly cost no more than the exact sums: they use pairs of rows in stretches.
         """
         rows = question.columns
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])

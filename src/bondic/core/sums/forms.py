@@ -239,8 +239,8 @@ class Sums(ABC):
             merges += error
             if points.shape[0] > MAX_POINTS:
                 raise InvalidInput(
-                    f"More than {MAX_POINTS} distinct points: a table of values says nothing about such a log. Use a class "
-                    "that relates points to one another: a Ball of a kernel (categorical=False, --categorical none)."
+                    f"More than {MAX_POINTS} distinct points: a table of values is too large for such a log. Use a class that "
+                    "relates points to one another: a Ball of a kernel (categorical=False, --categorical none)."
                 )
         out = []
         for mass_of, columns in zip(mass, np.split(weights, groups, axis=1), strict=True):

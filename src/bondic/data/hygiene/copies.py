@@ -4,7 +4,7 @@ Equal rows, and equal short episodes, are common where states are few. What chan
 ..., l that come again, in the same order, d episodes later. An episode whose content occurs c times among m repeats at a
 given place with probability c/m, so a block of matches weighs sum log(m/c) against the m^2 places where it could stand. Where
 equal contents stand near each other (rows sorted by customer) they match more often: no match weighs more than the share of
-other matches at distances like this one says. Only contents that occur rarely count: a policy that has settled down
+other matches at distances like this one says. Only contents that occur rarely count: a policy that has converged
 repeats itself, and that is no copy.
 
 Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut
@@ -84,7 +84,7 @@ def repeated_marks(marks: Marks) -> Marks:
 
 
 def _pairs(codes: npt.NDArray[np.intp], worth: FloatArray) -> tuple[IntArray, FloatArray]:
-    """How far apart two equal rare units are, for all pairs of them, and what each is worth."""
+    """The distance of two equal rare units, for all pairs of them, and the evidence of each."""
     rare = np.flatnonzero(worth > 0)
     order = rare[np.argsort(codes[rare], kind="stable")]
     gaps, weights = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
@@ -255,7 +255,7 @@ class NearCopies:
         self._last_action = actions[-1:]
 
     def findings(self, *, keys: str) -> Iterator[Finding]:
-        """`keys` are the columns that would tell events apart; empty where the log has them."""
+        """`keys` are the columns that would identify events; empty where the log has them."""
         if self._marks:
             yield from list(self._altered()) or (self._equal(keys) if keys else ())
 

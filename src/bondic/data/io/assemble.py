@@ -63,7 +63,7 @@ class Assembly:
         return f"`{part}`: column{'s' if len(group) > 1 else ''} {shown(group)}."
 
     def build(self) -> LoadedLog:
-        """The log; what is wrong at a row is also said by its place in the file."""
+        """The log; errors at a row also name its place in the file."""
         try:
             return self._built()
         except InvalidInput as problem:
@@ -162,7 +162,7 @@ class Assembly:
                 counts = rows if part == "logged_action_probs" else rows[~log.terminations]
                 probabilities.refuse_gaps(self.table.source, part, probs[part][counts], counts, log)
         if "next_action_probs" in probs:
-            probs["next_action_probs"][log.terminations] = 0.0  # nothing follows: never asked for
+            probs["next_action_probs"][log.terminations] = 0.0  # nothing follows: never used
         if "initial_action_probs" not in probs and "logged_action_probs" in probs and _starts_known(log):
             probs["initial_action_probs"] = probs["logged_action_probs"]
             self.notes.append("`initial_action_probs` were taken from `logged_action_probs` of first rows.")

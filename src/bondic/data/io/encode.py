@@ -127,16 +127,18 @@ def encode_observations(
     indicator_names: list[str] = []
     encodings: dict[str, Encoding] = {}
     notes: list[str] = []
+    gaps: list[InvalidInput] = []
     for dim in dims:
         kind = treatment.kind(dim.name, dim.column)
         if kind is not None and treatment.streamed:
             raise InvalidInput(
-                f"{table.source}: {one_line(dim.name)} holds categories. Which ones there are is known at the end of a log only, "
-                "so a streamed log cannot encode them: write numbers, or load the log with read_log."
+                f"{table.source}: {one_line(dim.name)} holds categories. A streamed log cannot list them before its end, so it "
+                "cannot encode them: write numbers, or load the log with read_log."
             )
         fill = treatment.missing if kind is not None else treatment.fill(dim.name)
         if dim.gaps.any() and fill is None:
-            raise _untreated(dim, streamed=treatment.streamed)
+            gaps.append(_untreated(dim, streamed=treatment.streamed))
+            continue
         if kind is not None:
             block, encoding = _categories(dim, kind, treatment.categories.get(dim.name))
             blocks.append(block)
@@ -155,6 +157,8 @@ def encode_observations(
                 f"Missing values of {one_line(dim.name)} were filled with {value:g}; the 0/1 column "
                 f"{one_line(indicator_names[-1])} says where."
             )
+    if gaps:
+        raise gaps[0] if len(gaps) == 1 else InvalidInput(" Also: ".join(map(str, gaps)))
     whole, n = np.concatenate([*blocks, *indicators], axis=1), ended.size
     after = None if following is None else whole[n:]
     return Encoded(whole[:n], after, (*names, *indicator_names), encodings, tuple(notes))
@@ -274,8 +278,8 @@ def _refuse_new_categories(
     word = "is missing" if new == _GAP else f"is {one_line(repr(new))}"
     row = min(dim.row(place) for place in np.flatnonzero((texts == new) & dim.needed))
     raise InvalidInput(
-        f"{dim.source}: {one_line(dim.name)} {word} at row {row}, and its categories were fixed before: {shown(known)}. A "
-        "category more would be another state space. State all that may come before the first row is read: "
+        f"{dim.source}: {one_line(dim.name)} {word} at row {row}, and its categories were fixed before: {shown(known)}. A new "
+        "category would change the state space. State all that may come before the first row is read: "
         f"categories={{{dim.name!r}: [...]}} (--text {one_line(dim.name)}={','.join(map(one_line, [*known, new]))})."
     )
 

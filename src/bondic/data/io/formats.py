@@ -1,6 +1,6 @@
 """Formats of tables that can be read some rows at a time: Parquet, CSV, Feather. Each opens one file; `scan` reads many.
 
-A Parquet file is entered at the row group that is wanted and read page by page. CSV and Feather are fragments of pyarrow.dataset,
+A Parquet file is entered at the requested row group and read page by page. CSV and Feather are fragments of pyarrow.dataset,
 which begin at the first row. All rows settle the type of a CSV column.
 """
 

@@ -60,15 +60,15 @@ def following_rows(
     *,
     cuts_stated: bool,
 ) -> Following:
-    """Find the row that follows each row. Episodes are told apart by their ids, else by their ends."""
+    """Find the row that follows each row. Episodes are identified by their ids, else by their ends."""
     n = terminations.size
     cut = np.zeros(n, dtype=bool) if truncations is None else truncations
     if episode_ids is None and truncations is None and not (cuts_stated or terminations.all()):
         raise InvalidInput(
-            f"{source} has no next observations, and nothing tells where episodes that were cut off end: without episode ids or "
+            f"{source} has no next observations, and it is unknown where episodes were cut off: without episode ids or "
             "truncations a row could be joined to the start of another episode. Give a column for `next_observations`, "
-            "`episode_ids` or `truncations`; columns={'truncations': None} (--columns truncations=none) states that no episode "
-            "was cut off."
+            "`episode_ids` or `truncations`; columns={'truncations': None} (--columns truncations=none) states that no "
+            "episode was cut off."
         )
     ends = terminations | cut
     episodes = Episodes(EpisodeNumbers().counted(ends) if episode_ids is None else episode_ids)
@@ -164,7 +164,7 @@ def steps_as_observations(source: str, parts: dict[str, Any], rows: int, *, one_
 
 
 def _counted(parts: dict[str, Any], rows: int) -> IntArray:
-    """Steps within episodes, which are told apart by their ids, else by their ends."""
+    """Steps within episodes, which are identified by their ids, else by their ends."""
     if parts["episode_ids"] is None:
         cut = parts["truncations"]
         parts["episode_ids"] = EpisodeNumbers().counted(parts["terminations"] | (False if cut is None else cut))

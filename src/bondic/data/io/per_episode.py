@@ -38,8 +38,8 @@ def parts_of(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, str]:
     """The part of a transition that each column holds, by statement or by its usual names."""
     present = set(names)
     by_name = {name: PART_OF[name.lower()] for name in present if name.lower() in PART_OF}
-    said = {name: part for part, name in stated.items() if isinstance(name, str) and name in present}
-    return {name: part for name, part in by_name.items() if part not in stated} | said
+    named = {name: part for part, name in stated.items() if isinstance(name, str) and name in present}
+    return {name: part for name, part in by_name.items() if part not in stated} | named
 
 
 def telling(part_of: Mapping[str, str]) -> list[str]:
@@ -88,9 +88,9 @@ def _steps(line: NamedValues, part_of: Mapping[str, str], where: str) -> int:
     """The number of steps of a line, on which its lists have to agree."""
     lists = {n: len(v) for n, v in line.items() if isinstance(v, list) and part_of.get(n) in _OF_STEPS}
     if len(set(lists.values())) != 1 or not next(iter(lists.values())):
-        said = ", ".join(f"{one_line(name)} {count}" for name, count in lists.items()) or "no list at all"
+        lengths = ", ".join(f"{one_line(name)} {count}" for name, count in lists.items()) or "no list at all"
         raise InvalidInput(
-            f"{where} is an episode whose lists differ in length or are empty ({said}). Every step needs one entry in "
+            f"{where} is an episode whose lists differ in length or are empty ({lengths}). Every step needs one entry in "
             "each of them."
         )
     return next(iter(lists.values()))

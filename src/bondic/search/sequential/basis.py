@@ -72,7 +72,7 @@ def pairs_of(cloud: Cloud) -> PointSlots:
 class Embedder:
     """Embeddings of points and of clouds in the coordinates of landmarks, in ordinary floats.
 
-    |R|^2 = k̃(f, f) - |c|^2 is what is left over: here a guide for proposals, not a bound.
+    |R|^2 = k̃(f, f) - |c|^2 is the remainder: here a guide for the planner, not a bound.
     """
 
     terms: tuple[Term, ...]
@@ -84,7 +84,7 @@ class Embedder:
         return _row_product(values, self.basis.matrix)
 
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
-        """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""
+        """Mean embedding of the points of each row, and the remainder |R| of its first point: (count, m), (count,)."""
         size, draws = len(self.basis), cloud.draws
         means, left = np.zeros((count, size)), np.zeros(count)
         for first in range(0, cloud.rows.size, _PIECE * draws):

@@ -86,7 +86,7 @@ class Forecast:
 def forecast(
     sample: Predictions, white: FloatArray, radius: float, log_term: float, noise: float, rows: float
 ) -> Forecast:
-    """The set after `rows` rows with the noise of predictions, once the fixed point has settled."""
+    """The set after `rows` rows with the noise of predictions, once the fixed point has converged."""
     features = sample.toward @ white
     sizes = np.linalg.norm(features, axis=1)
     free = math.sqrt(2 * log_term / max(rows * float(np.mean(sizes**2)) * noise, 1e-300))

@@ -2,7 +2,7 @@
 
 Only sums over rows enter: X^T X, X^T Y and the squares of Y, X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')]. They are carried
 from block to block, so that all refits together read every row twice. The strength of the ridge is judged on the last 30 % of
-the history, apart for the target and for the embedding.
+the history, separately for the target and for the embedding.
 """
 
 from __future__ import annotations

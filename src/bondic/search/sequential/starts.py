@@ -28,7 +28,7 @@ _ONE_IN, _FEW = 10, 50
 
 @dataclass(frozen=True, eq=False)
 class KnownStarts:
-    """Initial states with the row of the log that tells each, in ascending order; -1 if it was known beforehand."""
+    """Initial states with the row of the log that shows each, in ascending order; -1 if it was known beforehand."""
 
     cloud: Cloud
     weights: FloatArray  # (n_0,) relative to each other
@@ -109,8 +109,9 @@ def propose_bets(
     """Hoeffding's rate for the n_0 starts that are still to come, and rates above it that double: 1/B is the largest bet
     that the whole range allows, sqrt(n_0)/B is for values within B/sqrt(n_0) of an end, which is as near as n_0 starts can tell.
 
-    Half of the probability is for the process that promises most. `probability` is that of one end, `planned` the row of the log
-    that is planned to be the last, `spread` that of fitted values over starts, `guess` for starts of which none is left out.
+    Half of the probability is for the process with the smallest predicted cost. `probability` is that of one end, `planned`
+    the row of the log that is planned to be the last, `spread` that of fitted values over starts, `guess` the center where no
+    start is left out.
     None: there is nothing to bet on, as d_0 is exact, as the number of given starts is open, or as no start follows the pilot.
     """
     states, starts = problem.initial_states, known_starts(problem, pilot)
