@@ -18,7 +18,7 @@ from bondic.core.claims import Status
 from bondic.core.columns import Batch, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_of
-from bondic.methods.on_tables import CAREFUL
+from bondic.methods.on_cells import CAREFUL
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.setting import NOTHING
 from bondic.methods.table import NAME as TABLE
