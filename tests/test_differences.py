@@ -52,7 +52,7 @@ def contrast(given, *, today):
     behavior = np.array(given["behavior"])[rows, actions]
     terms = make_terms(0.0, (given["r_lo"], given["r_hi"]), None, may_terminate=True, time_varying=False)
     shared = {
-        "terms": terms, "rows": rows, "rewards": np.array(given["rewards"]), "continues": np.zeros(rows.size, bool),
+        "terms": terms, "rows": rows, "logged_rewards": np.array(given["rewards"]), "continues": np.zeros(rows.size, bool),
         "observations": np.zeros((rows.size, 1)), "slots": actions, "episodes": rows, "steps": np.zeros_like(rows),
     }  # fmt: skip
     found = []

@@ -89,7 +89,7 @@ def _columns(
     width = rows.layout.slots if every is None else every.shape[1]
     ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, width))[here]
     columns = {
-        "rows": kept + where.start, "rewards": part.rewards[here], "ratios": ratios.values, "errors": ratios.errors,
+        "rows": kept + where.start, "logged_rewards": part.rewards[here], "ratios": ratios.values, "errors": ratios.errors,
         "continues": frame.continues, "observations": part.observations[here] if states else np.zeros((kept.size, 0)),
         "slots": slots[here] if states else np.broadcast_to(np.int64(0), kept.size),
         "probs": None if every is None else every[here],

@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from bondic.core.bounded import TINY, BoolArray, Enclosure, FloatArray, IntArray, U, next_down, portions
+from bondic.core.bounded import TINY, BoolArray, Column, Computed, Enclosure, FloatArray, IntArray, U, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
@@ -36,7 +36,7 @@ class Estimator:
     """Values X of the units from `first` on, mean at most J given the past, and what is known before they are drawn."""
 
     name: str
-    values: FloatArray  # (units - first,) rounded down
+    values: Column  # (units - first,) rounded down
     floor: float  # no value can be below it
     prior: tuple[float, float]  # mean and variance > 0 that rates begin with: guesses
     first: int = 0
@@ -57,7 +57,7 @@ class Estimator:
         return self.predicted or (means, np.maximum(means - least, 0.0) * (1 + 8 * U))
 
     @staticmethod
-    def between(name: str, values: FloatArray, floor: float, usual: float) -> Estimator:
+    def between(name: str, values: Column, floor: float, usual: float) -> Estimator:
         """With a prior for values between the floor and what they usually are."""
         return Estimator(name, values, floor, (0.5 * (floor + usual), max(0.25 * (usual - floor) ** 2, 1e-300)))
 
@@ -69,7 +69,7 @@ class Decisions:
     end: End
     terms: Terms  # of this end: ranges are negated for the upper one
     rows: IntArray  # (n,) in the log
-    rewards: FloatArray  # (n,)
+    logged_rewards: FloatArray  # (n,) not negated for the upper end
     ratios: Ratios  # (n,)
     continues: BoolArray  # (n,) the step has a next one
     observations: FloatArray  # (n, d)
@@ -89,6 +89,11 @@ class Decisions:
     @property
     def policies(self) -> tuple[Decisions, ...]:
         return (self,)
+
+    @property
+    def rewards(self) -> FloatArray:
+        """(n,) as seen from this end."""
+        return self.logged_rewards if self.end == "lower" else -self.logged_rewards
 
     @property
     def starts(self) -> IntArray:
@@ -134,7 +139,7 @@ class Decisions:
 
     def part(self, rows: slice | IntArray) -> Self:
         """Some of the rows, ascending, whole units."""
-        names = ("rows", "rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
+        names = ("rows", "logged_rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
         columns = {name: getattr(self, name) for name in names}
         found = replace(self, **{name: values[rows] for name, values in columns.items() if values is not None})
         return replace(found, episodes=np.unique(found.episodes, return_inverse=True)[1].reshape(-1))
@@ -146,7 +151,7 @@ class Decisions:
         (low, high), stated = self.terms.reward_range, self.terms.value_range
         values = None if stated is None else (-stated[1], -stated[0])
         terms = replace(self.terms, reward_range=(-high, -low), value_range=values)
-        return replace(self, end=end, terms=terms, rewards=-self.rewards)
+        return replace(self, end=end, terms=terms)
 
     # -- estimators
 
@@ -340,15 +345,10 @@ class SingleDecisions(Decisions):
     def unit_ratios(self) -> FloatArray:
         return self.ratios.values
 
-    def per_decision(self, factor: float) -> tuple[FloatArray, float]:
-        """Some rows at a time: no row sees another."""
-        found = np.empty(self.units)
-        for some in portions(self.units):
-            found[some] = super(SingleDecisions, self.part(some)).per_decision(factor)[0]
-        return found, self.limits.low
-
     def free_estimators(self, factor: float) -> tuple[Estimator, ...]:
-        return (Estimator.between("weighted rewards", self.per_decision(factor)[0], self.limits.low, self.limits.high),)
+        """v_lo + ρ (r + γ v_lo 1[goes on] - v_lo) / Γ: no row sees another."""
+        low, high = self.limits.low, self.limits.high
+        return (Estimator.between("weighted rewards", WeighedRewards(self, factor, low), low, high),)
 
     @property
     def control_inputs(self) -> tuple[FloatArray, FloatArray]:
@@ -380,6 +380,29 @@ class SingleDecisions(Decisions):
 
     def products(self, factor: float = 1.0) -> Ratios:
         return Ratios(self.ratios.values / factor, self.ratios.errors + U)
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedRewards(Computed):
+    """Values of single decisions, made of their columns where they are read."""
+
+    columns: SingleDecisions
+    factor: float  # Γ
+    low: float  # v_lo
+
+    @property
+    def size(self) -> int:
+        return self.columns.units
+
+    def part(self, some: slice) -> FloatArray:
+        columns, low = self.columns, self.low
+        rewards = columns.sign * columns.logged_rewards[some]
+        following = np.where(columns.continues[some], columns.terms.gamma * low, 0.0)
+        size = np.abs(rewards) + np.abs(following) + abs(low)
+        gain = np.maximum(rewards + following - low - 8 * U * size, 0.0)
+        weights = Ratios(columns.ratios.values[some] / self.factor, columns.ratios.errors[some] + U).low()
+        weighed = gain * np.minimum(weights, MAX_WEIGHT)
+        return above(low, weighed - np.abs(weighed) * 5 * 2 * U)
 
 
 def above(low: float | FloatArray, gains: FloatArray) -> FloatArray:
