@@ -174,8 +174,9 @@ class Stage(tuple[BettingProcess, ...]):
 
     def columns(self, stretches: Iterable[slice]) -> Iterator[tuple[slice, list[tuple[FloatArray, FloatArray]]]]:
         """Values and rates of every process, a stretch at a time; those that processes share are made once."""
+        different = {id(column): column for one in self for column in (one.values, one.rates)}
         for some in stretches:
-            made = {id(column): column[some] for one in self for column in (one.values, one.rates)}
+            made = {name: column[some] for name, column in different.items()}
             for column in made.values():
                 if not np.all(np.isfinite(column)):
                     raise NumericalError("A value or a rate of a bet is not finite.")

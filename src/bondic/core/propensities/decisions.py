@@ -14,9 +14,10 @@ left out of the first sum, and count with v_t in the second.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.core.bounded import TINY, BoolArray, Column, Computed, Enclosure, FloatArray, IntArray, U, next_down
 from bondic.core.claims import End
@@ -395,14 +396,20 @@ class WeighedRewards(Computed):
         return self.columns.units
 
     def part(self, some: slice) -> FloatArray:
-        columns, low = self.columns, self.low
-        rewards = columns.sign * columns.logged_rewards[some]
-        following = np.where(columns.continues[some], columns.terms.gamma * low, 0.0)
+        columns, ratios, low = self.columns, self.columns.ratios, self.low
+        rewards = columns.logged_rewards[some]
+        rewards = rewards if columns.end == "lower" else -rewards
+        following = np.where(_distinct(columns.continues[some]), columns.terms.gamma * low, 0.0)
         size = np.abs(rewards) + np.abs(following) + abs(low)
         gain = np.maximum(rewards + following - low - 8 * U * size, 0.0)
-        weights = Ratios(columns.ratios.values[some] / self.factor, columns.ratios.errors[some] + U).low()
+        weights = Ratios(ratios.values[some] / self.factor, _distinct(ratios.errors[some]) + U).low()
         weighed = gain * np.minimum(weights, MAX_WEIGHT)
         return above(low, weighed - np.abs(weighed) * 5 * 2 * U)
+
+
+def _distinct(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One entry of a column that repeats a single number."""
+    return column[:1] if column.strides == (0,) else column
 
 
 def above(low: float | FloatArray, gains: FloatArray) -> FloatArray:
