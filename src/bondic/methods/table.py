@@ -33,6 +33,7 @@ from bondic.methods.on_tables import CAREFUL, PredictedTable, predicted_table, p
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.asked import asked_of
+from bondic.rows.coded import coded
 from bondic.rows.paired import PairedRows
 from bondic.rows.prefix import Prefixes
 
@@ -183,6 +184,7 @@ class Table:
         """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
         clock, rows = Clock(progress), problem if against is None else PairedRows.of(problem, against)
         clock.stage("plan")
+        rows = coded(rows, self._most_states(problem))
         made = self.plan(rows, alpha)
         clock.done("plan")
         return self.evaluate(rows, made, clock, describe(NAME, self, problem))
