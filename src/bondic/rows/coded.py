@@ -52,9 +52,13 @@ class CodedRows(Rows):
             part = self.columns.cut(RowRange(rows.start - self.base, rows.stop - self.base))
             continues = part["next"] >= 0
             following = part["next"][continues]
-            points = Cloud(self.states[following], self.state_answers[following], np.flatnonzero(continues))
+            points = Cloud(
+                self.states.take(following, axis=0),
+                self.state_answers.take(following, axis=0),
+                np.flatnonzero(continues),
+            )
             yield replace(
-                self._empty, logged=self.states[part["state"]], slots=part["slot"], rewards=part["rewards"],
+                self._empty, logged=self.states.take(part["state"], axis=0), slots=part["slot"], rewards=part["rewards"],
                 continues=continues, next=points, log_rows=np.arange(rows.start, rows.stop), rows=rows,
             )  # fmt: skip
 
