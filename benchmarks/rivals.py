@@ -163,6 +163,8 @@ def imported(what: str) -> None:
         if name not in sys.modules and what in NEEDS and _absent(name.partition(".")[0]):
             sys.modules[name] = stand_in = types.ModuleType(name)
             vars(stand_in).update(tqdm=lambda items, **_: items, DataFrame=object)
+    if what == "confseq":
+        vars(np).setdefault("float_", np.float64)  # it was written for NumPy 1
     if what in NEEDS:
         importlib.import_module(NEEDS[what])
 

@@ -3,7 +3,7 @@
 python benchmarks/scale.py --rows 2000000          writes the logs into a temporary folder; uses two processes
 
 Measured are seconds and bytes of every task, and what one process does alone: opening, bets or plan. The simulation hands
-out tasks as the library does (at most so many on their way, results in order); processor seconds are drawn from the measured ones,
+out tasks as the library does (at most so many on their way, results in order); processor seconds are drawn from the measured,
 one task in a hundred takes three times as long, one worker is lost half-way, and what it worked on is done again. Before that
 it repeats the runs with one and two workers, with their own durations, beside the seconds that these took.
 """
