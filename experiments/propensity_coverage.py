@@ -24,7 +24,8 @@ from experiments import cases
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed
 
 import bondic
-from bondic.core.propensities.betting import BettingProcess, PlugInRates, Strategy, lower_end
+from bondic.core.propensities.betting import BettingProcess, PlugInRates, Strategy
+from bondic.core.propensities.wealth import lower_end
 from bondic.methods.propensities import Propensities
 
 BETS = Strategy().bets

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 import bondic
 from bondic.core.claims import ErrorBudget
 from bondic.core.errors import InvalidInput, VerificationError
-from bondic.core.propensities.betting import BettingProcess, lower_end
+from bondic.core.propensities.betting import BettingProcess
 from bondic.core.propensities.bound import LowerEnd
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Stated
+from bondic.core.propensities.wealth import lower_end
 from bondic.core.separate import SeparateProof
 from bondic.core.terms import make_terms
 from bondic.core.verify import read_proof

@@ -16,11 +16,10 @@ from bondic.core.propensities.betting import (
     BettingProcess,
     MeansProcess,
     PlugInRates,
-    Stage,
-    _largest,
-    lower_end,
     means_end,
 )
+from bondic.core.propensities.crossing import largest
+from bondic.core.propensities.wealth import Stage, _Wealth, lower_end
 from propensity_cases import slow_rates
 
 mp.mp.dps = 50
@@ -91,7 +90,7 @@ def test_the_search_ends_at_the_same_place_wherever_it_begins(root):
         return math.expm1(3.0 * (root - x))
 
     def end(guess):
-        return _largest(lead, lambda x: lead(x) >= 0.0, 0.0, 1.0, guess)
+        return largest(lead, lambda x: lead(x) >= 0.0, 0.0, 1.0, guess)
 
     plain = end(None)
     assert plain == 0.0 if root < 1e-9 else plain > 1.0 if root > 1.0 else plain == pytest.approx(root, abs=1e-12)
@@ -99,6 +98,31 @@ def test_the_search_ends_at_the_same_place_wherever_it_begins(root):
         found = end((place, off))
         assert found == pytest.approx(plain, abs=1e-12)
         assert found > 1.0 or lead(found) >= 0.0 or found == 0.0
+
+
+@pytest.mark.parametrize("kind", ["light", "rare", "heavy", "one", "late"])
+@pytest.mark.parametrize("count", [3, 40, 5000])
+def test_a_search_with_several_candidates_a_pass_ends_where_one_by_one_does(kind, count):
+    """Whatever the values are: interpolated sums only propose, and the crossing is the same."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        values = {
+            "light": rng.exponential(size=count),
+            "rare": (rng.random(count) < 0.05) * 20.0 * rng.random(count),
+            "heavy": rng.pareto(1.1, size=count) * (rng.random(count) < 0.5),
+            "one": np.where(np.arange(count) == count // 2, 1e4, 0.0),
+            "late": np.where(np.arange(count) > 0.8 * count, 3.0, 0.2),
+        }[kind]
+        stage = Stage(processes_on(values))
+        wealth = _Wealth((stage,), math.log(20) * (1 + 1e-15))
+
+        def lead(place, wealth=wealth):
+            return wealth.at(np.array([place])).at_node(0)
+
+        slow = largest(lead, lambda place, lead=lead: lead(place) >= 1e-9, 0.0, 1.0)
+        assert lower_end([stage], 0.0, 1.0, 0.05) == pytest.approx(
+            slow, abs=1e-8 / max(float(stage[0].rates.sum()), 1e-3)
+        )
 
 
 def test_rates_are_the_rule_and_see_nothing_later():

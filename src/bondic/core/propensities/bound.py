@@ -24,7 +24,6 @@ from bondic.core.propensities.betting import (
     MeansProcess,
     PlugInRates,
     Strategy,
-    lower_end,
     means_end,
     moderate,
     running_means,
@@ -32,6 +31,7 @@ from bondic.core.propensities.betting import (
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.decisions import Decisions, Estimator
 from bondic.core.propensities.strata import BalancedRates, Strata
+from bondic.core.propensities.wealth import lower_end
 
 Units = Decisions | Contrast
 """The units of one policy, or of two."""
