@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -149,7 +150,7 @@ class StateCells(Cells):
     def answers(self, rows: AnsweredRows) -> FloatArray:
         """(S, slots) what the policy answers, at every state; one state has one answer, and 0 stands for states without any."""
         answers, index = np.full((self.states.shape[0], rows.initial.weights.shape[1]), np.nan), StateIndex(self.states)
-        for cloud in (rows.initial, *(batch.next for batch in rows.batches())):
+        for cloud in chain([rows.initial], (batch.next for batch in rows.batches())):
             places = index.found(cloud.points)
             first = np.isnan(answers[places, 0])
             answers[places[first]] = cloud.weights[first]
