@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import bondic
-from bondic.core.errors import MissingExtra
+from bondic.errors import MissingExtra
 from bondic.rows.episodes import episode_numbers
 from bondic.rows.rows import Rows
 from bondic_lab.baselines.features import make_design

@@ -34,7 +34,7 @@ from bondic.engines.threads import Threads
 
 FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
-MOST_PAIRS = 200_000
+MAX_PAIRS = 200_000
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 CLOCK = "wall"
 
@@ -99,7 +99,7 @@ def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]
     data = problem(count, dimension, share)
     size = np.abs(data[2]).sum(axis=0) ** 2
     reference, source, pair_text = None, "-", ""
-    if count <= MOST_PAIRS:
+    if count <= MAX_PAIRS:
         seconds, reference = timed(lambda: all_pairs(*data), count)
         pair_seconds[count], pair_text, source = seconds, f"{seconds:9.2f} ", "pairs"
     else:
@@ -119,7 +119,7 @@ def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]
             "-" if reference is None
             else f"{max(abs(float(v.mid - r)) / s for v, r, s in zip(found, reference, size, strict=True)):.0e}"
         )  # fmt: skip
-        ratio = f"{seconds / mine:7.1f}x" + ("~" if count > MOST_PAIRS else " ")
+        ratio = f"{seconds / mine:7.1f}x" + ("~" if count > MAX_PAIRS else " ")
         parts.append(f"{mine:9.2f}{'*' if winner == 'series' else ' '} {ratio} {radius:8.0e} {true:>6} {source:>5}")
     return " |".join(parts)
 
@@ -150,8 +150,8 @@ def main() -> None:
         for share in args.shares:
             pair_seconds: dict[int, float] = {}
             for count in rows:
-                if count > MOST_PAIRS and not pair_seconds:
-                    parser.error(f"--rows needs a number of at most {MOST_PAIRS}: ratios are to measured pairs")
+                if count > MAX_PAIRS and not pair_seconds:
+                    parser.error(f"--rows needs a number of at most {MAX_PAIRS}: ratios are to measured pairs")
                 print(row(count, dimension, share, pair_seconds), flush=True)
 
 

@@ -144,7 +144,7 @@ def measure(work: Work, rows: int) -> None:
          alone_us=1e6 * inside / rows, bytes_back=sizes[1] / rows, bytes_in_files=files / rows)  # fmt: skip
     rng = np.random.default_rng(0)
     for planned in PLANNED:
-        tasks = min(int(planned / blocks), remote.MOST_TASKS)
+        tasks = min(int(planned / blocks), remote.MAX_TASKS)
         per_task = int(planned / blocks / tasks)
         drawn = rng.choice(measured, size=(tasks, per_task)).sum(axis=1)
         drawn[rng.random(tasks) < STRAGGLERS] *= SLOWER

@@ -10,7 +10,7 @@ computed, cell by cell (`allowances_truth.py`). Counted are
 
     python experiments/allowances.py [--seeds 20] [--rows N] [--only REGEX] [--workers 2]      the worlds
     python experiments/allowances.py --lengths [--seeds 5] [--workers 2]                          lengths
-    python experiments/allowances.py --seeds 0 --page docs/allowances.md                          the page, from what was run
+    python experiments/allowances.py --seeds 0 --page out/allowances.md                          the page, from what was run
 
 Every run is a line of the file `--runs`; what is there is not run again (remove the file when the library has changed).
 """

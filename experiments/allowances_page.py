@@ -1,4 +1,4 @@
-"""Tables and words of `docs/allowances.md`, and what must not happen, from the runs of `allowances.py`."""
+"""Tables and words of `out/allowances.md`, and what must not happen, from the runs of `allowances.py`."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def page(found: list[Run]) -> str:
 
 TEXT = """# Allowances on worlds with known values
 
-States that are numbers: is the [curve of allowances](groups.md) right, how long are its intervals, and does anything tell which
+States that are numbers: is the curve of allowances right, how long are its intervals, and does anything tell which
 allowance is needed? {kinds} worlds whose values are known exactly: thresholds in the state, in a dose, a price, a torque; ids in
 four codings; hours, stripes, checkerboards, parities, needles; a change of regime, subgroups, continuous actions, smooth worlds
 as controls; γ = 0 to .95. α = .1, default settings. In the worlds called *{hidden_name}* the user states groups and a model, and
@@ -230,7 +230,7 @@ a cliff lies inside a group: no tree can find it.
 ```bash
 python experiments/allowances.py --workers 2
 python experiments/allowances.py --lengths --seeds 5 --workers 2
-python experiments/allowances.py --seeds 0 --page docs/allowances.md
+python experiments/allowances.py --seeds 0 --page out/allowances.md
 ```
 
 ## In short
@@ -244,7 +244,7 @@ python experiments/allowances.py --seeds 0 --page docs/allowances.md
 | β_min larger than the true number over halves (at most 10 %) | {over} of {logs}; positive in {positive} of {everything} |
 | J\\* inside at allowance 0, which nobody promised | {inside} of {everything} |
 
-The true allowance is that of (23) in [cells](theory/groups.md): for every cell the least number for which the statement holds
+The true allowance is that of (23) in cells: for every cell the least number for which the statement holds
 on this log, computed from the known values; the number e of a cell comes from another log of the same world. Half of it fails
 where the cliff matters, so the true one is no exaggeration.
 
@@ -271,7 +271,7 @@ Medians over logs. Glucose has no exact values, only simulated ones: no true all
 
 ## Do the marks tell?
 
-Rank correlations of each [mark](groups.md#the-marks) with the needed allowance, both as shares of the value range. A mark
+Rank correlations of each mark with the needed allowance, both as shares of the value range. A mark
 is called correlated from 0.5 on, over all logs and over those that need an allowance; γ = 0 is shown beside it, as the unit of
 a mark (one step, or a value) plays no part there:
 

@@ -206,7 +206,7 @@ class Truth:
 
 def true_numbers(world: NumberWorld, problem: Any, result: Any, other_rows: int) -> Truth:
     proof, fitted, gamma = result.proof, result.curve.fitted, problem.gamma
-    certified, slots = problem.select(proof.asked.rows[0]), problem.layout.slots
+    certified, slots = problem.select(proof.estimand.rows[0]), problem.layout.slots
     errors = Errors.of(proof.cells, certified, values_of(world, problem, certified))
     later, values = other_log(world, other_rows)
     cells = fitted.cells(later)

@@ -1,7 +1,7 @@
 """Coverage, length and time of every interval on tabular problems: seeded, counted, rivals and ours side by side.
 
     python experiments/baselines.py [--quick] [--only TEXT] [--logs N] [--seed 0] [--out out/baselines.json]
-                                    [--page docs/baselines.md] [--render]
+                                    [--page out/baselines.md] [--render]
 
 Writes the JSON file, and the page when asked to; --render only writes the page of an earlier run. Log t of a case is
 made from (seed, name of the case, t) alone. Exit status 1 when a finite-sample interval misses too often within its
@@ -138,11 +138,11 @@ def page(data: dict[str, Any]) -> str:
         "Generated from one run of",
         "",
         "```sh",
-        "python experiments/baselines.py --page docs/baselines.md  # part of make experiments",
+        "python experiments/baselines.py --page out/baselines.md  # part of make experiments",
         "```",
         "",
         f"with {data['logs']} logs per problem (a quarter of them for `dual` and `feng2020`), seed {data['seed']}, α = {ALPHA}. "
-        "What each method promises and assumes is on the page [baselines](theory/baselines.md). "
+        "What each method promises and assumes is on the page baselines. "
         f"Not in the table: {_left_out()}.",
         "",
         "A cell is *coverage, mean length*: the share of logs whose interval contains the true value, and the length as a "
@@ -221,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--render", action="store_true", help="write the page of the file named by --out, run nothing")
     options = parser.parse_args(arguments)
     if options.render:
-        (options.page or Path("docs/baselines.md")).write_text(page(json.loads(options.out.read_text())))
+        (options.page or Path("out/baselines.md")).write_text(page(json.loads(options.out.read_text())))
         return 0
     logs = 8 if options.quick else options.logs
     cases = {name: case for name, case in make_cases().items() if options.only in name}

@@ -1,6 +1,6 @@
 """Plain means, where published betting intervals exist: `Propensities` with ratios of 1 beside the hedged capital.
 
-    python experiments/betting_numbers.py [--logs 100] [--page docs/betting-numbers.md]
+    python experiments/betting_numbers.py [--logs 100] [--page out/betting-numbers.md]
 
 If the policy is the one that was logged, the value is the mean of rewards in [0, 1], and the interval of section 13 can be held
 against the hedged capital interval of Waudby-Smith and Ramdas (2024, Theorem 3 with the predictable plug-in for a fixed n),
@@ -121,13 +121,13 @@ def main() -> int:
     text = [
         "# Means: beside published betting intervals",
         "",
-        "Where the policy is the one that was logged, every ratio is 1 and [`Propensities`](propensities.md) bounds a plain "
+        "Where the policy is the one that was logged, every ratio is 1 and `Propensities` bounds a plain "
         f"mean of rewards in [0, 1]. Mean length and misses of {options.logs} samples, level 95 %. *Hedged capital* is the "
         f"interval of Waudby-Smith and Ramdas (2024) with their plug-in rates, on a grid of {GRID} means. Ours is what "
         "all times up to n have in common, which is why it can be the shortest. Written by",
         "",
         "```sh",
-        "python experiments/betting_numbers.py --page docs/betting-numbers.md  # part of make experiments",
+        "python experiments/betting_numbers.py --page out/betting-numbers.md  # part of make experiments",
         "```",
         "",
     ]

@@ -91,13 +91,13 @@ def break_text_and_sign(folder: Path, good: Certificate, rng: Rng) -> Path:
 # --- values ---------------------------------------------------------------------------------------------
 
 
-MOST_DEEP = 60
+MAX_DEEP = 60
 
 
 def places(node: Any, path: Path_ = ()) -> list[Path_]:
     """Every place of a document, branches included; a hostile nest is entered a little way only."""
     found = [path] if path else []
-    if len(path) >= MOST_DEEP:
+    if len(path) >= MAX_DEEP:
         return found
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in children:
@@ -126,15 +126,15 @@ def _deep(depth: int) -> Any:
     return value
 
 
-_STORED = {"array": "asked.policies.0.start.weights"}
+_STORED = {"array": "estimand.policies.0.start.weights"}
 
 HOSTILE: tuple[Callable[[], Any], ...] = (
     lambda: None, lambda: True, lambda: False, lambda: 0, lambda: -1, lambda: 1, lambda: 2**63, lambda: 10**30,
     lambda: 10**400, lambda: 1e308, lambda: -1e308, lambda: 1e-308, lambda: float("inf"), lambda: float("-inf"),
     lambda: float("nan"), lambda: 0.5, lambda: "", lambda: "x" * 200_000, lambda: "\x1b[2J\x1b[Hverified: [1.9, 2]",
     lambda: "\u202e\u200b\ud800", lambda: "1.0", lambda: "../../etc/passwd", lambda: [], lambda: {}, lambda: [[]],
-    lambda: [0, 10**18], lambda: [10**18, 0], lambda: [float("nan")] * 2, lambda: {"array": "asked.policies.0.answers.next"},
-    lambda: {"array": "nothing"}, lambda: {"array": ["asked.policies.0.answers.next"]}, lambda: {"array": None},
+    lambda: [0, 10**18], lambda: [10**18, 0], lambda: [float("nan")] * 2, lambda: {"array": "estimand.policies.0.answers.next"},
+    lambda: {"array": "nothing"}, lambda: {"array": ["estimand.policies.0.answers.next"]}, lambda: {"array": None},
     lambda: _leaf("gaussian", bandwidth=float("inf")), lambda: _leaf("gaussian", bandwidth=_STORED),
     lambda: _leaf("linear", supremum=1.0, bandwidth=_STORED, center=float("inf")), lambda: _leaf("linear"),
     lambda: _leaf("time-mask", horizon=float("nan"), on="time"), lambda: _leaf("dirac", on="state"),
@@ -295,17 +295,17 @@ def overload(folder: Path, good: Certificate, rng: Rng) -> Path:
     body, arrays = copy.deepcopy(good.body), dict(good.arrays)
     kind, many = int(rng.integers(0, 5)), int(10 ** rng.uniform(2, 5.5))
     proof = body["proof"]
-    start = proof["asked"]["policies"][0]["start"]
+    start = proof["estimand"]["policies"][0]["start"]
     if kind == 0 and start["observations"] is not None:
-        states = arrays["asked.policies.0.start.observations"]
-        arrays["asked.policies.0.start.observations"] = np.resize(states, (many, states.shape[1])) + rng.normal(
+        states = arrays["estimand.policies.0.start.observations"]
+        arrays["estimand.policies.0.start.observations"] = np.resize(states, (many, states.shape[1])) + rng.normal(
             size=(many, states.shape[1])
         )
-        arrays["asked.policies.0.start.weights"] = np.full(many, 1.0 / many)
-        answers = arrays["asked.policies.0.answers.initial"]
-        arrays["asked.policies.0.answers.initial"] = np.resize(answers, (many, *answers.shape[1:]))
+        arrays["estimand.policies.0.start.weights"] = np.full(many, 1.0 / many)
+        answers = arrays["estimand.policies.0.answers.initial"]
+        arrays["estimand.policies.0.answers.initial"] = np.resize(answers, (many, *answers.shape[1:]))
     elif kind == 1:
-        dimension = good.arrays["asked.policies.0.start.weights"].ndim + int(rng.integers(0, 3))
+        dimension = good.arrays["estimand.policies.0.start.weights"].ndim + int(rng.integers(0, 3))
         arrays |= {"many.centers": rng.normal(size=(many, dimension)), "many.weights": rng.normal(size=(many, 2))}
         function = {"function": "centers", "kernel": proof["instruments"]["kernel"], "centers": {"array": "many.centers"},
                     "weights": {"array": "many.weights"}}  # fmt: skip

@@ -1,6 +1,6 @@
 """Faults of logs that moved an interval without a word: how many of them are refused or warned about now.
 
-    python experiments/corruptions.py [--seeds 20] [--honest 200] [--page docs/corruptions.md]
+    python experiments/corruptions.py [--seeds 20] [--honest 200] [--page out/corruptions.md]
 
 Every fault is put into seeded logs that are good, and every good log is looked at as it is: what is said about those is
 a false alarm. Exit status 1 when a fault slips through or a good log is not left in peace; logs that do not show a fault for
@@ -84,7 +84,7 @@ def run_unseen(name: str, seeds: int) -> Line:
             problem = bondic.make_problem(
                 log, policy, bondic.InitialStates.from_log(log), gamma=0.9, reward_range=(-1e3, 1e3)
             )
-        warned += any("never took" in doubt for doubt in problem.doubts)
+        warned += any("never took" in doubt for doubt in problem.validity_notes)
     return Line(UNSEEN, name, 0, warned, seeds)
 
 
@@ -124,12 +124,12 @@ def page(lines: list[Line], faint: list[Line], alarms: dict[str, list[str]], see
 Generated from one run of
 
 ```sh
-python experiments/corruptions.py --page docs/corruptions.md  # part of make experiments
+python experiments/corruptions.py --page out/corruptions.md  # part of make experiments
 ```
 
 Each fault was put into {seeds} seeded logs of each kind, and each log was inspected as `make_problem` does it. *Refused* means
 that no interval is given; *warned*, that the warning stands at the top of the answer. The rules are on the page
-[logs and policies](logs-and-policies.md#what-is-checked-in-your-log).
+logs and policies.
 
 The logs: *cart-pole* has continuous states and starts; *few starts* has continuous states and starts at a few points; *table*
 and *grid* have a few discrete states. All are episodes that are cut after 20 or 25 steps, some end before. A fault that a log

@@ -1,6 +1,6 @@
 """Coverage of default settings over γ and n on a table whose q* is known.
 
-    python experiments/coverage_defaults.py [--cells PATTERN] [--seeds 20] [--out FILE] [--page docs/defaults-coverage.md]
+    python experiments/coverage_defaults.py [--cells PATTERN] [--seeds 20] [--out FILE] [--page out/defaults-coverage.md]
 
 Where states are numbers and nothing is stated the default gives the value range: there is nothing to count. Exit status 1 when
 a cell misses too often by an exact binomial test (Holm's correction over all cells).
@@ -60,7 +60,7 @@ def page(data: dict[str, Any]) -> str:
         "Generated from one run of",
         "",
         "```sh",
-        "python experiments/coverage_defaults.py --page docs/defaults-coverage.md  # part of make experiments",
+        "python experiments/coverage_defaults.py --page out/defaults-coverage.md  # part of make experiments",
         "```",
         "",
         f"with {most} logs per cell and α = {ALPHA}; no kernel, no radius, no method is named. An entry is the number of "

@@ -1,6 +1,6 @@
 """Differences against two intervals, and against what one would use instead, on published data and on the demonstration.
 
-    python experiments/decision_lengths.py [--only TEXT] [--logs 50] [--seed 0] [--page docs/decision-lengths.md]
+    python experiments/decision_lengths.py [--only TEXT] [--logs 50] [--seed 0] [--page out/decision-lengths.md]
 
 Classification sets as logged decisions (digits, breast cancer, wine): a decision tree of 15 leaves against one of 5, and against
 the behavior; truths are finite sums. A marketing log with text and numbers, tables of Gymnasium, and the demonstration
@@ -67,10 +67,12 @@ class Row:
     logs: int
 
 
-def compared(problem: Any, other: Any | None, rng: np.random.Generator) -> list[tuple[float, float]]:
+def compared(
+    problem: Any, other: Any | None, rng: np.random.Generator, method: Any = None
+) -> list[tuple[float, float]]:
     """Paired, two intervals, normal, bootstrap; the last two where the log has propensities."""
-    paired = difference_interval(problem, "today" if other is None else other, alpha=ALPHA)
-    found = [shown(paired), two_intervals(problem, other)]
+    paired = difference_interval(problem, "today" if other is None else other, alpha=ALPHA, method=method)
+    found = [shown(paired), two_intervals(problem, other, method)]
     if problem.log.behavior_action_probs is None:
         return [*found, *[(math.nan, math.nan)] * 2]
     values = paired_values(problem, other)
@@ -83,7 +85,7 @@ def measured(name: str, make: Callable[[np.random.Generator], Pair], logs: int, 
     for t in range(logs):
         rng = np.random.default_rng([seed, zlib.crc32(name.encode()), t])
         pair = make(rng)
-        ends = np.array(compared(pair.problem, pair.other, rng))
+        ends = np.array(compared(pair.problem, pair.other, rng, pair.method))
         lengths.append(ends[:, 1] - ends[:, 0])
         misses += ~((ends[:, 0] <= pair.truth) & (pair.truth <= ends[:, 1]))
     with warnings.catch_warnings():
@@ -170,7 +172,7 @@ def learned(name: str, logs: int, seed: int) -> list[Gain]:
 
 _HEAD = """# Differences: how long they are
 
-Made by `python experiments/decision_lengths.py --page docs/decision-lengths.md`. Mean lengths at alpha = {alpha}, misses in
+Made by `python experiments/decision_lengths.py --page out/decision-lengths.md`. Mean lengths at alpha = {alpha}, misses in
 parentheses where the truth is known (a rejection is one). *Paired* is `evaluate_policy(..., against=...)`; *two intervals* has
 each policy at half of alpha (both finite-sample). *Normal* and *bootstrap* are those of the mean of (ρ¹ − ρ²) r (asymptotic),
 where the log has propensities. How often these and others are wrong: [what one would use instead](decision-peers.md).

@@ -1,6 +1,6 @@
 """What one would use instead, on the same logs: how often intervals of differences, and choices, are wrong.
 
-    python experiments/decision_peers.py [--logs 200] [--seed 0] [--page docs/decision-peers.md]
+    python experiments/decision_peers.py [--logs 200] [--seed 0] [--page out/decision-peers.md]
 
 Differences: normal intervals and percentile bootstraps of paired weighted rewards, and the bootstrap of the Open Bandit Pipeline
 (obp) on the rounds of its estimators (weighted, self-normalized, doubly robust), one policy less the other. Choices among twenty
@@ -89,8 +89,8 @@ def shown(result: bondic.Result) -> Ends:
     return (math.nan, math.nan) if result.status.name == "REJECTED" else (result.low, result.high)
 
 
-def two_intervals(problem: Any, other: Any | None) -> Ends:
-    """The ends of each policy at half of alpha, subtracted."""
+def two_intervals(problem: Any, other: Any | None, named: Any = None) -> Ends:
+    """The ends of each policy at half of alpha, subtracted; by the method that was `named`."""
     terms = problem.terms
     stated: dict[str, Any] = {
         "gamma": terms.gamma,
@@ -99,8 +99,8 @@ def two_intervals(problem: Any, other: Any | None) -> Ends:
     }
     policy = LoggedBehavior() if other is None else other
     second = bondic.make_problem(problem.log, policy, problem.initial_states, accept=None, **stated)
-    method = bondic.Propensities() if other is None else None
-    one = shown(bondic.estimate_interval(problem, alpha=ALPHA / 2))
+    method = bondic.Propensities() if other is None else named
+    one = shown(bondic.estimate_interval(problem, alpha=ALPHA / 2, method=named))
     two = shown(bondic.estimate_interval(second, alpha=ALPHA / 2, method=method))
     return one[0] - two[1], one[1] - two[0]
 
@@ -317,7 +317,7 @@ def taken(world: str, logs: int, seed: int) -> tuple[Counter[str], Counter[str],
 
 _HEAD = """# Decisions: what one would use instead
 
-Made by `python experiments/decision_peers.py --page docs/decision-peers.md`: {logs} logs a column, alpha = {alpha}, exact truths.
+Made by `python experiments/decision_peers.py --page out/decision-peers.md`: {logs} logs a column, alpha = {alpha}, exact truths.
 1 000 rows of classification sets as logs; 300 rows of worlds that are made to break what holds for long logs only. An interval
 that is called 90 % may miss in about {most} of {logs} logs; {many} or more are too many for chance (probability 1e-4).
 A rejection counts as a miss.

@@ -1,13 +1,13 @@
 """Differences, choices and gates: how often they are wrong, on logs whose truth is known exactly.
 
     python experiments/decisions.py [--only TEXT] [--trials 2000] [--seed 0] [--out out/decisions.json]
-        [--page docs/decision-coverage.md]
+        [--page out/decision-coverage.md]
 
 Controls are wrong on purpose, and the same test must catch them: the best of many null policies at alpha each, a difference
-with the range of one value, a policy that was learned on the certified rows, subgroups at alpha each, weights
-made for every subgroup without dividing alpha, fifty looks without a planned length, the best end
-of all looks at a difference that changes with the rows. Exit status 1 when a statement is not as expected. Log t of a case is
-made from (seed, name of the case, t).
+with the range of one value, half of the allowance that groups need, a policy that was learned on the certified rows, subgroups
+at alpha each, weights made for every subgroup without dividing alpha, fifty looks without a planned length, the best end of all
+looks at a difference that changes with the rows. Exit status 1 when a statement is not as expected. Log t of a case is made from
+(seed, name of the case, t).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 from experiments import cases
 from experiments.coverage_checks import Check, FloatArray, Role, Tally, missed
+from experiments.decision_cells import sharp
 
 import bondic
 from bondic.core.cells.allowance import NOTHING_ALLOWED
@@ -43,7 +44,7 @@ from bondic.decisions.ranking import rank_policies
 from bondic.decisions.subgroups import with_subgroups
 from bondic.methods.propensities import Propensities
 from bondic.policies.learned import LearnedPolicy
-from bondic.rows.asked import question_of
+from bondic.rows.estimand import question_of
 from bondic.rows.subgroups import labels_by
 
 LEVELS = (0.1, 0.5)
@@ -179,8 +180,8 @@ def approvals(rng: np.random.Generator) -> list[Check]:
     problems = [problem_of(part(log, slice(stop)), FAIR) for stop in (100, 300, 800)]
     for alpha in LEVELS:
         with tempfile.TemporaryDirectory() as folder:
-            asked: dict[str, Any] = {"above": 0.5 + HAIR, "alpha": alpha, "method": bondic.Default(planned_rows=100)}
-            verdicts = (gate(one, **asked, state=Path(folder) / "looks.json").verdict for one in problems)
+            options: dict[str, Any] = {"above": 0.5 + HAIR, "alpha": alpha, "method": bondic.Default(planned_rows=100)}
+            verdicts = (gate(one, **options, state=Path(folder) / "looks.json").verdict for one in problems)
             wrong = any(one == "approve" for one in verdicts)
         found.append(Check(f"approved wrongly at some look, alpha {alpha:g}", wrong, level=alpha))
     return found
@@ -213,11 +214,11 @@ def improving(rng: np.random.Generator) -> list[Check]:
         with tempfile.TemporaryDirectory() as folder:
             for stop in (400, 700, 1000, 1500):
                 problem, state = problem_of(part(log, slice(stop)), table), Path(folder) / "looks.json"
-                asked: dict[str, Any] = {"alpha": alpha, "method": bondic.Default(planned_rows=1500), "state": state}
-                verdict = gate(problem, better_than="today", above=-1.0, **asked)
+                options: dict[str, Any] = {"alpha": alpha, "method": bondic.Default(planned_rows=1500), "state": state}
+                verdict = gate(problem, better_than="today", above=-1.0, **options)
                 gain = float(gains[verdict.result.rows[0] : stop].mean())
                 ends.append(verdict.result.low)
-                wrong |= gate(problem, better_than="today", above=gain + HAIR, **asked).verdict == "approve"
+                wrong |= gate(problem, better_than="today", above=gain + HAIR, **options).verdict == "approve"
         found.append(Check(f"approved wrongly at some look, alpha {alpha:g}", wrong, level=alpha))
         found.append(Check(f"the best end of all looks, alpha {alpha:g}", max(ends) > gain, "control", alpha))
     return found
@@ -497,7 +498,7 @@ def subgroups_of_a_table(rng: np.random.Generator) -> list[Check]:
     found = []
     for alpha in LEVELS:
         proof, bet = table_plan(alpha), 0.99
-        first, stop = proof.asked.rows
+        first, stop = proof.estimand.rows
         chance = 1.001 * math.log(1 / proof.budget["upper"]) / (bet * ((stop - first) // STORES))
         rows = table_problem(visits(rng, chance)).select(first, stop)
         shown = conclude_by_subgroup(proof, Question.value(rows), labels_by(0, ()), REFERENCE)
@@ -532,6 +533,8 @@ CASES: cases.Cases = {
     "episodes": (episodes, 0.5),
     "learned episodes": (learned_episodes, 0.25),
     "tables": (tables, 0.05),
+    "tables, one bet": (partial(sharp, False), 1.0),
+    "groups, one bet": (partial(sharp, True), 1.0),
     "subgroups": (subgroups, 1.0),
     "start states of a table": (subgroups_of_a_table, 1.0),
 }
@@ -540,7 +543,7 @@ CASES: cases.Cases = {
 
 _HEAD = """# Decisions: how often they are wrong
 
-Made by `python experiments/decisions.py --page docs/decision-coverage.md` ({trials} trials in a full case). Truths are exact. A
+Made by `python experiments/decisions.py --page out/decision-coverage.md` ({trials} trials in a full case). Truths are exact. A
 claim holds if its failures are not too many for its level (a true one is called violated with probability 1e-4); a control is
 wrong on purpose, and must be caught by the same test. `length` is a share of the range of a difference.
 

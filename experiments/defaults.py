@@ -1,6 +1,6 @@
 """Default settings on data that nobody here wrote: misses, rejections, trivial answers, lengths and times per cell.
 
-    python experiments/defaults.py [--cells PATTERN] [--seeds 20] [--jobs 2] [--out out/defaults.json] [--page docs/defaults.md]
+    python experiments/defaults.py [--cells PATTERN] [--seeds 20] [--jobs 2] [--out out/defaults.json] [--page out/defaults.md]
 
 Every cell is a question with a known answer, asked as a user would ask it: log, policy, gamma, reward range. No method, no
 kernel, no radius. Exit status 1 when a cell misses too often by an exact binomial test (Holm's correction over all cells).
@@ -50,7 +50,7 @@ def page(data: dict[str, Any]) -> str:
         "known value. Generated from one run of",
         "",
         "```sh",
-        "python experiments/defaults.py --page docs/defaults.md  # part of make experiments",
+        "python experiments/defaults.py --page out/defaults.md  # part of make experiments",
         "```",
         "",
         f"with up to {most} logs per cell and α = {ALPHA}. Every cell is one call of `evaluate_policy` with log, policy, γ, "
@@ -69,7 +69,7 @@ def page(data: dict[str, Any]) -> str:
         f"{pooled(lines):.2g}. Violated: {', '.join(bad) if bad else 'none'}.",
         "",
         "Where states are names, a trivial answer is a matter of rows: the noise bound allows for the whole value range (see "
-        "[how to choose](how-to-choose.md)). Where states are numbers (method: groups) and nothing is stated, the answer is the "
+        "how to choose). Where states are numbers (method: groups) and nothing is stated, the answer is the "
         "value range; what statements would give is on [another page](allowances.md).",
         "",
     ]
@@ -150,7 +150,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.render:
-        write_atomically(options.page or Path("docs/defaults.md"), page(json.loads(options.out.read_text())))
+        write_atomically(options.page or Path("out/defaults.md"), page(json.loads(options.out.read_text())))
         return 0
     cells = {name: cell for name, cell in all_cells().items() if re.search(options.cells, name)}
     if not cells:

@@ -23,7 +23,7 @@ import bondic
 from bondic.core.cells.allowance import Allowance
 from bondic.core.terms import largest_width, range_at_all_times
 
-LEAST_ROWS = 60
+MIN_ROWS = 60
 """Rows of the pilot in a cell that has slopes."""
 COUNTS = (4, 8, 16)
 
@@ -47,7 +47,7 @@ class GroupFeatures:
         cell, count = self.cells(batch.logged, batch.slots), fitted.groups.n_cells
         seen, width = np.bincount(cell, minlength=count), batch.logged.shape[1]
         self.mean, self.spread = np.zeros((count, width)), np.full((count, width), np.inf)
-        for c in np.flatnonzero(seen >= LEAST_ROWS) if slopes else []:
+        for c in np.flatnonzero(seen >= MIN_ROWS) if slopes else []:
             own = batch.logged[cell == c]
             self.mean[c], spread = own.mean(axis=0), own.std(axis=0)
             self.spread[c] = np.where(spread > 1e-9, spread, np.inf)

@@ -1,7 +1,7 @@
 """Intervals from propensities against somebody who wants them to miss: adaptive behavior, rare large ratios, cut episodes.
 
     python experiments/propensity_coverage.py [--only TEXT] [--trials 400] [--seed 0]
-        [--out out/propensity-coverage.json] [--page docs/propensity-coverage.md]
+        [--out out/propensity-coverage.json] [--page out/propensity-coverage.md]
 
 Controls are made wrong on purpose, and the same test must catch them: propensities that are not those of the behavior, a bound
 of the ratios taken from the log, half of the log term, rates that see their own row.
@@ -274,11 +274,11 @@ def run_case(name: str, trials: int, seed: int) -> list[Tally]:
 
 _HEAD = """# Coverage of intervals from propensities
 
-[Intervals from propensities](propensities.md) on seeded logs whose value is known, and with the mistakes that would break them.
+Intervals from propensities on seeded logs whose value is known, and with the mistakes that would break them.
 Generated from one run of
 
 ```sh
-python experiments/propensity_coverage.py --page docs/propensity-coverage.md  # part of make experiments
+python experiments/propensity_coverage.py --page out/propensity-coverage.md  # part of make experiments
 ```
 
 with {trials} logs in each of {cases} cases, α = {alpha:g} for intervals, α/2 for single ends. A failed interval is one without

@@ -1,7 +1,7 @@
 """Intervals from propensities on published data: a shop's logs (Open Bandit) and scikit-learn's sets as logged decisions.
 
     python experiments/propensity_logs.py [--only TEXT] [--logs 20] [--seed 0] [--out out/propensity-logs.json]
-        [--page docs/propensity-logs.md]
+        [--page out/propensity-logs.md]
 
 Open Bandit: from the log of the random policy to the item shares of Thompson sampling (bts), whose own log says what came
 out. Classification sets: log t is made from (seed, name of the set, t), and the value is known. Exit status 1 when a method with
@@ -204,11 +204,11 @@ def failures(shops: list[Measured], rows: list[Tally]) -> list[str]:
 
 _HEAD = """# Propensities on published data
 
-[Intervals from propensities](propensities.md) beside others, on data that nobody made for them. α = {alpha:g}. Generated from
+Intervals from propensities beside others, on data that nobody made for them. α = {alpha:g}. Generated from
 one run of
 
 ```sh
-python experiments/propensity_logs.py --page docs/propensity-logs.md  # part of make experiments
+python experiments/propensity_logs.py --page out/propensity-logs.md  # part of make experiments
 ```
 
 | method | has to be known | holds |

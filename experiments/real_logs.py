@@ -1,6 +1,6 @@
 """Data from published packages, default settings, and the truth beside the interval: a gallery for newcomers.
 
-    python experiments/real_logs.py [--only TEXT] [--seed 0] [--page docs/real-logs.md]
+    python experiments/real_logs.py [--only TEXT] [--seed 0] [--page out/real-logs.md]
 
 The packages obp, scikit-learn and gymnasium bring the data; nothing of them is copied. One log each: how often defaults miss is
 counted by experiments/defaults.py.
@@ -38,7 +38,7 @@ class Example:
 
     name: str
     source: str
-    asked: str
+    estimand: str
     make: Callable[[np.random.Generator], Trial]
     truth: str = "exact"
 
@@ -125,7 +125,7 @@ def line(example: Example, seed: int) -> str:
     share = (result.high - result.low) / (high - low)
     held = not missed(result, trial.truth, trial.slack)
     return (
-        f"| {example.name} | {example.source} | {example.asked} | {trial.truth:.4g} ({example.truth}) | "
+        f"| {example.name} | {example.source} | {example.estimand} | {trial.truth:.4g} ({example.truth}) | "
         f"[{result.low:.4g}, {result.high:.4g}]{'' if held else ' **missed**'} | {share:.1%} | {result.method}, "
         f"{_believed(result)} | {seconds:.0f} |"
     )
@@ -157,7 +157,7 @@ on many such logs is counted on the page
 [default settings](defaults.md). This page is written by
 
 ```sh
-python experiments/real_logs.py --page docs/real-logs.md  # part of make experiments
+python experiments/real_logs.py --page out/real-logs.md  # part of make experiments
 ```
 
 | log | from | asked | value | interval | share of the value range | method | seconds |
@@ -168,8 +168,8 @@ Values of the shop are clicks per visit. Values of labels are the share that is 
 "Measured on its own days" is the mean of another log, recorded under the new policy. It is uncertain itself. Times were
 measured on two cores that other jobs used at the same time.
 
-Tutorials for logs of these kinds: [clicks and prices](tutorials/clicks-and-prices.md) for the shop and for labels,
-[reinforcement learning](tutorials/reinforcement-learning.md) for games.
+Tutorials for logs of these kinds: clicks and prices for the shop and for labels,
+reinforcement learning for games.
 """
 
 

@@ -1,7 +1,7 @@
 """Whole sequential intervals against somebody who wants them to miss: rare jumps, adaptive behavior, wrong models, bad times.
 
     python experiments/sequential_coverage.py [--only TEXT] [--trials 20] [--seed 0]
-        [--out out/sequential-coverage.json] [--page docs/sequential-coverage.md]
+        [--out out/sequential-coverage.json] [--page out/sequential-coverage.md]
 
 Every log is judged several times: the interval after all rows; the worst of the intervals at all block ends; the interval with
 models that are wrong (of another state with mirrored rewards, a tenth of that, three times the prediction); the events with
@@ -157,7 +157,7 @@ def page(rows: list[Tally], seconds: float) -> str:
         "Generated from one run of",
         "",
         "```sh",
-        "python experiments/sequential_coverage.py --page docs/sequential-coverage.md  # part of make experiments",
+        "python experiments/sequential_coverage.py --page out/sequential-coverage.md  # part of make experiments",
         "```",
         "",
         f"with {trials} logs in each of {cases} cases, α = {ALPHA}, about {seconds / 60.0:.0f} minutes of one processor core. A "

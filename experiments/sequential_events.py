@@ -1,7 +1,7 @@
 """Every random event that the sequential interval rests on, simulated at nominal 0.05, beside copies known to be wrong.
 
     python experiments/sequential_events.py [--quick] [--only TEXT] [--logs N] [--seed 0]
-        [--out out/sequential-events.json] [--page docs/sequential-validity.md]
+        [--out out/sequential-events.json] [--page out/sequential-validity.md]
 
 Exit status 1 when a claim is violated, when a count does not fit its exact rate, or when a control is not caught. A case
 is made from the seed (seed, name of the case) alone.
@@ -36,13 +36,13 @@ CASES: dict[str, Callable[[np.random.Generator, int], Iterator[Finding]]] = {
     **VECTORS,
     WHOLE: survival_logs,
 }
-QUICK, FULL, MOST_WHOLE = 2000, 20_000, 400
+QUICK, FULL, MAX_WHOLE = 2000, 20_000, 400
 """Logs per case, and of whole intervals. Every control is caught with probability > 0.999 at its own rate."""
 
 
 def run_case(name: str, *, logs: int, seed: int) -> tuple[list[Tally], float]:
     """All statements of a case, and the processor time they took."""
-    started, logs = time.process_time(), min(logs, MOST_WHOLE) if name == WHOLE else logs
+    started, logs = time.process_time(), min(logs, MAX_WHOLE) if name == WHOLE else logs
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     rows = [
         Tally(name, found.statement, found.role, found.level, found.rate, logs, int(found.failed.sum()), math.nan)
@@ -88,10 +88,10 @@ def page(rows: list[Tally], seconds: float) -> str:
         "rules. Generated from one run of",
         "",
         "```sh",
-        "python experiments/sequential_events.py --page docs/sequential-validity.md  # part of make experiments",
+        "python experiments/sequential_events.py --page out/sequential-validity.md  # part of make experiments",
         "```",
         "",
-        f"with {logs:,} logs per case ({MOST_WHOLE} whole intervals), δ = {DELTA}, about {seconds:.0f} seconds of one processor "
+        f"with {logs:,} logs per case ({MAX_WHOLE} whole intervals), δ = {DELTA}, about {seconds:.0f} seconds of one processor "
         "core. Values lie in [0, 1]. "
         "Weights, rates, instruments, centers and clip levels are chosen from the past, by somebody who knows q\\*, the problem "
         "and the inequality; logs are stopped at their worst moment unless a number of rows is named.",

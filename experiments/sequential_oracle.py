@@ -53,7 +53,7 @@ def facts(known: Known, proof: SequentialProof, rows: Rows) -> Facts:
     applied = [_columns(plan, data, block, part) for block, part in plan.pieces(data.log_rows)]
     # <q* - q̂, b_j> = sum_l M_jl (q* - q̂)(z_l)
     error = plan.basis.matrix @ (known.q(plan.basis.points, plan.basis.slots) - _center(proof))
-    predicted = np.concatenate([own.predicted + data.gamma * own.embedding @ error[: plan.seen] for own in applied])
+    predicted = np.concatenate([own.predicted + data.gamma * own.embedding @ error[: plan.visible] for own in applied])
     outcome = rows.whole().rewards + data.gamma * following
     noise, deviation = here - outcome, outcome - np.clip(predicted, data.limits.low, data.limits.high)
     tails = {end: _tail(applied, noise, outcome, predicted, end) for end in ends_of(proof.side)}
@@ -62,7 +62,7 @@ def facts(known: Known, proof: SequentialProof, rows: Rows) -> Facts:
 
 def _columns(plan: Plan, data: Embedded, block: Block, part: slice) -> Predictable:
     piece = data.stretch(part)
-    seen = piece.here[:, : plan.seen]
+    seen = piece.here[:, : plan.visible]
     return columns(block, piece.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
 
 
@@ -115,7 +115,7 @@ def _localized(plan: Plan, evidence: Evidence, found: Facts) -> list[str]:
             localizer.add(piece, own, None, pool(evidence.found, piece, own, len(data)))
         if localizer.empty:
             return [*out, f"nothing is left after row {block.stop}"]
-        apart, bounds = found.apart[: part.stop], localizer.apart
+        apart, bounds = found.apart[: part.stop], localizer.errors
         if np.any((apart < bounds.low - ROUNDING) | (apart > bounds.high + ROUNDING)):
             out.append(f"a deviation before row {block.stop}")
         if not _inside(localizer, found.error):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from experiments.coverage_checks import FloatArray, Role
 from scipy import stats
 
-from bondic.core.betting import loss as g
+from bondic.core.betting import bet_cost as g
 
 DELTA = 0.05
 LOG = math.log(1.0 / DELTA)

@@ -3,7 +3,7 @@
 Garnet worlds (P ~ Dirichlet(.15), Bernoulli rewards, uniform behavior, restarts every 50 rows) have exact values and an exact
 limit, 2 z sqrt(V*/n). Gymnasium's toy tables and a sepsis-like table of 700 states and 25 actions have exact values.
 
-    python experiments/tables.py [--seeds 5] [--first-seed 0] [--only REGEX] [--page docs/table-lengths.md]
+    python experiments/tables.py [--seeds 5] [--first-seed 0] [--only REGEX] [--page out/table-lengths.md]
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import bondic  # noqa: E402
 Z = 1.6448536269514722
 PAGE = """# Lengths on tables
 
-States that are names: nothing is assumed. `Table` is the [bound on cells](theory/groups.md). Medians over logs, α = .1.
+States that are names: nothing is assumed. `Table` is the bound on cells. Medians over logs, α = .1.
 "limit" is 2 z (V*/n)^½, below which no
 regular interval can be, even for large logs. Garnet worlds are random tables with coin-flip rewards; many logs of Gymnasium's
 tables and of the sepsis-like one (700 states × 25 actions) have fewer rows than planned, as episodes end early. Seconds are those
 of a machine with two busy cores.
 
 ```bash
-python experiments/tables.py --seeds 3 --first-seed 10 --page docs/table-lengths.md
+python experiments/tables.py --seeds 3 --first-seed 10 --page out/table-lengths.md
 ```
 
 """

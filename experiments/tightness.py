@@ -1,7 +1,7 @@
 """How short the intervals are: every finite-sample method, and two limits that no valid method can beat, on the same logs.
 
     python experiments/tightness.py [--rows 1000,5000,20000,100000] [--seeds 3] [--problems synthetic,table,gym]
-                                    [--out out/tightness.json] [--page docs/tightness.md]
+                                    [--out out/tightness.json] [--page out/tightness.md]
 
 All methods see the same log, the same class Q and alpha = 0.1. Limits: the efficient length 2 z sqrt(V*/n), and for unseen
 events (20) with one pair, or one region, and beta = 1/2, both ends together. Every interval is held against the true value.
@@ -262,11 +262,11 @@ def page(found: list[dict[str, Any]], cases: list[Case]) -> str:
         "# How short the intervals are",
         "",
         "Lengths of 90 % intervals on the same logs, with the same class Q, against two limits that no valid method can beat "
-        "([limits](theory/limits.md)). *trivial* means that the log added nothing to the value range. Seconds are those of the "
+        "(limits). *trivial* means that the log added nothing to the value range. Seconds are those of the "
         "whole call. Written by",
         "",
         "```sh",
-        "python experiments/tightness.py --page docs/tightness.md  # part of make experiments",
+        "python experiments/tightness.py --page out/tightness.md  # part of make experiments",
         "```",
         "",
     ]

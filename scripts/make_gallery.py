@@ -1,4 +1,4 @@
-"""Pictures of docs/gallery.md and README.md: `make gallery` (needs Chromium and matplotlib).
+"""Pictures of docs/report.md and README.md: `make gallery` (needs Chromium and matplotlib).
 
 Screenshots of the report, plots, and a terminal session as SVG. Everything is written to docs/images.
 """

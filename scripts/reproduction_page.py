@@ -1,4 +1,4 @@
-"""Write the tables and pictures of docs/reproduction.md from what `bondic reproduce` stored.
+"""Write the tables and pictures of experiments/reproduction/README.md from what `bondic reproduce` stored.
 
     python scripts/reproduction_page.py out/reproduction
 
@@ -19,8 +19,8 @@ from bondic_lab.reproduction.experiment import LABELS
 from bondic_lab.reproduction.summary import slope
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reproduction.md"
-PICTURES = ROOT / "docs" / "images" / "reproduction"
+PAGE = ROOT / "experiments" / "reproduction" / "README.md"
+PICTURES = ROOT / "experiments" / "reproduction"
 
 Summary = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -172,7 +172,7 @@ def verdict(summaries: list[Summary]) -> str:
 def insert(page: str, mark: str, text: str) -> str:
     pattern = re.compile(rf"(<!-- table: {re.escape(mark)} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not pattern.search(page):
-        raise SystemExit(f"docs/reproduction.md has no place for {mark}.")
+        raise SystemExit(f"experiments/reproduction/README.md has no place for {mark}.")
     return pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.bounded import Enclosure
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.ends import EndWeights, StartMean
@@ -260,7 +260,7 @@ def vector_surplus(log, event):
     found = []
     for rate in event.rates:
         sums = np.bincount(log.cell, log.noise, minlength=log.world.count)
-        cost = loss(-rate * event.shape[log.cell] * np.abs(log.deviations)).sum()
+        cost = bet_cost(-rate * event.shape[log.cell] * np.abs(log.deviations)).sum()
         found.append(float(np.linalg.norm(rate * event.shape * sums) - cost))
     return found
 
@@ -269,7 +269,7 @@ def cell_surplus(log, tails):
     """The largest r |sum Z| - sum g(-r |Δ|) of single cells: what log(2m/δ) has to exceed."""
     found, sums = 0.0, np.bincount(log.cell, log.noise, minlength=log.world.count)
     for rates in tails.rates:
-        cost = np.bincount(log.cell, loss(-rates[log.cell] * np.abs(log.deviations)), minlength=log.world.count)
+        cost = np.bincount(log.cell, bet_cost(-rates[log.cell] * np.abs(log.deviations)), minlength=log.world.count)
         found = max(found, float(np.where(rates > 0, rates * np.abs(sums) - cost, 0.0).max()))
     return found
 
@@ -277,7 +277,7 @@ def cell_surplus(log, tails):
 def tail_surplus(log, tail):
     """sum v Z - sum g(-v Δ): what log(1/δ) has to exceed."""
     weights = tail.weights[log.block, log.cell]
-    return float(weights @ log.noise - loss(-weights * log.deviations).sum())
+    return float(weights @ log.noise - bet_cost(-weights * log.deviations).sum())
 
 
 def foresee(rng, log: TrueRows, by_states, kind) -> TrueRows:

@@ -22,7 +22,7 @@ from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import enclose
 from bondic.core.sums.measure import Measure
-from bondic.engines.engine import Engine, Survey, Traveling
+from bondic.engines.engine import Engine, Serializable, Survey
 from bondic.engines.spool import NumpyPairs
 from bondic.engines.sums import EngineSums
 from bondic.engines.threads import Serial, Threads
@@ -90,7 +90,7 @@ def travel(fork):
 
 def forked(partial):
     """A fork of a sum that has any, else the sum itself."""
-    return partial.fork() if isinstance(partial, Traveling) and partial.travels else partial
+    return partial.fork() if isinstance(partial, Serializable) and partial.is_serializable else partial
 
 
 class EngineCase:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import mpmath as mp
 
 from bondic.core.cells.intervals import _STILL, _SWEEPS
-from bondic.core.cells.localize import _ROUNDS, _SETTLED  # choices: any give a bound
+from bondic.core.cells.localize import _CONVERGED, _ROUNDS  # choices: any give a bound
 
 mp.mp.dps = 50
-SETTLED = mp.mpf(_SETTLED)
+CONVERGED = mp.mpf(_CONVERGED)
 TOGETHER = (0.0, 1.0, 1e300)
 
 
@@ -411,8 +411,8 @@ def naive_locate(rows, events, width, averages, single):
         equations = [min(own[c], radius / scale[c]) + tau[c] if rows.count[c] else mp.inf for c in range(rows.p)]
         ranges = NaiveRanges(rows, ranges.low, ranges.high, equations).sweep(_SWEEPS)
         row_reach = [min(old, x + ahead) for old, x in zip(row_reach, ranges.farthest(), strict=True)]
-        moved = any(a < b * (1 - SETTLED) for a, b in zip(own, known, strict=True))
-        if found >= before * (1 - SETTLED) and not moved:
+        moved = any(a < b * (1 - CONVERGED) for a, b in zip(own, known, strict=True))
+        if found >= before * (1 - CONVERGED) and not moved:
             break
     return sets_of(rows, scale, radius, tau, own, ranges.ways()), ranges, row_reach, found
 

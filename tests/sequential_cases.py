@@ -25,7 +25,7 @@ from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import Terms
 from bondic.engines.sums import STANDARD
 from bondic.policies.answers import StoredAnswers
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.rows.make import make_rows
 
 CONSTANT = 0.3
@@ -230,7 +230,9 @@ def make_proof(rows, ball, plan, side="both", alpha=0.4):
     blocks = tuple(
         replace(block, weightings={end: block.weightings[end] for end in ends_of(side)}) for block in plan.blocks
     )
-    return SequentialProof(asked_of(rows), ErrorBudget.split(alpha, shares), side, ball, replace(plan, blocks=blocks))
+    return SequentialProof(
+        estimand_of(rows), ErrorBudget.split(alpha, shares), side, ball, replace(plan, blocks=blocks)
+    )
 
 
 # --------------------------------------------------------------------------------- what came out, and the truth
@@ -308,11 +310,11 @@ class Truth:
         self.coordinates = plan.basis.matrix @ at
         self.applied = [
             columns(block, data.gamma, data.log_rows[part], data.points[part], data.slots[part],
-                    data.here[part, : plan.seen], data.stretch(part).limits)
+                    data.here[part, : plan.visible], data.stretch(part).limits)
             for block, part in plan.pieces(data.log_rows)
         ]  # fmt: skip
         self.predicted = np.concatenate(
-            [own.predicted + w.gamma * own.embedding @ self.coordinates[: plan.seen] for own in self.applied]
+            [own.predicted + w.gamma * own.embedding @ self.coordinates[: plan.visible] for own in self.applied]
         )
         gram = plan.basis.matrix @ w.kernel_values(*[plan.basis.points, plan.basis.slots] * 2) @ plan.basis.matrix.T
         along = self.coordinates @ np.linalg.solve(gram, self.coordinates)
@@ -364,7 +366,7 @@ class Truth:
                 bad.append(f"cylinder {k} of {len(seen.cylinders)}")
         for localizer in seen.localizers[-1:]:
             apart = (self.y - self.predicted)[: len(localizer.offsets)]
-            if np.any(apart < localizer.apart.low - tiny) or np.any(apart > localizer.apart.high + tiny):
+            if np.any(apart < localizer.errors.low - tiny) or np.any(apart > localizer.errors.high + tiny):
                 bad.append("a row bound of Y - ŷ")
         bad += [f"(16) after {rows} rows" for rows, bound in seen.prices if bound < self.price(rows) * (1 - slack)]
         for tail, claim in seen.claims:

@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.bounded import Between, Enclosure, as_enclosure
 from bondic.core.cells import ends, localize
 from bondic.core.cells import system as system_module
@@ -377,7 +377,7 @@ def test_nothing_inside_the_intervals_exceeds_the_bounds(seed):
             np.add.at(squares, place, moved**2)
             assert np.all(squares <= found.squares + 1e-10)
             cut = np.clip(-(deviation + moved), -WIDTH, WIDTH)
-            np.add.at(paid, place, loss(-(weights[place] * cut)))
+            np.add.at(paid, place, bet_cost(-(weights[place] * cut)))
             assert np.all(paid <= charges + 1e-10)
             assert np.all(np.abs(moved) <= found.farthest()[case.label] + 1e-10)
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core.betting import LARGEST_BET, loss, tail_term
+from bondic.core.betting import MAX_BET, bet_cost, tail_term
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.ends import EndWeights, end_terms
 from bondic.core.cells.localize import CellTails, Events, VectorEvent, locate
 from cells_cases import World, foresee, random_log, starts_of
 
 REPEATS = 8000
-BET = LARGEST_BET
+BET = MAX_BET
 
 
 def allowed(delta, repeats=REPEATS):
@@ -37,7 +37,7 @@ def sharp_chance(delta, rows, bet=BET):
 def tail_failures(outcome, chance, weights, delta, center=0.0, part=1.0, cost=1.0):
     """Share of logs with sum v Z > part * log(1/δ) + cost * sum g(-v Δ); Z = p - Y, Δ = Y - center."""
     noise, deviation = chance - outcome, outcome - center
-    total = (weights * noise).sum(axis=(1, 2)) - cost * loss(-(weights * deviation)).sum(axis=(1, 2))
+    total = (weights * noise).sum(axis=(1, 2)) - cost * bet_cost(-(weights * deviation)).sum(axis=(1, 2))
     return float(np.mean(total > part * tail_term(delta).upper))
 
 
@@ -79,7 +79,7 @@ def test_controls_of_tails_fail(rng):
     chance = sharp_chance(delta, 40, 2 * BET)
     outcome = jumps(rng, 1, 40, chance)
     total = 2 * BET * (40 * chance - outcome.sum(axis=(1, 2)))
-    price = loss(np.array(-BET)) * outcome.sum(axis=(1, 2))  # what the deviation would cost within half the range
+    price = bet_cost(np.array(-BET)) * outcome.sum(axis=(1, 2))  # what the deviation would cost within half the range
     assert np.mean(total > price + tail_term(delta).upper) > 2 * delta
     fair = (rng.random((REPEATS, 1, 400)) < 0.5).astype(float)
     assert tail_failures(fair, 0.5, 0.5, delta, 0.5, cost=0.0) > 2 * delta
@@ -91,7 +91,7 @@ def vector_failures(outcome, chance, event, delta, center=0.0, part=1.0):
     failed = np.zeros(outcome.shape[0], dtype=bool)
     for rate in event.rates:
         sums = (rate * shape * (chance - outcome)).sum(axis=2)
-        cost = loss(-(rate * shape * np.abs(outcome - center))).sum(axis=(1, 2))
+        cost = bet_cost(-(rate * shape * np.abs(outcome - center))).sum(axis=(1, 2))
         failed |= np.linalg.norm(sums, axis=1) > part * event.log_term(delta) + cost
     return float(failed.mean())
 
@@ -124,12 +124,12 @@ def test_controls_of_the_vector_event_fail(rng):
     chance, cells = sharp_chance(delta / 2, 40), 20
     outcome = jumps(rng, cells, 40, chance)
     sums = BET * (40 * chance - outcome.sum(axis=2))
-    cost = loss(np.array(-BET)) * outcome.sum(axis=2)
+    cost = bet_cost(np.array(-BET)) * outcome.sum(axis=2)
     assert np.mean((np.abs(sums) - cost).max(axis=1) > one.log_term(delta)) > 3 * delta
     # a range believed half: rates twice too large
     chance = sharp_chance(delta / 2, 40, 2 * BET)
     jumped = jumps(rng, 1, 40, chance).sum(axis=(1, 2))
-    price = loss(np.array(-BET)) * jumped
+    price = bet_cost(np.array(-BET)) * jumped
     assert np.mean(2 * BET * np.abs(40 * chance - jumped) > one.log_term(delta) + price) > 1.8 * delta
 
 
@@ -138,7 +138,7 @@ def cell_failures(outcome, chance, tails, delta, center=0.0, part=1.0):
     failed = np.zeros(outcome.shape[0], dtype=bool)
     for rates in tails.rates:
         sums = rates * np.abs((chance - outcome).sum(axis=2))
-        cost = loss(-(rates[:, None] * np.abs(outcome - center))).sum(axis=2)
+        cost = bet_cost(-(rates[:, None] * np.abs(outcome - center))).sum(axis=2)
         failed |= np.any((rates > 0) & (sums > part * tails.log_term(delta) + cost), axis=1)
     return float(failed.mean())
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.bounded import Enclosure
 from bondic.core.cells import ends, localize
 from bondic.core.cells.ends import EndTerms, EndWeights, end_terms
@@ -38,7 +38,7 @@ from cells_cases import (
 )
 
 GAMMAS = (0.0, 0.3, 0.9, 0.99)
-LEAST_LOG = 1e-3
+MIN_LOG = 1e-3
 
 
 def check_membership(located, log):
@@ -116,7 +116,7 @@ def check_intervals(located, log, terms, tail=None):
     assert np.all(total(log.deviations**2) <= found.deviations(located.single, located.limits.width) + tiny)
     if tail is not None:
         weights = tail.weights[:, located.system.labels.cell]
-        paid = total(loss(-(weights[log.block, log.labels] * log.deviations)))
+        paid = total(bet_cost(-(weights[log.block, log.labels] * log.deviations)))
         assert np.all(paid <= found.charges(weights, located.single, located.limits.width) + tiny)
     return 4
 
@@ -150,7 +150,7 @@ def run_case(seed, sharp):
     """The number of checks, of ends that beat the value range, and of sets."""
     rng, world, log, blocks, reference = draw_case(seed)
     vector, single = random_event(rng, world), random_cell_tails(rng, log)
-    events = just_so(log, vector, single, LEAST_LOG) if sharp else Events(vector, 0.2, single, 0.2)
+    events = just_so(log, vector, single, MIN_LOG) if sharp else Events(vector, 0.2, single, 0.2)
     if max(vector_surplus(log, vector)) > vector.log_term(events.vector_probability):
         return 0, 0, 0
     if cell_surplus(log, single) > single.log_term(events.cells_probability):
@@ -170,7 +170,7 @@ def run_case(seed, sharp):
     for sign in (1.0, -1.0):
         tail = random_tail(rng, log, ground.system.tally, sign)
         need = tail_surplus(log, tail)
-        cost = max(need, LEAST_LOG) if sharp else math.log(10)
+        cost = max(need, MIN_LOG) if sharp else math.log(10)
         if need > cost:
             continue
         checks += 2 + check_energy(located, log, rng.random(shape), terms)
@@ -196,7 +196,7 @@ def sharp_case(seed, kind):
     world = replace(world, behavior=np.full(world.size, 1 / world.reward.size), reward=rng.random(world.size))
     log = foresee(rng, random_log(rng, world, 20_000, 2), True, kind)
     vector = VectorEvent(np.ones(world.count), (0.1 / world.high, 0.02 / world.high))
-    events = just_so(log, vector, CellTails(np.zeros((1, world.count))), LEAST_LOG)
+    events = just_so(log, vector, CellTails(np.zeros((1, world.count))), MIN_LOG)
     ground = log.ground(2, log.solved(2), events)
     located = locate(ground, true_allowance(log))
     (own,), _ = ground.system.directions(starts_of(world).cells[None])

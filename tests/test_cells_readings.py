@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core.betting import loss, tail_term
+from bondic.core.betting import bet_cost, tail_term
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowance
 from bondic.core.cells.ends import CellBound, EndWeights, end_terms
 from bondic.core.cells.localize import CellTails, Events, ValueLimits, VectorEvent, locate
@@ -143,7 +143,7 @@ def test_errors_fitted_after_the_rows_do_not_make_a_center(rng):
     fitted = (0.5 + later * coin) / (later + 1)  # makes every average of ζ vanish: (23) at β̄ = 0
 
     def failures(center):
-        cost = (later + 1) * loss(-bet * (coin - center)).sum(axis=1)
+        cost = (later + 1) * bet_cost(-bet * (coin - center)).sum(axis=1)
         return float(np.mean(total > tail_term(delta).upper + cost))
 
     assert failures(fixed) <= delta

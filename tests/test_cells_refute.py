@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.cells.ends import CellBound, ruled_out
 from bondic.core.cells.localize import CellTails, Events, VectorEvent
 from bondic.core.cells.tally import CellShape, tally
@@ -28,7 +28,7 @@ from cells_cases import (
     starts_of,
 )
 
-LEAST_LOG = 1e-3
+MIN_LOG = 1e-3
 
 
 def half_of(log, halves):
@@ -62,7 +62,7 @@ def half_surplus(log, event, halves):
     found, cell, shape = [], half_of(log, halves), np.repeat(event.shape, 2)
     for rate in event.rates:
         sums = np.bincount(cell, log.noise, minlength=shape.size)
-        cost = loss(-rate * shape[cell] * np.abs(log.deviations)).sum()
+        cost = bet_cost(-rate * shape[cell] * np.abs(log.deviations)).sum()
         found.append(float(np.linalg.norm(rate * shape * sums) - cost))
     return max(found)
 
@@ -89,8 +89,8 @@ def run_case(seed):
     log = foresee(rng, log, False, KINDS[seed % 7]) if seed % 7 < len(KINDS) else foresee_cells(log)
     halves = rng.integers(2, size=world.size[0])
     vector = random_event(rng, world)
-    events = just_so(log, vector, random_cell_tails(rng, log), LEAST_LOG)
-    term = max(half_surplus(log, vector, halves), LEAST_LOG)
+    events = just_so(log, vector, random_cell_tails(rng, log), MIN_LOG)
+    term = max(half_surplus(log, vector, halves), MIN_LOG)
     chance = 2 * len(vector.rates) * math.exp(-term) * (1 - 1e-12)
     reference = reference_for(rng, log, blocks, adversarial=seed % 4 == 3)
     bound = bound_of(log, events, reference, blocks)
@@ -157,8 +157,8 @@ def test_with_half_the_logarithm_it_overshoots(rng, monkeypatch):
         log = foresee_cells(random_log(rng, world, 20_000, 1))
         sums = np.bincount(halves[log.state], log.noise, minlength=2)
         vector = VectorEvent(np.ones(1), (float(np.linalg.norm(sums) / (log.deviations @ log.deviations)),))
-        events = just_so(log, vector, CellTails(np.full((1, 1), vector.rates[0])), LEAST_LOG)
-        chance = 2 * math.exp(-max(half_surplus(log, vector, halves), LEAST_LOG)) * (1 - 1e-12)
+        events = just_so(log, vector, CellTails(np.full((1, 1), vector.rates[0])), MIN_LOG)
+        chance = 2 * math.exp(-max(half_surplus(log, vector, halves), MIN_LOG)) * (1 - 1e-12)
         reference = reference_for(rng, log, 1, adversarial=False)
         bound, both = bound_of(log, events, reference, 1), halves_tally(log, 1, reference, halves)
         for part in overshoots:

@@ -86,7 +86,7 @@ def test_every_changed_number_is_noticed_by_the_digest(certified):
 
 def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
     result, log, _ = certified
-    names = [name for name in result.certificate.arrays if name.startswith("asked")]
+    names = [name for name in result.certificate.arrays if name.startswith("estimand")]
     names += ["omegas.lower.coordinates", "omegas.upper.coordinates", "ball.kernel.parts.0.parts.0.bandwidth"]
     for name in names:
         arrays = {key: value.copy() for key, value in result.certificate.arrays.items()}
@@ -118,7 +118,7 @@ def test_an_older_certificate_names_the_version_that_verifies_it(certified):
     result, log, _ = certified
     old = result.certificate.body | {"format": "bondic certificate 4"}
     with pytest.raises(
-        VerificationError, match=r"certificate 4.*certificate 9.*written by bondic \S+; verify it with that"
+        VerificationError, match=r"certificate 4.*certificate 10.*written by bondic \S+; verify it with that"
     ):
         bondic.verify(Certificate(old, result.certificate.arrays), log)
     for information in (None, {"versions": 3}, {"versions": {"bondic": ["1"]}}):
@@ -254,17 +254,17 @@ def test_assumptions_are_recomputed(certified):
 def test_answers_and_starts_that_do_not_fit_are_refused(certified):
     result, log, _ = certified
     certificate = result.certificate
-    name = certificate.body["proof"]["asked"]["policies"][0]["answers"]["next"]["array"]
+    name = certificate.body["proof"]["estimand"]["policies"][0]["answers"]["next"]["array"]
     off = certificate.arrays[name] * (1 - 5e-7)
     with pytest.raises(VerificationError, match="do not sum to 1"):
         bondic.verify(_forged(certificate, {name: off}), log)
     for flag in ("answers__exact", "answers__discrete", "start__count_fixed"):
         with pytest.raises(VerificationError, match="true or false"):
-            bondic.verify(_forged(certificate, **{f"proof__asked__policies__0__{flag}": "yes"}), log)
+            bondic.verify(_forged(certificate, **{f"proof__estimand__policies__0__{flag}": "yes"}), log)
     few, other = (bondic.InitialStates.exact(np.zeros((count, log.observations.shape[1]))) for count in (2, 5))
-    with pytest.raises(VerificationError, match="other initial states than the 2 given"):
+    with pytest.raises(VerificationError, match="2 initial states that were passed are not those of the certificate"):
         bondic.verify(certificate, log, initial=few)
-    with pytest.raises(VerificationError, match="other initial states"):
+    with pytest.raises(VerificationError, match="not those of the certificate"):
         bondic.verify(certificate, log, initial=other)
 
 
@@ -273,7 +273,7 @@ def test_drawn_actions_cannot_be_declared_exact():
     problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=(-1.0, 1.0))
     result = bondic.estimate_interval(problem)
     with pytest.raises(VerificationError, match="not exact"):
-        bondic.verify(_forged(result.certificate, proof__asked__policies__0__answers__exact=True), log)
+        bondic.verify(_forged(result.certificate, proof__estimand__policies__0__answers__exact=True), log)
 
 
 def test_what_is_no_certificate_is_refused_with_the_way_out(certified):

@@ -174,7 +174,7 @@ def run_script(*options, cwd):
 
 @pytest.mark.slow
 def test_full_experiment(tmp_path):
-    """Every claim holds and fits its exact rate, every control is caught: what docs/experiments.md reports."""
+    """Every claim holds and fits its exact rate, every control is caught: what docs/evidence.md reports."""
     done = run_script("--out", "coverage.json", cwd=tmp_path)
     record = json.loads((tmp_path / "coverage.json").read_text())
     assert not [row for row in record["statements"] if not row["as_expected"]]

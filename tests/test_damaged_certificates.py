@@ -79,7 +79,7 @@ def test_an_archive_that_grows_is_refused_before_it_does(certified, tmp_path):
     certificate, _ = certified
     count = 4 * 2**20  # 32 MB of zeros in 32 kB
     path = with_members(
-        certificate, tmp_path, {"asked.policies.0.answers.next.npy": header(f"({count},)") + bytes(8 * count)}
+        certificate, tmp_path, {"estimand.policies.0.answers.next.npy": header(f"({count},)") + bytes(8 * count)}
     )
     assert (tmp_path / "c.npz").stat().st_size < 2**17
     tracemalloc.start()
@@ -93,13 +93,13 @@ def test_an_archive_that_grows_is_refused_before_it_does(certified, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "packing", "words"),
     [
-        ({"asked.policies.0.answers.next.npy": header("(100000000000000,)") + b"\0" * 8}, {}, "not the size it has"),
-        ({"asked.policies.0.answers.next.npy": header("(2, 2)") + b"\0" * 24}, {}, "not the size it has"),
-        ({"asked.policies.0.answers.next.npy": header("(1,)", "<f16") + b"\0" * 16}, {}, "type f16"),
-        ({"asked.policies.0.answers.next.npy": header("(1,)", "|O") + b"\0" * 8}, {}, "header"),
-        ({"asked.policies.0.answers.next.npy": header("(1,)", "<c16") + b"\0" * 16}, {}, "type c16"),
-        ({"asked.policies.0.answers.next.npy": header("__import__('os')") + b"\0" * 8}, {}, "header"),
-        ({"asked.policies.0.answers.next.npy": b"\x93NUMPY\x03\0"}, {}, "not an array"),
+        ({"estimand.policies.0.answers.next.npy": header("(100000000000000,)") + b"\0" * 8}, {}, "not the size it has"),
+        ({"estimand.policies.0.answers.next.npy": header("(2, 2)") + b"\0" * 24}, {}, "not the size it has"),
+        ({"estimand.policies.0.answers.next.npy": header("(1,)", "<f16") + b"\0" * 16}, {}, "type f16"),
+        ({"estimand.policies.0.answers.next.npy": header("(1,)", "|O") + b"\0" * 8}, {}, "header"),
+        ({"estimand.policies.0.answers.next.npy": header("(1,)", "<c16") + b"\0" * 16}, {}, "type c16"),
+        ({"estimand.policies.0.answers.next.npy": header("__import__('os')") + b"\0" * 8}, {}, "header"),
+        ({"estimand.policies.0.answers.next.npy": b"\x93NUMPY\x03\0"}, {}, "not an array"),
         ({}, {"compression": zipfile.ZIP_BZIP2}, "packed in a way"),
         ({}, {"compression": zipfile.ZIP_LZMA}, "packed in a way"),
         ({f"m{k}.npy": b"" for k in range(5000)}, {}, "more than 4096 arrays"),
@@ -116,7 +116,7 @@ def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_p
     whole = as_archive(dict(certificate.arrays))
     out = io.BytesIO(whole)
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(out, "a") as archive:
-        archive.writestr("asked.policies.0.answers.next.npy", as_member(np.zeros(3)))
+        archive.writestr("estimand.policies.0.answers.next.npy", as_member(np.zeros(3)))
     commented = whole[:-2] + b"\x05\0hello"
     for content, words in ((out.getvalue(), "same name"), (commented, "not an archive"), (b"", "not an archive")):
         with pytest.raises(VerificationError, match=words):
@@ -160,7 +160,7 @@ def signed(certificate: Certificate, place: str, value: object) -> Certificate:
     return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
 
 
-GAUSSIAN = {"kernel": "gaussian", "bandwidth": {"array": "asked.policies.0.start.weights"}, "on": "observation"}
+GAUSSIAN = {"kernel": "gaussian", "bandwidth": {"array": "estimand.policies.0.start.weights"}, "on": "observation"}
 DIRAC = {"kernel": "dirac", "on": "action"}
 
 
@@ -185,11 +185,11 @@ def several(kind, *parts):
         ("proof.ball.kernel", several("product"), "ball.kernel"),
         ("proof.instruments.provenance.rows", [float("nan"), 5], "provenance.rows"),
         ("conclusion.high", float("inf"), "conclusion.high"),
-        ("proof.asked.terms.horizon", 10**30, "horizon"),
-        ("proof.asked.terms.may_terminate", 1, "may_terminate"),
-        ("proof.asked.seed", -1, "seed"),
-        ("proof.asked.rows", [0.0, 5], "proof.asked.rows"),
-        ("proof.asked.policies.0.start.weights", {"array": "nothing"}, "the name of an array"),
+        ("proof.estimand.terms.horizon", 10**30, "horizon"),
+        ("proof.estimand.terms.may_terminate", 1, "may_terminate"),
+        ("proof.estimand.seed", -1, "seed"),
+        ("proof.estimand.rows", [0.0, 5], "proof.estimand.rows"),
+        ("proof.estimand.policies.0.start.weights", {"array": "nothing"}, "the name of an array"),
         ("information", [[[[]]]] * 200_000, "more than 100000 values"),
         ("information", 10**60, "digits"),
         ("information", {"a": {1, 2}}, "not JSON|holds a"),
@@ -221,9 +221,9 @@ def test_the_work_is_estimated_before_it_is_done(certified):
     certificate, log = certified
     many = 500_000
     arrays = dict(certificate.arrays) | {
-        "asked.policies.0.start.observations": np.random.default_rng(0).normal(size=(many, 1)),
-        "asked.policies.0.start.weights": np.full(many, 1.0 / many),
-        "asked.policies.0.answers.initial": np.full((many, 2), 0.5),
+        "estimand.policies.0.start.observations": np.random.default_rng(0).normal(size=(many, 1)),
+        "estimand.policies.0.start.weights": np.full(many, 1.0 / many),
+        "estimand.policies.0.answers.initial": np.full((many, 2), 0.5),
     }
     with pytest.raises(VerificationError, match="pairs of points"):
         bondic.verify(Certificate(certificate.body, arrays), log)

@@ -204,14 +204,18 @@ EQUAL = {
 }  # fmt: skip
 
 
-def doubts(log):
+def validity_notes(log):
     """What the inspection says about copies."""
     return " ".join(str(item) for item in inspect_log(log) if item.kind == "copies")
 
 
 @pytest.mark.parametrize(("log_columns", "words"), EQUAL.values(), ids=EQUAL)
 def test_equal_rows_are_doubted_where_observations_are_continuous(log_columns, words):
-    assert re.search(words, doubts(Transitions(**log_columns))) if words else not doubts(Transitions(**log_columns))
+    assert (
+        re.search(words, validity_notes(Transitions(**log_columns)))
+        if words
+        else not validity_notes(Transitions(**log_columns))
+    )
 
 
 # Properties of keys
@@ -280,12 +284,12 @@ def test_the_warning_counts_copies_and_names_the_first(picks):
     log = Transitions(**plain)
     assert len(log) == len(picks)
     if not copies:
-        assert not doubts(log)
+        assert not validity_notes(log)
         return
     origin = picks.index(picks[copies[0]])
-    assert f"{len(copies)} rows equal an earlier row" in doubts(log)
-    assert f"first: row {copies[0]}, a copy of row {origin})" in doubts(log)
-    assert doubts(stream_log(plain, batch_rows=1 + len(picks) // 2)) == doubts(log)
+    assert f"{len(copies)} rows equal an earlier row" in validity_notes(log)
+    assert f"first: row {copies[0]}, a copy of row {origin})" in validity_notes(log)
+    assert validity_notes(stream_log(plain, batch_rows=1 + len(picks) // 2)) == validity_notes(log)
 
 
 # The hash

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import bondic as b
-import bondic_lab
 from bondic.core.balls import Box, constant_value
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
+from bondic.decisions.curves import radius_curve
 from bondic.methods.setting import make_setting
 from bondic.robustness import robustness
 from bondic.tuning.defaults import Advanced
-from bondic.tuning.states import SeenStates, state_kind
+from bondic.tuning.states import ObservedStates, state_kind
 from builders import tabular, world_problem
 
 QUICK = Advanced(pairs=16)
@@ -29,7 +29,7 @@ QUICK = Advanced(pairs=16)
 def kind(observations, categorical=None, *, slots=2, action_dim=0):
     states = np.asarray(observations, dtype=float)
     layout = Layout(states.shape[1], False, action_dim, slots if action_dim == 0 else 1)
-    return state_kind(SeenStates(states, states[:0], states[:0]), layout, categorical)
+    return state_kind(ObservedStates(states, states[:0], states[:0]), layout, categorical)
 
 
 def test_whole_numbers_in_one_column_are_names():
@@ -87,25 +87,25 @@ def test_ids_are_names_however_they_are_coded(code):
 
 def steps(following, origins):
     following, origins = (np.asarray(x, dtype=float) for x in (following, origins))
-    return SeenStates(origins, following, origins)
+    return ObservedStates(origins, following, origins)
 
 
 def test_steps_that_meet_show_names_and_starts_do_not():
     rng = np.random.default_rng(0)
     fresh = rng.normal(size=(200, 2))
-    assert not steps(fresh, np.zeros((200, 2))).come_again  # every episode starts at one point
+    assert not steps(fresh, np.zeros((200, 2))).has_repeats  # every episode starts at one point
     met, met_from = fresh.copy(), rng.normal(size=(200, 2))
     met[150] = met[20]
-    assert steps(met, met_from).come_again  # from two states to the same one
+    assert steps(met, met_from).has_repeats  # from two states to the same one
     met_from[150] = met_from[20]
-    assert not steps(met, met_from).come_again  # the same step twice: noise of few values, from a state of a list
+    assert not steps(met, met_from).has_repeats  # the same step twice: noise of few values, from a state of a list
     stays = fresh.copy()
     stays[7] = 0.5
-    assert steps(stays, np.where(np.arange(200)[:, None] == 7, 0.5, met_from)).come_again
+    assert steps(stays, np.where(np.arange(200)[:, None] == 7, 0.5, met_from)).has_repeats
     chain = np.arange(120)[:, None] % 40.0
-    assert steps(0.1 * (chain + 1), 0.1 * chain).come_again  # always from the same state, but most of all steps
+    assert steps(0.1 * (chain + 1), 0.1 * chain).has_repeats  # always from the same state, but most of all steps
     ids = rng.normal(size=(5000, 3))
-    assert steps(ids[rng.integers(0, 5000, 300)], ids[rng.integers(0, 5000, 300)]).come_again
+    assert steps(ids[rng.integers(0, 5000, 300)], ids[rng.integers(0, 5000, 300)]).has_repeats
 
 
 # --------------------------------------------------------------------------------------------------- the radius
@@ -167,11 +167,10 @@ def test_robustness_is_what_the_ends_do_at_larger_radii():
     assert result.status is Status.INTERVAL
     found = result.robustness
     assert 1.0 <= found.same_up_to <= found.informative_up_to
-    curve = bondic_lab.result_frontier(result, problem)
-    low, high = curve.interval(found.radius * found.same_up_to)
-    assert high - low <= 1.1 * result.length + 1e-9
-    low, high = curve.interval(found.breakdown_radius * 0.999)
-    assert high - low < result.value_range.width
+    radii = found.radius * found.same_up_to, found.breakdown_radius * 0.999
+    same, informative = radius_curve(result, radii).values()
+    assert same.length <= 1.1 * result.length + 1e-9
+    assert informative.length < result.value_range.width
     setting, _, _ = make_setting(method, problem, 0.1)
     assert robustness(setting, result.low, result.high, ()) is None
     assert robustness(replace(setting, ball=Box(1.0)), 0.0, 1.0, (result.lower,)) is None

@@ -23,28 +23,24 @@ from test_ways_in import ask
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-NEEDS = {"tutorials/minari.md": "minari", "tutorials/stable-baselines3.md": "stable_baselines3"}
-"""Pages that need libraries of `make test-all`, which warn of things that are not ours."""
+BESIDE = sorted((ROOT / "src").rglob("README.md"))
+"""What stands beside its sources runs like a page."""
+WORDS = 62_000
+"""Of all pages."""
 
 
 def running(pages: list[Path]) -> list[object]:
     chosen = [page for page in pages if any(b.kind == "python" or b.session for b in blocks(page))]
-    names = [str(page.relative_to(ROOT)) for page in chosen]
-    foreign = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
-    marks = [foreign if name.removeprefix("docs/") in NEEDS else [] for name in names]
-    return [pytest.param(page, id=name, marks=mark) for page, name, mark in zip(chosen, names, marks, strict=True)]
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in chosen]
 
 
-@pytest.mark.parametrize("page", running(PAGES))
+@pytest.mark.parametrize("page", running([*PAGES, *BESIDE]))
 def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
-    if library := NEEDS.get(str(page.relative_to(ROOT)).removeprefix("docs/")):
-        importlib.import_module(library)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     Reader(page, tmp_path).follow()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_exist_and_links_lead_somewhere(page):
     text = page.read_text()
     for block in blocks(page):
@@ -59,7 +55,7 @@ def test_commands_exist_and_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_file_that_is_named_exists(page):
     for name in re.findall(r"`((?:[\w.]+/)+[\w]+\.py)`", page.read_text()):
         places = [ROOT / name, *(ROOT / "src" / package / name for package in ("", "bondic", "bondic_lab"))]
@@ -87,9 +83,12 @@ def check_command(line: str) -> None:
 # --- the site -----------------------------------------------------------------------------------------
 
 
+FRONT = 12
+
+
 def _leaves(nav):
     for entry in nav:
-        for item in entry.values():
+        for item in [entry] if isinstance(entry, str) else entry.values():
             yield from [item] if isinstance(item, str) else _leaves(item)
 
 
@@ -97,8 +96,13 @@ def test_the_site_leads_to_every_page_and_loads_nothing_from_elsewhere():
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     listed = list(_leaves(settings["nav"]))
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+    assert sum(isinstance(item, str) for entry in settings["nav"] for item in entry.values()) == FRONT
     assert settings["theme"]["font"] is False
     assert not {"extra_javascript", "extra_css"} & set(settings)
+
+
+def test_pages_stay_short():
+    assert sum(len(page.read_text().split()) for page in PAGES) <= WORDS
 
 
 def _described():
@@ -135,11 +139,11 @@ def test_pictures_are_small_and_each_has_its_place():
     assert all(path.stat().st_size < 200_000 for path in pictures)
 
 
-# --- files that docs/exports.md shows are not run with the page: here they are, with stand-ins for what they import ------
+# --- files that docs/report.md shows are not run with the page: here they are, with stand-ins for what they import ------
 
 
 def shown(title):
-    (found,) = (block.text for block in blocks(DOCS / "exports.md") if block.title == title)
+    (found,) = (block.text for block in blocks(DOCS / "report.md") if block.title == title)
     return found
 
 

@@ -101,7 +101,7 @@ KERNELS = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_how_a_measure_is_stored_leaves_no_trace(name, most, rng, monkeypatch):
     """Batches of arrays that exist, or made when asked for: the same bits; one batch or five: the same number."""
-    monkeypatch.setattr(forms, "MOST_HELD", most)
+    monkeypatch.setattr(forms, "MAX_HELD", most)
     points, groups = rng.normal(size=(5000, 2)), rng.normal(size=(2, 5000, 2))
     points[4000:] = points[:1000]
     terms, cuts = normal_form(KERNELS[name], LAYOUT), np.array_split(np.arange(5000), 5)
@@ -126,7 +126,7 @@ import sys
 import numpy as np, bondic
 from bondic.loading import load_certificate
 from bondic.core.sums.reference import REFERENCE
-from bondic.rows.asked import verify_certificate as verify
+from bondic.rows.estimand import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=REFERENCE)
 print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))

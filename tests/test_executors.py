@@ -100,7 +100,7 @@ def bits(result):
     [*((name, (None, 12)[k % 2], (2**24, 0)[k // 2 % 2]) for k, name in enumerate(KERNELS)), ("table", None, 0)],
 )
 def test_work_that_was_sent_has_the_same_bits(name, horizon, most, tmp_path, monkeypatch):
-    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", most)
+    monkeypatch.setattr("bondic.engines.sums.MAX_HELD", most)
     data = columns(table=name == "table")
     (tmp_path / "rules.py").write_text(RULES)
     write_log(tmp_path / "log", data)
@@ -181,7 +181,7 @@ def test_a_policy_that_answers_otherwise_there_is_refused(place, monkeypatch):
         return (replace(sent, rows=replace(sent.rows, policy=b.load_policy(f"{place}/rules.py:other"))), *others)
 
     monkeypatch.setattr(remote, "open_job", other)
-    with pytest.raises(PolicyError, match="does not answer as it does"):
+    with pytest.raises(PolicyError, match="answers differently here than in the process"):
         answer(question, executor=Here())
 
 
@@ -289,7 +289,7 @@ def test_dask_is_asked_for_by_its_extra(monkeypatch):
 def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatch):
     """Many blocks: one pair of them is one task, and the bits are those of one process; the exact sum lies inside."""
     whole = answer(ask(place), engines=named_engines(engine), executor=Serial())
-    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", most)
+    monkeypatch.setattr("bondic.engines.sums.MAX_HELD", most)
     monkeypatch.setattr(Direct, "block", 64)
     done = []
 

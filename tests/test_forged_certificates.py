@@ -26,7 +26,7 @@ from bondic.core.question import Question
 from bondic.core.terms import range_of
 from bondic.core.verify import read_proof
 from bondic.engines.sums import STANDARD
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from builders import synthetic
 from conformance_proofs import Answer
 
@@ -41,7 +41,7 @@ def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), al
     sampled = problem.initial_states.kind == "sample"
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
     named = dict(zip(("lower", "upper"), omegas, strict=True))
-    proof = DualProof(asked_of(problem), budget, "both", ball, instruments, Pinelis(), named, witnesses)
+    proof = DualProof(estimand_of(problem), budget, "both", ball, instruments, Pinelis(), named, witnesses)
     claims = proof.claims(Question.value(problem), STANDARD)
     result = conclude(range_of(problem.terms), claims.ends, claims.rejected, "both")
     return certify(
@@ -148,7 +148,7 @@ def test_given_initial_states_are_compared(world):
         bondic.InitialStates.exact(initial.observations + 1e-9, initial.weights),
         bondic.InitialStates.sample(initial.observations),
     ):
-        with pytest.raises(VerificationError, match="other initial states"):
+        with pytest.raises(VerificationError, match="not those of the certificate"):
             bondic.verify(certificate, log, initial=other)
 
 
@@ -162,20 +162,20 @@ def test_given_states_in_place_of_withheld_ones_are_of_their_kind(world):
         problem = question(world, initial=initial)
         certificate = forge(problem, Q, W)
         proof = read_proof(certificate, problem.layout)
-        (policy,) = proof.asked.policies
+        (policy,) = proof.estimand.policies
         start, answers = (
             replace(policy.start, observations=None),
             replace(policy.answers, next=None, initial=None),
         )
-        withheld = replace(proof.asked, policies=(replace(policy, start=start, answers=answers),))
-        return certificate.with_proof(replace(proof, asked=withheld))
+        withheld = replace(proof.estimand, policies=(replace(policy, start=start, answers=answers),))
+        return certificate.with_proof(replace(proof, estimand=withheld))
 
     for initial in (lopsided, bondic.InitialStates.exact(states)):
         for other in (initial, given[True]):
             with pytest.raises(VerificationError, match="exact list of initial states is not withheld"):
                 bondic.verify(withheld(initial), log, policy, initial=other)
     for other in (given[False], bondic.InitialStates.exact(states), bondic.InitialStates.sample(states[1:])):
-        with pytest.raises(VerificationError, match="another kind or number"):
+        with pytest.raises(VerificationError, match="states, kind, number or weights differ"):
             bondic.verify(withheld(given[True]), log, policy, initial=other)
     for initial in given.values():
         checked = bondic.verify(withheld(initial), log, policy, initial=given[True])
@@ -348,7 +348,7 @@ def test_clean_text_leaves_nothing_to_obey():
     "path",
     [
         "proof__instruments__provenance__note",
-        "proof__asked__policies__0__start__kind",
+        "proof__estimand__policies__0__start__kind",
         "conclusion__status",
         "proof__side",
         "proof__noise__noise",

@@ -1,4 +1,4 @@
-"""`Groups` where q* is known: at the true averages of (23) the value is covered; without a statement nothing is said."""
+"""`Groups` where q* is known: at the true averages of (23) the value is covered; without a statement nothing is stated."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def forgeries(proof):
 def test_forged_plans_are_refused_by_a_replay(threshold, stated, kind):
     world, problem = threshold
     name, proof = list(forgeries(stated.proof))[kind]
-    rows = problem.select(*proof.asked.rows)
+    rows = problem.select(*proof.estimand.rows)
     planner = stated.certificate.planner
     certificate = bondic.Result.of(proof, rows, method="groups", planner=planner).certificate
     assert "when the plan was made" in bondic.verify(certificate, problem.log, world.policy).headline
@@ -322,7 +322,7 @@ def test_an_allowance_is_not_part_of_the_plan(threshold, stated):
     """Another one is another statement, on the same event: the certificate is as good, and says so."""
     world, problem = threshold
     proof = replace(stated.proof, allowance=Allowance(0.05, 0.4), stated_first=False)
-    rows = problem.select(*proof.asked.rows)
+    rows = problem.select(*proof.estimand.rows)
     certificate = bondic.Result.of(proof, rows, method="groups", planner=stated.certificate.planner).certificate
     checked = bondic.verify(certificate, problem.log, world.policy, replay=True)
     point = stated.curve.at((0.05, 0.4))
@@ -332,7 +332,7 @@ def test_an_allowance_is_not_part_of_the_plan(threshold, stated):
 
 def test_cells_that_do_not_fit_are_refused(threshold, stated):
     _, problem = threshold
-    cells, rows = stated.proof.cells, problem.select(*stated.proof.asked.rows)
+    cells, rows = stated.proof.cells, problem.select(*stated.proof.estimand.rows)
     assert isinstance(cells, GroupCells)
     for changes in (
         {"group": cells.group + 100}, {"next_group": cells.next_group - 1}, {"half": cells.half + 1},
@@ -380,7 +380,7 @@ def test_groups_model_and_weights_do_not_see_later_rows(make):
         return bondic.estimate_interval(problem, method=bondic.Groups(count=3)).proof
 
     honest = plan(log)
-    stops = (honest.asked.rows[0], *honest.events.stops)
+    stops = (honest.estimand.rows[0], *honest.events.stops)
     for block in range(len(stops) - 1):
         mixed = {
             name: np.concatenate([getattr(log, name)[: stops[block]], getattr(other, name)[stops[block] : 1200]])

@@ -117,7 +117,7 @@ def test_single_precision_is_tolerated_and_noted():
     problem = bondic.make_problem(
         log_of(columns), bondic.UniformPolicy(2), bondic.InitialStates.exact(columns["observations"][:1]), **TERMS
     )
-    assert problem.doubts == ()
+    assert problem.validity_notes == ()
 
 
 def test_rows_that_nothing_joins_are_not_judged():
@@ -146,11 +146,11 @@ def test_a_process_that_goes_on_is_warned_about_and_can_be_accepted():
     log, start = log_of(columns), bondic.InitialStates.exact([[0.0]])
     with pytest.warns(ValidityWarning, match="first observation of the next episode"):
         problem = bondic.make_problem(log, bondic.UniformPolicy(2), start, **TERMS)
-    assert len(problem.doubts) == 1
+    assert len(problem.validity_notes) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         stated = bondic.make_problem(log, bondic.UniformPolicy(2), start, **TERMS, accept=["resets"])
-    assert stated.doubts == ()
+    assert stated.validity_notes == ()
     assert any("the process went on" in text for text in stated.stated)
 
 
@@ -353,8 +353,8 @@ def test_faults_are_refused_and_accepted_ones_are_stated():
     doubt = Finding("gaps", "warn", 1, 2, "A row is missing.", "Put it back.")
     with pytest.raises(InvalidInput, match=r"Three rows come again.*--accept copies"):
         judge([fault, doubt], ())
-    doubts, stated = judge([fault, doubt], ["copies"])
-    assert doubts == (str(doubt),)
+    validity_notes, stated = judge([fault, doubt], ["copies"])
+    assert validity_notes == (str(doubt),)
     assert stated == (ACCEPTABLE["copies"],)
     with pytest.raises(InvalidInput, match="'everything' is nothing that can be accepted"):
         judge([], ["everything"])
@@ -377,7 +377,7 @@ def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
 def test_continuous_actions_far_from_the_log_are_warned_about():
     log, start = bondic.Transitions(**builders.columns(90, action_dim=1)), bondic.InitialStates.exact([[0.0, 0.0]])
     near, far = (bondic.GaussianPolicy(lambda s, a=a: 0 * s[:, :1] + a, 0.1) for a in (0.0, 9.0))
-    assert bondic.make_problem(log, near, start, **TERMS).doubts == ()
+    assert bondic.make_problem(log, near, start, **TERMS).validity_notes == ()
     with pytest.warns(ValidityWarning, match="outside the range of all logged actions"):
         bondic.make_problem(log, far, start, **TERMS)
 

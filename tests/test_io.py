@@ -260,7 +260,7 @@ def test_nothing_is_built_across_unknown_cuts():
     data = without_next()
     for name in ("episode_ids", "truncations", "timesteps"):
         del data[name]
-    refused("cut off end", data)
+    refused("episodes were cut off", data)
     loaded = read_log(data, columns={"truncations": None})
     assert loaded.transitions.content_hash == Transitions(**whole_log(scores=False)).content_hash
 
@@ -455,9 +455,9 @@ def test_what_is_said_about_columns_is_checked():
         ("rewards", "it is a str"),
         ({"reward": "rewards"}, "`reward` is not a part"),
         ({"rewards": 3}, "a column name or a list"),
-        ({"rewards": "nothing"}, "was said to be in column nothing"),
+        ({"rewards": "nothing"}, "is stated to be in column nothing"),
         ({"rewards": []}, r"\(none\)"),
-        ({"rewards": None}, "alone"),
+        ({"rewards": None}, "only"),
     ):
         refused(words, data, columns=columns)
     for treatment in ({"missing": "drop"}, {"missing": {"observations_0": "a"}}, {"categorical": "hash"}):
@@ -492,7 +492,7 @@ REFUSED = {
     "probabilities of other lengths": (
         DATA | {"p": DATA["rewards"][:6], "q": DATA["rewards"]}, {"columns": {"initial_action_probs": ["p", "q"]}}, "different",
     ),
-    "both kinds of probabilities": (DATA | {"logprob": DATA["rewards"]}, {}, "say the same thing twice"),
+    "both kinds of probabilities": (DATA | {"logprob": DATA["rewards"]}, {}, "are the same probabilities twice"),
     "a gap inside a list": (DATA | {"observations": [[0.5, None]] * N}, {}, "observations_1 is missing at row 0"),
 }  # fmt: skip
 

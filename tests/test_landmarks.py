@@ -116,7 +116,7 @@ def test_what_rows_leave_over_together(near, scale, h):
     ball = bondic.Ball(bondic.Gaussian(h, on="state") * Dirac() + Constant(0.5), 3.0)
     found = Coordinates(ball, basis, LAYOUT)
     _, there, step = found.pairs(logged, after, GAMMA)
-    together = pooled.left_together(found, logged, after, GAMMA, step.coordinates, there.coordinates)
+    together = pooled.pooled_remainders(found, logged, after, GAMMA, step.coordinates, there.coordinates)
     rng = np.random.default_rng(0)
     instruments, weights = rng.normal(size=(3, 2)), rng.random(3)
     with mp.workdps(DIGITS):
@@ -161,7 +161,7 @@ def test_left_over_of_one_measure():
     one = Measure(logged.points, logged.weights[None])
     for factor in (1.0, 0.5, -1e6):  # any floats are coordinates
         c = factor * found.approximate(logged.points, logged.weights)
-        (left,) = found.left_over(one, [c], STANDARD)
+        (left,) = found.remainder_bounds(one, [c], STANDARD)
         with mp.workdps(DIGITS):
             twin = Twin(1.5, 0.5, basis)
             rest = twin.rest([part for i in range(3) for part in measure(logged, i)], c.tolist())

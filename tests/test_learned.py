@@ -81,7 +81,7 @@ def test_a_learner_is_handed_the_first_rows_and_is_certified_on_the_others(rows,
 def test_a_certificate_says_what_taught_the_policy_and_a_learner_is_learned_again():
     log, learner = decisions(1200), LearnedPolicy(best_actions, 0.5)
     found = bondic.evaluate_policy(log, learner, gamma=0.0, reward_range=(0, 1), against="today")
-    assert found.proof.asked.policies[0].learned[0][1].rows == (0, 600)
+    assert found.proof.estimand.policies[0].learned[0][1].rows == (0, 600)
     checked = bondic.verify(found, log, learner, replay=True)
     assert checked.low == pytest.approx(found.low, abs=1e-12)
     assert "policy gives the stored answers" in checked.checks
@@ -129,7 +129,7 @@ def test_models_of_scikit_learn_and_logs_in_batches(blocks, tmp_path):
     stated, learner = {"reward_range": (0, 1), "against": "today"}, LearnedPolicy(fit, 0.3, blocks)
     found = bondic.evaluate_policy(tmp_path / "log.parquet", learner, one_step=True, **stated)
     held = found.question.log
-    assert found.proof.asked.policies[0].learned[0][1].rows == (0, 270)
+    assert found.proof.estimand.policies[0].learned[0][1].rows == (0, 270)
     assert bondic.verify(found, held, learner, replay=True).low == pytest.approx(found.low, abs=1e-12)
     pd.DataFrame(columns | {"actions": held.actions}).to_parquet(tmp_path / "coded.parquet")
     streamed = bondic.stream_log(tmp_path / "coded.parquet", batch_rows=100, one_step=True)
@@ -168,7 +168,7 @@ def test_a_table_is_certified_on_the_rows_after():
     learner = LearnedPolicy(fit, 0.2)
     found = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1))
     assert found.method == "table"
-    border = found.proof.asked.policies[0].learned[0][1].rows[1]
+    border = found.proof.estimand.policies[0].learned[0][1].rows[1]
     assert found.rows[0] > border >= 1800
     told = np.flatnonzero(log.timesteps == 0)
     assert found.proof.events.start.skipped == np.searchsorted(
@@ -209,10 +209,10 @@ def test_every_policy_of_a_mixture_has_seen_the_rows_before_its_block():
 
 
 def rows_of(found, log):
-    from bondic.rows.asked import rebuild
-    from bondic.rows.asked import rows_of as parts_of
+    from bondic.rows.estimand import rebuild
+    from bondic.rows.estimand import rows_of as parts_of
 
-    return parts_of(rebuild(found.proof.asked, log))
+    return parts_of(rebuild(found.proof.estimand, log))
 
 
 def test_a_mixture_of_one_policy_is_that_policy():
@@ -264,9 +264,9 @@ def test_certificates_of_mixtures():
     with pytest.raises(VerificationError, match="mean over the certified units"):
         replace(proof, value="population", rates={})
     with pytest.raises(VerificationError, match="out of order"):
-        replace(proof.asked.policies[0], learned=())
+        replace(proof.estimand.policies[0], learned=())
     body = copy.deepcopy(found.certificate.body)
-    learned = body["proof"]["asked"]["policies"][0]["learned"]
+    learned = body["proof"]["estimand"]["policies"][0]["learned"]
     learned[1][1]["rows"] = [0, 500]  # before its block, as if it had seen some of it
     with pytest.raises(VerificationError, match=r"learned on rows 0 to 499 .* from row 400 on"):
         bondic.verify(Certificate(body, found.certificate.arrays), log)
@@ -481,7 +481,7 @@ def test_starts_that_taught_a_policy_are_no_draws_for_it():
     learner, asking = LearnedPolicy(memorized, 50), {"gamma": 0.5, "reward_range": (0, 1)}
     for count in (50, 100):
         starts = bondic.InitialStates.sample(states[:count])
-        with pytest.raises(InvalidInput, match=r"no draws for this policy.*Leave `initial` out"):
+        with pytest.raises(InvalidInput, match=r"no independent draws.*Leave `initial` out"):
             bondic.evaluate_policy(log, learner, initial=starts, method=bondic.Table(), **asking)
     problem = bondic.make_problem(log, learner, **asking)
     found = bondic.Table().run(problem, 0.1, None)
@@ -490,11 +490,11 @@ def test_starts_that_taught_a_policy_are_no_draws_for_it():
     assert bondic.verify(found, log, learner).low == found.low
     bets = found.proof.events.start
     assert bets.skipped >= 50
-    events = replace(found.proof.events, start=replace(bets, skipped=0, guess=1.0))
+    events = replace(found.proof.events, start=replace(bets, skipped=0, center=1.0))
     proof, rows = replace(found.proof, events=events), problem.select(*found.rows)
     claims = proof.claims(Question.value(rows), REFERENCE)
     made = {"estimate": 1.0, "claims": claims, "choices": {}, "effective": 1.0, "seconds": {}}
-    with pytest.raises(VerificationError, match="taught the policy are used as draws"):
+    with pytest.raises(VerificationError, match="training rows are used as draws"):
         bondic.verify(Result.of(proof, rows, method="table", **made), log, learner)
 
 

@@ -8,7 +8,7 @@ import bondic
 from bondic.core.certificate import certify
 from bondic.core.errors import VerificationError
 from bondic.engines.sums import STANDARD
-from bondic.rows.asked import rebuild
+from bondic.rows.estimand import rebuild
 from bondic.tuning.defaults import Advanced
 from builders import synthetic, tabular
 
@@ -47,7 +47,7 @@ def test_plans_state_their_length_and_certificates_keep_it(kind, method, options
 
 def test_what_was_planned_cannot_be_changed_beside_the_assumption():
     log, result = ask("numbers", bondic.Sequential, radius=5.0)
-    rows = rebuild(result.proof.asked, log, None, None)
+    rows = rebuild(result.proof.estimand, log, None, None)
     proof = replace(result.proof, planned=600)
     shown = proof.claims(rows, STANDARD)
     forged = certify(proof, shown, result.certificate.conclusion, result.certificate.assumptions)

@@ -119,7 +119,7 @@ COLUMNS = [  # one column changed: wrong values, each in a format that can hold 
     ("npz", {"observations": np.zeros((N, 4, 4))}, "shape (12, 4, 4)"),
     ("npz", {"observations": np.full((N, 2), 2**60)}, "2**53"),
     ("npz", {"next_observations": np.zeros((N, 3))}, "next observations 3"),
-    ("npz", ALONE, "cut off end"),
+    ("npz", ALONE, "episodes were cut off"),
     ("npz", ALONE | {"terminations": np.zeros(N, dtype=bool), "episode_ids": np.arange(N)}, "no row has a following row"),
     ("npz", {"next_observations": None, "timesteps": 2 * STEPS}, "timestep 2"),
     ("hdf5", {"rewards": np.array([b"\xff\xfe"] * N)}, "not UTF-8"),

@@ -85,7 +85,7 @@ def test_initial_states_are_asked_about_in_pieces(monkeypatch):
 
     def ask(policy):
         rng = np.random.default_rng(0)
-        return answers.ask_start(
+        return answers.query_start(
             policy, states, None, action_dim=0, log_rows=1, draws=1, initial_draws=None, rng=rng
         ).initial
 
@@ -102,7 +102,7 @@ def test_initial_states_are_asked_about_in_pieces(monkeypatch):
 
     with pytest.raises(PolicyError, match=r"initial state number 217 \(counted from 0\) sum to 2"):
         ask(Wrong())
-    monkeypatch.setattr(answers, "MOST_ANSWERS", 1000)
+    monkeypatch.setattr(answers, "MAX_ANSWERS", 1000)
     with pytest.raises(InvalidInput, match=r"250 initial states with 6 actions.*InitialStates.sample"):
         ask(policy)
 

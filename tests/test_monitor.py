@@ -36,7 +36,7 @@ def watched(monitor, log, cuts):
 
 
 RUNS, LEVEL = 12, 0.1
-MOST_MISSES = 4
+MAX_MISSES = 4
 """A binomial number of 12 runs that each fail with probability 0.1 exceeds 4 with probability 0.004."""
 
 
@@ -68,8 +68,8 @@ def test_all_looks_hold_at_once_and_others_do_not():
         misses += monitor.status is Status.REJECTED or not all(r.low <= 0.5 <= r.high for r in results)
         peeked += not _normal_intervals_all_hold(log.rewards)
         assert monitor.interval.length < 0.2
-    assert misses <= MOST_MISSES
-    assert peeked > MOST_MISSES, "an interval for one look, looked at all the time, has to fail"
+    assert misses <= MAX_MISSES
+    assert peeked > MAX_MISSES, "an interval for one look, looked at all the time, has to fail"
 
 
 def _normal_intervals_all_hold(rewards):
@@ -163,7 +163,7 @@ def new_monitor(asked, method):
 def planned_alike(mine, theirs, row):
     """Weights and quotas of the blocks that begin before this row, and the events, on the cells that both know."""
     one, other, cells = mine.events, theirs.events, min(mine.events.reference.size, theirs.events.reference.size)
-    blocks = sum(begin <= row for begin in (mine.asked.rows[0], *one.stops[:-1]))
+    blocks = sum(begin <= row for begin in (mine.estimand.rows[0], *one.stops[:-1]))
     assert mine.budget.parts == theirs.budget.parts
     assert np.array_equal(one.cells.rates[:, :cells], other.cells.rates[:, :cells])
     assert np.array_equal(one.quotas[:blocks, :cells], other.quotas[:blocks, :cells])
@@ -300,7 +300,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
     other.update(part(log, slice(350)))
     with pytest.raises(InvalidInput, match="another monitor"):
         other.save(tmp_path / "a")
-    with pytest.raises(PolicyError, match="not the one that is followed"):
+    with pytest.raises(PolicyError, match="begin a new monitor"):
         bondic.SequentialMonitor.load(tmp_path / "a", bondic.UniformPolicy(3))
     with pytest.raises(InvalidInput, match="holds no monitor"):
         bondic.SequentialMonitor.load(tmp_path / "nowhere", asked["policy"])
@@ -330,7 +330,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
     ("changed", "words"),
     [
         ({"planned_rows": 0}, "whole number of rows"),
-        ({"planned_rows": 30}, "some have to be left"),
+        ({"planned_rows": 30}, "some rows have to remain"),
         ({"method": bondic.Dual()}, "method= is a Sequential or a Table"),
         ({"method": Sequential(planned_rows=10)}, "pass one of them"),
         ({"alpha": 1.5}, "alpha"),

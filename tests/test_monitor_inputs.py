@@ -153,7 +153,7 @@ def test_policies_may_return_actions(tmp_path):
     refused = call(tmp_path / "push", "--log", third)
     assert "'call' at row" in str(refused.exception)
     refused = call(tmp_path / "even", "--log", first, *shop(tmp_path, "even"))
-    assert "which of them the policy's first probability" in str(refused.exception)
+    assert "the order of the policy's probabilities is unknown" in str(refused.exception)
 
 
 # ---------------------------------------------------------------------------------------------- propensities
@@ -224,7 +224,7 @@ def test_decisions_with_propensities_are_bets_that_every_update_continues():
         assert 0.7 in monitor.interval
 
 
-RUNS, MOST_MISSES = 20, 6
+RUNS, MAX_MISSES = 20, 6
 """A binomial number of 20 runs that each fail with probability 0.1 exceeds 6 with probability 0.003."""
 
 
@@ -241,8 +241,8 @@ def test_intervals_from_propensities_hold_at_all_updates_at_once():
         means = np.cumsum(values)[49:] / counts
         wide = 1.645 * np.array([values[:n].std() for n in counts]) / np.sqrt(counts)
         peeked += bool((np.abs(means - 0.7) > wide).any())
-    assert missed <= MOST_MISSES
-    assert peeked > MOST_MISSES, "an interval for one look, looked at all the time, has to fail"
+    assert missed <= MAX_MISSES
+    assert peeked > MAX_MISSES, "an interval for one look, looked at all the time, has to fail"
 
 
 def test_episodes_count_when_they_are_complete(tmp_path):
@@ -309,7 +309,7 @@ def test_propensities_are_never_ignored_without_a_word():
     assert little.used_method == "undecided"
     result = little.update(part(long, slice(60, 151)))
     assert little.used_method == "table"
-    assert "promise too little" in result.choices["propensities"]
+    assert "predict too long an interval" in result.choices["propensities"]
     assert len(little.log) == 151
 
 
@@ -383,7 +383,7 @@ def test_another_policy_and_other_units_are_refused():
     monitor = bondic.SequentialMonitor(policy, gamma=0.0, reward_range=(0, 1), planned_rows=600)
     monitor.update(part(log, slice(200)))
     answers[0] = 0.5
-    with pytest.raises(PolicyError, match="not the one that is followed"):
+    with pytest.raises(PolicyError, match="begin a new monitor"):
         monitor.update(part(log, slice(200, 300)))
     answers[0] = 0.0
     assert monitor.update(part(log, slice(200, 300))).status is Status.INTERVAL

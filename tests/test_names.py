@@ -34,6 +34,30 @@ def test_one_class_has_a_name_to_itself():
     assert not twice, f"one name, several meanings: {twice}"
 
 
+RETIRED = {
+    "Asked": "Estimand", "AskedPolicy": "StoredPolicy", "asked_of": "estimand_of", "Doubt": "ValidityNote",
+    "doubts": "validity_notes", "ask_policy": "query_policy", "ask_next": "query_next", "ask_start": "query_start",
+    "ask_target": "query_target", "can_be_asked": "answers_queries", "LeftTogether": "PooledRemainder",
+    "left_together": "pooled_remainders", "seen_from": "from_end", "seen_by": "training_provenance",
+    "SeenStates": "ObservedStates", "come_again": "has_repeats", "Traveling": "Serializable", "Bumps": "GaussianSum",
+    "Gambler": "BettingProcess", "Proposer": "Planner", "Foresight": "predicted_length",
+}  # fmt: skip
+"""Names that were given up, and what took their place."""
+RETIRED_FILES = ("asked", "doubts", "bumps", "elsewhere", "here", "travel", "parcel", "outside", "stand_ins")
+
+
+def test_retired_names_do_not_come_back():
+    """No variable, function, class, field or module has one of them again."""
+    back = [
+        f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}, say {RETIRED[token.string]}"
+        for path in SOURCES
+        for token in tokenize.generate_tokens(iter(path.read_text(encoding="utf-8").splitlines(keepends=True)).__next__)
+        if token.type == tokenize.NAME and token.string in RETIRED
+    ]
+    assert back == []
+    assert [str(path) for path in SOURCES if path.stem in RETIRED_FILES] == []
+
+
 # --- arguments ----------------------------------------------------------------------------------------
 
 

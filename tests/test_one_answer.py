@@ -118,7 +118,7 @@ def test_the_number_of_threads_leaves_no_trace(name):
 
 @pytest.mark.parametrize("name", ["gaussian", "matern"])
 def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
-    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.engines.sums.MAX_HELD", 0)
     found = [b.estimate_interval(p, method=method(name, "half")) for p in questions(name, True, None)[:3]]
     assert len({(result.low, result.high, result.claims[0].bound) for result in found}) == 1
 
@@ -205,10 +205,10 @@ def test_draws_have_a_key_per_group_and_one_for_the_start():
 
 def test_the_policy_is_asked_once_for_a_log_in_memory():
     class Counting:
-        asked = 0
+        queried = 0
 
         def action_probs(self, observations):
-            self.asked += len(observations)
+            self.queried += len(observations)
             return SOFT.action_probs(observations)
 
     data = columns()
@@ -219,7 +219,7 @@ def test_the_policy_is_asked_once_for_a_log_in_memory():
     for _ in range(3):
         assert sum(len(batch) for batch in problem.select(100).batches()) == ROWS - 100
     problem.some_points(100)
-    assert policy.asked == wanted
+    assert policy.queried == wanted
 
 
 @pytest.mark.parametrize("continuous", [False, True])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bondic import InitialStates, Table, Transitions, make_problem, verify
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.bounded import Between
 from bondic.core.cells import ends, localize
 from bondic.core.cells.allowance import NOTHING_ALLOWED, CellAllowance
@@ -27,7 +27,7 @@ from bondic.core.terms import range_of
 from bondic.decisions.difference import difference_interval
 from bondic.rows.paired import PairedRows
 
-LEAST_LOG = 1e-3
+MIN_LOG = 1e-3
 
 
 @dataclass
@@ -149,22 +149,22 @@ def just_so(bound, block, cell, noise, deviation):
     """Probabilities at which every event holds with equality."""
     half = cell.size // 2  # the rows of the second layer follow those of the first
     count = bound.tally.shape.cells
-    vector, worst = bound.events.vector, LEAST_LOG
+    vector, worst = bound.events.vector, MIN_LOG
     for rate in vector.rates:
         sums = np.bincount(cell, rate * vector.shape[cell] * noise, minlength=count)
         each = (rate * vector.shape[cell] * deviation).reshape(2, half)
-        worst = max(worst, np.linalg.norm(sums) - float(loss(-np.linalg.norm(each, axis=0)).sum()))
-    single, alone = bound.events.cells.rates, LEAST_LOG
+        worst = max(worst, np.linalg.norm(sums) - float(bet_cost(-np.linalg.norm(each, axis=0)).sum()))
+    single, alone = bound.events.cells.rates, MIN_LOG
     for rate in single:
         sums = np.abs(np.bincount(cell, noise, minlength=count)) * rate
-        paid = np.bincount(cell, loss(-rate[cell] * np.abs(deviation)), minlength=count)
+        paid = np.bincount(cell, bet_cost(-rate[cell] * np.abs(deviation)), minlength=count)
         alone = max(alone, float((sums - paid)[rate > 0].max(initial=0.0)))
     rates = max(int((single > 0).sum()), 1)
     tails = {}
     for sign, tail in bound.tails.items():
         weight = tail.weights[block, cell]
         joint = (weight * deviation).reshape(2, half).sum(axis=0)
-        tails[sign] = max(LEAST_LOG, float(weight @ noise) - float(loss(-joint).sum()))
+        tails[sign] = max(MIN_LOG, float(weight @ noise) - float(bet_cost(-joint).sum()))
     events = replace(
         bound.events,
         vector_probability=2 * len(vector.rates) * math.exp(-worst) * (1 - 1e-12),
@@ -228,8 +228,8 @@ def paid_for(seed, change=lambda located: located):
     shape = vector.shape[cell]
     each = np.linalg.norm((shape * deviation).reshape(2, -1), axis=0)
     radius = bound.ground.radius(0.5, float((shape**2 * deviation**2).sum()), located.single)
-    needed = min((math.log(2 * len(vector.rates) / 0.5) + float(loss(-r * each).sum())) / r for r in vector.rates)
-    return paid, float(loss(-joint).sum()), radius, needed
+    needed = min((math.log(2 * len(vector.rates) / 0.5) + float(bet_cost(-r * each).sum())) / r for r in vector.rates)
+    return paid, float(bet_cost(-joint).sum()), radius, needed
 
 
 SEEDS = range(20)
@@ -265,7 +265,7 @@ def test_a_width_of_one_value_is_wrong(monkeypatch):
         return replace(found, width=width)
 
     monkeypatch.setattr(PairedCells, "limits", narrow)
-    with pytest.raises(NumericalError, match="could lose everything"):  # by the true deviations of some row
+    with pytest.raises(NumericalError, match="can lose all wealth"):  # by the true deviations of some row
         list(map(paid_for, SEEDS))
 
 
@@ -289,11 +289,11 @@ def test_one_bet_on_both_layers_by_enumeration():
     x, y, share = (own.reshape(-1) for own in np.meshgrid(grid, grid, [0.5, 0.6, 0.75], indexing="ij"))
     keep = (np.abs(x / share) < 1) & (np.abs(y / (1 - share)) < 1)
     x, y, share = x[keep], y[keep], share[keep]
-    paid = share * loss(x / share) + (1 - share) * loss(y / (1 - share))
-    assert np.all(loss(x + y) <= paid + 1e-12)
-    assert np.any(loss(x + y) > loss(x) + loss(y) + 1e-3)  # one by one, without shares, is not enough
+    paid = share * bet_cost(x / share) + (1 - share) * bet_cost(y / (1 - share))
+    assert np.all(bet_cost(x + y) <= paid + 1e-12)
+    assert np.any(bet_cost(x + y) > bet_cost(x) + bet_cost(y) + 1e-3)  # one by one, without shares, is not enough
     norm = np.hypot(x, y)
-    assert np.any(loss(-norm) > loss(-np.abs(x)) + loss(-np.abs(y)) + 1e-6)  # nor are norms
+    assert np.any(bet_cost(-norm) > bet_cost(-np.abs(x)) + bet_cost(-np.abs(y)) + 1e-6)  # nor are norms
 
 
 def test_what_a_clip_adds():
@@ -339,7 +339,7 @@ def test_certificate_of_a_difference_is_checked_and_replayed(compared):
 
 
 def found_question(first, second, proof):
-    return Question.difference(*(one.select(*proof.asked.rows) for one in (first, second)))
+    return Question.difference(*(one.select(*proof.estimand.rows) for one in (first, second)))
 
 
 def test_sampled_starts_of_a_difference(compared):

@@ -222,7 +222,7 @@ def test_probabilities_written_down_per_row_give_the_identical_problem(more):
     )
     assert_same(asked, written)
     one, other = (estimate_interval(problem, method=METHOD) for problem in (asked, written))
-    assert one.certificate.body["proof"]["asked"] == other.certificate.body["proof"]["asked"]
+    assert one.certificate.body["proof"]["estimand"] == other.certificate.body["proof"]["estimand"]
     assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
     assert verify(one.certificate, log, POLICY).high == verify(one.certificate, log).high
 

@@ -73,7 +73,7 @@ def place(tmp_path_factory):
 @pytest.fixture
 def far(place, monkeypatch):
     """The place, where no log is short enough to be held: sums are added up by the workers."""
-    monkeypatch.setattr("bondic.engines.sums.MOST_HELD", 0)
+    monkeypatch.setattr("bondic.engines.sums.MAX_HELD", 0)
     return place
 
 

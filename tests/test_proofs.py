@@ -18,9 +18,9 @@ from bondic.core.bounded import Enclosure, certified_dot, log_enclosure
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Part, Side
 from bondic.core.functions import KernelFunction
 from bondic.core.kernels.leaves import Constant, Dirac
-from bondic.core.proof import Asked, Claims, Proof
+from bondic.core.proof import Claims, Estimand, Proof
 from bondic.core.registry import register
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.tuning.defaults import Advanced
 from bondic_lab.noise.plug_in import PlugIn
 from builders import synthetic
@@ -34,7 +34,7 @@ from conformance_proofs import ProofCase
 class BanditProof(Proof):
     """mean_i A pi(a_i) r_i -+ (width) sqrt( log(2/alpha) / (2 n) ) for actions drawn evenly, one state, gamma = 0."""
 
-    asked: Asked
+    estimand: Estimand
     budget: ErrorBudget
     side: Side = "both"
     guarantee = "finite-sample"
@@ -63,7 +63,7 @@ class Bandit:
 
     def run(self, problem, alpha, progress):
         del progress
-        proof = BanditProof(asked_of(problem), ErrorBudget(alpha, {"noise": alpha}))
+        proof = BanditProof(estimand_of(problem), ErrorBudget(alpha, {"noise": alpha}))
         return bondic.Result.of(proof, problem, method="bandit", effective=float(len(problem)))
 
 

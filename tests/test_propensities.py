@@ -18,7 +18,7 @@ from bondic.core.propensities.ratios import Stated
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_breakdown import breakdown_factor
 from bondic.plan.controls import linear_control
-from bondic.rows.decisions import ask_target, logged_ratios, read_decisions
+from bondic.rows.decisions import logged_ratios, query_target, read_decisions
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (
     BEHAVIOR,
@@ -57,7 +57,7 @@ def every_outcome(low=0.0, high=1.0, behavior=BEHAVIOR, stated=None):
 
 
 def columns_of(problem, *, every_action=False):
-    return read_decisions(problem, ask_target(problem, every_action=every_action), every_action=every_action)
+    return read_decisions(problem, query_target(problem, every_action=every_action), every_action=every_action)
 
 
 # --- means of what is weighed ---------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def columns_of(problem, *, every_action=False):
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_weighted_rewards_have_the_mean_of_the_policy(low, high, end):
     log, chance = every_outcome(low, high)
-    columns = columns_of(question(log, reward_range=(low, high))).seen_from(end)
+    columns = columns_of(question(log, reward_range=(low, high))).from_end(end)
     values = columns.per_decision(1.0)[0]
     assert np.all(values >= columns.limits.low)
     assert columns.sign * float(chance @ values) == pytest.approx(low + (high - low) * VALUE, rel=1e-12)
@@ -81,7 +81,7 @@ def test_wrong_propensities_within_the_factor_keep_the_mean_on_the_safe_side(end
         stated = BEHAVIOR / rng.uniform(0.5, 1.6, BEHAVIOR.shape)
         log, chance = every_outcome(stated=np.minimum(stated, 1.0))
         factor = float((BEHAVIOR / np.minimum(stated, 1.0)).max())
-        columns = columns_of(question(log)).seen_from(end)
+        columns = columns_of(question(log)).from_end(end)
         mean = float(chance @ columns.per_decision(max(factor, 1.0))[0])
         assert mean <= columns.sign * VALUE + 1e-12
 
@@ -91,7 +91,7 @@ def test_without_overlap_both_ends_stay_on_the_safe_side():
     behavior = BEHAVIOR.copy()
     behavior[0] = (1.0, 0.0)
     log, chance = every_outcome(behavior=behavior, stated=np.where(behavior > 0, behavior, 0.5))
-    below, above = (columns_of(question(log)).seen_from(end) for end in ("lower", "upper"))
+    below, above = (columns_of(question(log)).from_end(end) for end in ("lower", "upper"))
     assert float(chance @ below.per_decision(1.0)[0]) < VALUE - 0.05
     assert -float(chance @ above.per_decision(1.0)[0]) > VALUE + 0.01
 
@@ -102,7 +102,7 @@ def test_wrong_propensities_of_episodes_keep_the_mean_on_the_safe_side(written):
     paths, weights = zip(*all_walks(), strict=True)
     log = walk_log(list(paths), behavior=B * [written, 1.0])
     columns = columns_of(question(log, TwoStates(), reward_range=(-0.5, 2.0), gamma=GAMMA, horizon=STEPS))
-    low, high = (columns.seen_from(end).per_decision(1.5)[0] @ np.array(weights) for end in ("lower", "upper"))
+    low, high = (columns.from_end(end).per_decision(1.5)[0] @ np.array(weights) for end in ("lower", "upper"))
     assert low <= walk_value(STEPS) <= -high
     bare = columns.per_decision(1.0)[0] @ np.array(weights)  # the control: without Γ
     assert (bare > walk_value(STEPS)) == (written < 1)
@@ -122,7 +122,7 @@ def test_doubly_robust_values_have_the_same_mean_whatever_is_predicted(end, by_a
     )  # fmt: skip
     guess = rng.uniform(-0.2, 1.2, (3, 2 if by_action else 1))[np.searchsorted(STATES[:, 0], log.observations[:, 0])]
     control = StoredControl((1,), (0.1, 0.8), (0.5, 1.0), guess)
-    columns = columns_of(question(both), every_action=by_action).seen_from(end)
+    columns = columns_of(question(both), every_action=by_action).from_end(end)
     found = columns.estimators(control, Stated(max_ratio=LARGEST))[-1]
     assert found.first == 1
     assert columns.sign * float(chance @ found.values) == pytest.approx(VALUE, rel=1e-12)
@@ -139,12 +139,12 @@ def test_episodes_that_were_cut_stay_on_the_safe_side(end, rewards):
             walk_log([path for path, _ in all_walks()]), TwoStates(), reward_range=rewards, gamma=0.8, horizon=STEPS
         )
     )
-    mean = whole.seen_from(end).per_decision(1.0)[0] @ np.array([weight for _, weight in all_walks()])
-    assert whole.seen_from(end).sign * mean == pytest.approx(walk_value(STEPS), rel=1e-12)  # complete up to a horizon
+    mean = whole.from_end(end).per_decision(1.0)[0] @ np.array([weight for _, weight in all_walks()])
+    assert whole.from_end(end).sign * mean == pytest.approx(walk_value(STEPS), rel=1e-12)  # complete up to a horizon
     for cut in (None, lambda path: path[-1][3] == 1):
         paths, weights = zip(*all_walks(cut=cut), strict=True)
         problem = question(walk_log(paths), TwoStates(), reward_range=rewards, gamma=0.8)
-        columns = columns_of(problem).seen_from(end)
+        columns = columns_of(problem).from_end(end)
         values, floor = columns.per_decision(1.0)
         assert np.all(values >= floor)
         assert float(np.array(weights) @ values) <= columns.sign * walk_value() + 1e-12
@@ -166,7 +166,7 @@ def test_the_value_after_a_cut_is_bounded_at_its_own_time(end):
         "may_terminate": False,
         "value_range": (0.0, 11.0),
     }
-    columns = columns_of(question(log, bondic.TablePolicy([[1.0]]), **stated)).seen_from(end)
+    columns = columns_of(question(log, bondic.TablePolicy([[1.0]]), **stated)).from_end(end)
     expected = [2.5 + 3.0, 3.0 + 3.0] if end == "lower" else [-(2.5 + 6.0), -(3.0 + 6.0)]
     assert columns.whole(1.0) == pytest.approx(expected)
     assert columns.per_decision(1.0)[0] == pytest.approx(expected)
@@ -181,7 +181,7 @@ def test_doubly_robust_returns_have_the_mean_of_the_policy_and_a_floor(end, hori
     paths, weights = zip(*all_walks(), strict=True)
     stated = {"reward_range": (-0.5, 2.0), "gamma": 0.8} | ({} if horizon is None else {"horizon": horizon})
     log = walk_log([paths[0], *paths])
-    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=by_action).seen_from(end)
+    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=by_action).from_end(end)
     first = len(paths[0])
     table = rng.uniform(-1.0, 4.0, (2, STEPS, 2 if by_action else 1))
     guess = table[log.observations[first:, 0].astype(int), log.timesteps[first:]]
@@ -204,7 +204,7 @@ def test_doubly_robust_returns_are_their_formula(end):
     """A loop over the steps of every episode, with v̂ as a sum over the actions."""
     log = drawn_walks(25, seed=4)
     stated = {"reward_range": (-0.5, 2.0), "gamma": GAMMA, "horizon": STEPS}
-    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=True).seen_from(end)
+    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=True).from_end(end)
     q = np.random.default_rng(5).uniform(-1.0, 4.0, (len(log), 2))
     taken, means = q[np.arange(len(log)), log.actions], (PI[log.observations[:, 0].astype(int)] * q).sum(axis=1)
     expected = []

@@ -51,7 +51,7 @@ def growing(later, *, every_action=False):
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_values_of_episodes_do_not_tell_how_long_later_ones_are(end):
-    short, long = growing(1).seen_from(end), growing(90).seen_from(end)
+    short, long = growing(1).from_end(end), growing(90).from_end(end)
     for values in (lambda one: one.per_decision(1.1)[0], lambda one: one.whole(1.1)):
         assert np.array_equal(values(short)[:-1], values(long)[:-1])
     assert short.per_decision(1.1)[1] == long.per_decision(1.1)[1]

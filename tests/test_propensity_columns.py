@@ -86,7 +86,9 @@ def test_values_out_of_range_name_their_row(name, bad, needles):
 @pytest.mark.parametrize("who", ["behavior", "target"])
 def test_a_probability_and_its_logarithm_are_one_too_many(who):
     both = {f"{who}_action_probs": probs(), f"{who}_log_probs": np.log(probs())}
-    with pytest.raises(b.InvalidInput, match=rf"{who}_action_probs` and `{who}_log_probs` say the same thing twice"):
+    with pytest.raises(
+        b.InvalidInput, match=rf"{who}_action_probs` and `{who}_log_probs` are the same probabilities twice"
+    ):
         b.Transitions(**columns(**both))
     data = columns(**both)
     with pytest.raises(b.InvalidInput, match=rf"--columns {who}_action_probs=none"):

@@ -128,7 +128,7 @@ def test_a_list_that_cannot_be_answered_is_refused():
     with pytest.raises(InvalidInput, match="No episode of the log starts at"):
         asked(two_steps(), InitialStates.exact([[2.0]]), Propensities(), gamma=0.9)
     bare = replace(two_contexts(target_action_probs=np.full(3000, 0.5)), unrecorded=("observations",))
-    with pytest.raises(InvalidInput, match="nothing says which rows start"):
+    with pytest.raises(InvalidInput, match="rows that start at the stated states cannot be found"):
         asked(bare, InitialStates.exact([[0.0]]), policy=LoggedTarget())
 
 
@@ -223,7 +223,7 @@ def test_weighted_rewards_are_those_of_sixty_digits_from_both_ends(name):
     decided = read_decisions(problem, None, every_action=False)
     for version in case["expected"]["versions"]:
         stated = Stated(gamma_sensitivity=version["Gamma"])
-        (lower,), (upper,) = (decided.seen_from(end).estimators(None, stated) for end in ("lower", "upper"))
+        (lower,), (upper,) = (decided.from_end(end).estimators(None, stated) for end in ("lower", "upper"))
         assert np.asarray(lower.values) == pytest.approx(np.array(version["x_lower"]), rel=1e-12, abs=1e-12)
         assert -np.asarray(upper.values) == pytest.approx(np.array(version["x_upper"]), rel=1e-12, abs=1e-12)
 

@@ -109,7 +109,7 @@ def later_instruments(case):
 
 def later_models(case):
     """Models that were fitted to the rows they predict."""
-    data, seen = case.proof.evidence(case.rows, STANDARD).data, case.proof.plan.seen
+    data, seen = case.proof.evidence(case.rows, STANDARD).data, case.proof.plan.visible
 
     def change(block, part):
         design = np.hstack([np.ones((part.stop - part.start, 1)), data.here[part, :seen]])
@@ -152,8 +152,8 @@ def test_a_plan_made_with_later_rows_is_refused(ball, forge, piece):
 def test_one_later_block_is_found(ball):
     """The first blocks are honest: the message names the one that is not."""
     plan, last = ball.proof.plan, ball.proof.plan.blocks[-1]
-    changed = replace(plan, blocks=(*plan.blocks[:-1], replace(last, guess=1.01 * last.guess)))
-    ball.refused(replace(ball.proof, plan=changed), rf"blocks\.{len(plan.blocks) - 1}\.guess")
+    changed = replace(plan, blocks=(*plan.blocks[:-1], replace(last, predicted_error=1.01 * last.predicted_error)))
+    ball.refused(replace(ball.proof, plan=changed), rf"blocks\.{len(plan.blocks) - 1}\.predicted_error")
 
 
 def test_w_of_the_dual_bound_is_replayed():
@@ -268,7 +268,7 @@ def test_starts_that_are_not_the_logs_own_are_refused():
     case = Case(
         log, policy, claimed, bondic.Sequential(radius=5.0), "sequential", gamma=0.3, reward_range=mdp.reward_range
     )
-    with pytest.raises(VerificationError, match="said to be those of the log"):
+    with pytest.raises(VerificationError, match="calls its initial states those of the log"):
         bondic.verify(case.result.certificate, log, policy, replay=True)
 
 

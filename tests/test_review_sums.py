@@ -21,7 +21,7 @@ from bondic.engines import series_sum
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import STANDARD, EngineSums
 from bondic.policies.protocol import CallableSampler
-from bondic.rows.asked import rebuild
+from bondic.rows.estimand import rebuild
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
 from forms import quadratic_forms
@@ -51,7 +51,7 @@ def forged(certificate, change):
 def streamed_squares(terms, source):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums_forms, "MOST_HELD", 0)
+        patch.setattr(sums_forms, "MAX_HELD", 0)
         return EngineSums().squares(terms, source)
 
 
@@ -71,7 +71,7 @@ def far_stream(far):
 
 
 def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
-    monkeypatch.setattr(series_sum, "_MOST_FAR", 20)
+    monkeypatch.setattr(series_sum, "_MAX_FAR", 20)
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
     points, weights, stream = far_stream(30)
     (found,) = streamed_squares(terms, stream)
@@ -92,7 +92,7 @@ def test_passes_over_different_points_are_not_put_together():
     stream = Stream(
         lambda task: map(task, batches()), lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1
     )
-    with pytest.raises(InvalidInput, match="asked again"):
+    with pytest.raises(InvalidInput, match="same answers for the same states"):
         streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 
 
@@ -120,7 +120,7 @@ def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
 def reclaimed(certificate, log, policy, change):
     """A forger's work: change the statements, then claim whatever follows from them."""
     draft = forged(certificate, change)
-    rows = rebuild(draft.asked, log, policy, None)
+    rows = rebuild(draft.estimand, log, policy, None)
     proof = read_proof(draft, rows.first.layout)
     claims = proof.claims(rows, STANDARD)
     result = conclude(rows.limits, claims.ends, claims.rejected, proof.side)
@@ -152,9 +152,9 @@ def certified():
             put("proof", "budget", "alpha", value=float("nan"))(body),
             put("proof", "budget", "parts", "noise", value=1.9)(body),
         ),
-        put("proof", "asked", "terms", "gamma", value=-0.5),
-        put("proof", "asked", "terms", "gamma", value=1.5),
-        put("proof", "asked", "terms", "horizon", value=1),
+        put("proof", "estimand", "terms", "gamma", value=-0.5),
+        put("proof", "estimand", "terms", "gamma", value=1.5),
+        put("proof", "estimand", "terms", "horizon", value=1),
     ],
     ids=["alpha nan", "alpha 1.5", "alpha true", "nan and noise 1.9", "gamma -0.5", "gamma 1.5", "horizon untimed"],
 )
@@ -173,7 +173,7 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
         bondic.verify(
-            reclaimed(certificate, log, None, put("proof", "asked", "policies", 0, "answers", "exact", value=True)),
+            reclaimed(certificate, log, None, put("proof", "estimand", "policies", 0, "answers", "exact", value=True)),
             log,
             policy,
         )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import bondic
 from bondic.core.balls import Provenance
-from bondic.core.betting import curvature, loss
+from bondic.core.betting import bet_cost, curvature
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import ErrorBudget, conclude
 from bondic.core.errors import InvalidInput, NumericalError, VerificationError
@@ -21,7 +21,7 @@ from bondic.core.sequential import bound as sequential
 from bondic.core.sequential.basis import LandmarkBasis
 from bondic.core.sequential.embedded import check_limits, embed
 from bondic.core.sequential.localize import Localizer
-from bondic.core.sequential.plan import MOST_ROUNDS, Block, Plan, RidgeModel, Weighting, columns
+from bondic.core.sequential.plan import MAX_ROUNDS, Block, Plan, RidgeModel, Weighting, columns
 from bondic.core.terms import Terms, range_of
 from bondic.engines.sums import STANDARD
 from sequential_cases import World, attack, make_plan, make_proof
@@ -73,10 +73,10 @@ def test_truth_is_inside_at_the_edge_of_the_events(kind, shape):
 
 def test_the_attack_finds_a_bound_that_is_too_small(monkeypatch):
     """Broken on purpose: a cylinder of 0.6 times its size, and a tail that pays nothing for its noise."""
-    real, price = Localizer.vector_bound, sequential.loss
+    real, price = Localizer.vector_bound, sequential.bet_cost
     changes = [
         (Localizer, "vector_bound", lambda self, sets: (0.6 * real(self, sets)[0], 0), 2.0),
-        (sequential, "loss", lambda y: 0.0 * price(y), 1e-3),  # a small radius: nothing but noise in the ends
+        (sequential, "bet_cost", lambda y: 0.0 * price(y), 1e-3),  # a small radius: nothing but noise in the ends
     ]
     for where, name, broken, radius in changes:
         with monkeypatch.context() as patch:
@@ -113,7 +113,7 @@ def test_columns_do_not_see_rewards_or_what_follows(kind):
         made.append(
             [
                 columns(block, data.gamma, data.log_rows[part], data.points[part], data.slots[part],
-                        data.here[part, : plan.seen], data.stretch(part).limits)
+                        data.here[part, : plan.visible], data.stretch(part).limits)
                 for block, part in plan.pieces(data.log_rows)
             ]
         )  # fmt: skip
@@ -183,7 +183,8 @@ def _block(seen, **changes):
     weighting = Weighting(1.0, np.zeros(1, dtype=np.int64), np.zeros((1, seen)))
     parts = {
         "stop": 10, "model": RidgeModel(np.zeros((seen + 1, seen + 1))), "whitening": np.ones((seen, 1)), "rate": 1.0,
-        "usual": 1.0, "guess": np.zeros(seen), "margin": np.inf, "weightings": {"lower": weighting, "upper": weighting},
+        "typical": 1.0, "predicted_error": np.zeros(seen), "margin": np.inf,
+        "weightings": {"lower": weighting, "upper": weighting},
     }  # fmt: skip
     return Block(**{**parts, **changes})
 
@@ -195,24 +196,25 @@ NAN = np.array([[np.nan], [1.0]])
 @pytest.mark.parametrize(
     "changes",
     [
-        {"seen": 0}, {"seen": 3}, {"shares": (1.0,)}, {"shares": (float("nan"),)}, {"shares": ()},
+        {"visible":0}, {"visible":3}, {"shares": (1.0,)}, {"shares": (float("nan"),)}, {"shares": ()},
         {"shares": (0.5,) * 100}, {"slab_shares": (0.0,)}, {"with_earlier": (0.6, 0.4)},
-        {"rounds": (-1,)}, {"rounds": (MOST_ROUNDS + 1,)}, {"rounds": (10**9, -(10**9))}, {"rounds": (1,) * 9}, {"blocks": ()},
+        {"rounds": (-1,)}, {"rounds": (MAX_ROUNDS + 1,)}, {"rounds": (10**9, -(10**9))}, {"rounds": (1,) * 9}, {"blocks": ()},
         {"blocks": (_block(2), _block(2))},
     ],
 )  # fmt: skip
 def test_plans_that_make_no_sense_are_refused(changes):
     with pytest.raises(InvalidInput):
-        Plan(**{"basis": BASIS, "seen": 2, "blocks": (_block(2),), **changes})
+        Plan(**{"basis": BASIS, "visible": 2, "blocks": (_block(2),), **changes})
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"whitening": NAN}, {"whitening": np.ones((2, 3))}, {"whitening": np.ones((2, 0))}, {"whitening": np.ones(2)},
-        {"rate": float("nan")}, {"rate": -1.0}, {"usual": -1.0}, {"usual": float("nan")}, {"margin": 0.0}, {"largest_bet": 1.0},
+        {"rate": float("nan")}, {"rate": -1.0}, {"typical": -1.0},
+        {"typical": float("nan")}, {"margin": 0.0}, {"largest_bet": 1.0},
         {"largest_bet": float("nan")}, {"unusual_bet": 0.0},
-        {"margin": float("nan")}, {"guess": np.array([np.inf, 0.0])}, {"guess": np.zeros(3)},
+        {"margin": float("nan")}, {"predicted_error": np.array([np.inf, 0.0])}, {"predicted_error": np.zeros(3)},
         {"weightings": {"upper": Weighting(float("nan"), np.zeros(1, dtype=np.int64), np.zeros((1, 2)))}},
         {"weightings": {"upper": Weighting(1.0, np.zeros(2, dtype=np.int64), np.zeros((2, 2)))}},
         {"weightings": {"upper": Weighting(1.0, np.zeros(0, dtype=np.int64), np.zeros((0, 2)))}},
@@ -227,7 +229,7 @@ def test_blocks_that_make_no_sense_are_refused(changes):
 def test_numbers_that_are_none_do_not_pass_as_fine():
     for bad in (np.nan, -1.0, -2.0, np.inf):
         with pytest.raises(NumericalError):
-            loss(np.array([0.1, bad]))
+            bet_cost(np.array([0.1, bad]))
     for bad in (np.nan, -1.0, -2.0):
         with pytest.raises(NumericalError):
             curvature(np.array([-0.1, bad]))

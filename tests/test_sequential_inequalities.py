@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from bondic.core.betting import clipped_deviation, curvature, loss
+from bondic.core.betting import bet_cost, clipped_deviation, curvature
 from bondic.core.bounded import Between
 
 CASES = 20_000
@@ -29,7 +29,7 @@ def test_prices_are_rounded_up(y):
     """g and g / y^2 in as many digits as y^2 needs: never below, and above by rounding only."""
     with mp.workdps(360):
         exact = mpf(y) - mp.log(1 + mpf(y))
-        assert exact <= mpf(float(loss(np.array(y)))) <= exact * (1 + mpf(10) ** -9) + mpf(10) ** -14
+        assert exact <= mpf(float(bet_cost(np.array(y)))) <= exact * (1 + mpf(10) ** -9) + mpf(10) ** -14
         if y < -1e-12:
             exact = exact / mpf(y) ** 2
             assert exact <= mpf(float(curvature(np.array(y)))) <= exact * (1 + mpf(10) ** -3)
@@ -46,7 +46,7 @@ def test_lemma_mean_of_a_factor(values, center, bet, one_sided):
     mean = mass @ value
     side = (1.0 - center if bet > 0 else center) if one_sided else 1.0
     weight = bet / max(side, 0.05)
-    factor = mass @ np.exp(weight * (mean - value) - loss(-weight * (value - center)))
+    factor = mass @ np.exp(weight * (mean - value) - bet_cost(-weight * (value - center)))
     move = weight * (mean - center)
     assert factor == pytest.approx(math.exp(move) * (1.0 - move), rel=1e-9, abs=1e-12)
     assert factor <= 1.0 + 1e-12
@@ -56,7 +56,7 @@ def test_lemma_needs_the_deviation_that_was_seen():
     """With g at half of the deviation (a range believed half) the mean of a factor exceeds 1."""
     rare, bet = 0.01, 0.98
     value, mass = np.array([0.0, 1.0]), np.array([rare, 1.0 - rare])
-    price = loss(bet * (value - 1.0))
+    price = bet_cost(bet * (value - 1.0))
     honest, believed = (mass @ np.exp(-times * bet * (1.0 - rare - value) - price) for times in (1.0, 2.0))
     assert honest <= 1.0 < believed
 
@@ -83,7 +83,7 @@ def test_mean_of_a_vector_factor(dimension, rng):
         total = np.full(CASES, -np.inf)
         for y, p in zip(value, np.maximum(mass, 1e-300), strict=True):
             after = np.linalg.norm(f + phi * (mean - y)[:, None], axis=1)
-            price = loss(sign * np.linalg.norm(phi, axis=1) * np.abs(y - center))
+            price = bet_cost(sign * np.linalg.norm(phi, axis=1) * np.abs(y - center))
             total = np.logaddexp(total, np.log(p) + np.logaddexp(after, -after) - price)
         assert ((total - np.logaddexp(start, -start)).max() <= 1e-9) == holds
 
@@ -115,5 +115,5 @@ def test_weight_of_the_joint_form(rng):
     weight = v**2 * curvature(np.minimum(np.minimum(-v * low, -v * high), 0.0))
     for share in np.linspace(0.0, 1.0, 21):
         delta = low + share * (high - low)
-        assert np.min(weight * delta**2 - loss(-v * delta)) >= -1e-12
-    assert np.min(0.5 * v**2 * low**2 - loss(-v * low)) < -0.1
+        assert np.min(weight * delta**2 - bet_cost(-v * delta)) >= -1e-12
+    assert np.min(0.5 * v**2 * low**2 - bet_cost(-v * low)) < -0.1

@@ -102,7 +102,7 @@ def narrower_slab(localizer, low, high):
 
 
 PRODUCTS, SLAB = ellipsoids.Ellipsoid.both_products, localize.Localizer.slab
-PRICES = ("loss", "curvature")
+PRICES = ("bet_cost", "curvature")
 ERRORS = {
     "price of a tail": [(sequential, name, scaled(getattr(sequential, name), 0.8)) for name in PRICES],
     "price of the vector event": [(localize, name, scaled(getattr(localize, name), 0.8)) for name in PRICES],

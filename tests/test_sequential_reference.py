@@ -15,7 +15,7 @@ import pytest
 from mpmath import mp
 
 import bondic
-from bondic.core.betting import clipped_deviation, loss, tail_term, vector_term
+from bondic.core.betting import bet_cost, clipped_deviation, tail_term, vector_term
 from bondic.core.bounded import Between, Enclosure, upper_sum
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.sequential.basis import LandmarkBasis
@@ -180,12 +180,12 @@ def test_vector_event(case):
     """(16) with a worst e for every row; one worst e for all rows is never more."""
     expected = case.expected
     bets = case.localizer.sizes * case.localizer.largest()
-    price = vector_term(case.given["delta_vector"]).upper + upper_sum(loss(-bets))
+    price = vector_term(case.given["delta_vector"]).upper + upper_sum(bet_cost(-bets))
     above(price, expected["Lambda_eps"], case.near)
     assert case.localizer.vector_bound([case.localizer.best])[0] <= price * (1 + 1e-12)
     # the same number from the exact U, without a basis
     exact = np.linalg.norm(case.columns.instruments, axis=1) * np.array(expected["U"])
-    close(vector_term(case.given["delta_vector"]).mid + loss(-exact).sum(), expected["Lambda_eps"], 1e-12)
+    close(vector_term(case.given["delta_vector"]).mid + bet_cost(-exact).sum(), expected["Lambda_eps"], 1e-12)
     close(expected["Lambda_eps"] / case.total, expected["eps"], 1e-12)
 
 
@@ -205,7 +205,7 @@ def test_bounds_of_clipped_deviations(case, end):
     above(tail.log + upper_sum(rows), expected["log_plus_sum_g"], case.near)
     # the same number from the exact deviations, without a basis
     y = (-tail.weights * np.array(expected["delta_lo"]), -tail.weights * np.array(expected["delta_hi"]))
-    exact = tail_term(case.given["delta_tails"] / 2).mid + np.maximum(loss(y[0]), loss(y[1])).sum()
+    exact = tail_term(case.given["delta_tails"] / 2).mid + np.maximum(bet_cost(y[0]), bet_cost(y[1])).sum()
     close(exact, expected["log_plus_sum_g"], 1e-12)
 
 

@@ -22,7 +22,7 @@ from bondic.errors import TunedOnCertifiedRows
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.policies.protocol import CallableSampler
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.search.sequential.blocks import CUTS, block_ends
 from bondic.search.sequential.plan import Shape, costs_of, make_plan, predicted_length
 from bondic.tuning.defaults import Advanced, Choices
@@ -40,9 +40,9 @@ def budget_of(problem, alpha=0.1, side="both"):
     return ErrorBudget.split(alpha, shares)
 
 
-def plan_of(problem, ball, *, pilot=PILOT, side="both", seen=30, landmarks=40):
+def plan_of(problem, ball, *, pilot=PILOT, side="both", visible=30, landmarks=40):
     rows = tuning_problem(problem, int(pilot * len(problem.rows)))
-    shape = Shape(len(problem.rows), seen=seen, landmarks=landmarks)
+    shape = Shape(len(problem.rows), visible=visible, landmarks=landmarks)
     return make_plan(problem, rows, ball, budget_of(problem, side=side), ends_of(side), shape)
 
 
@@ -54,7 +54,7 @@ def interval(problem, ball, *, pilot=0.05, alpha=0.1):
         problem, tuning_problem(problem, start), ball, budget, ("lower", "upper"), Shape(len(problem.rows))
     )
     certified = problem.select(problem.rows.start + start)
-    proof = SequentialProof(asked_of(certified), budget, "both", ball, plan)
+    proof = SequentialProof(estimand_of(certified), budget, "both", ball, plan)
     found = proof.evaluate(certified, STANDARD)
     assert not found.empty
     low, high = (next(claim.bound for claim in found.claims if claim.end == end) for end in ("lower", "upper"))
@@ -128,8 +128,8 @@ def test_no_proposal_sees_its_own_rows(name):
     begins = [60, *(block.stop for block in plan.blocks)]
     for row in (begins[0], begins[3] + 17):
         other = plan_of(numbers_problem(changed_after(log, row), continuous=continuous, **options), ball)
-        assert np.array_equal(plan.basis.points[: plan.seen], other.basis.points[: other.seen])
-        seen = (slice(plan.seen), slice(plan.seen))
+        assert np.array_equal(plan.basis.points[: plan.visible], other.basis.points[: other.visible])
+        seen = (slice(plan.visible), slice(plan.visible))
         assert np.array_equal(plan.basis.matrix[seen], other.basis.matrix[seen])
         for begin, mine, theirs in zip(begins[:-1], plan.blocks, other.blocks, strict=True):
             assert mine.stop == theirs.stop
@@ -142,7 +142,7 @@ def _compare(mine, theirs, begin, row):
     assert same == (begin <= row)
     if begin > row:
         return
-    for name in ("whitening", "guess", "rate", "usual", "margin"):
+    for name in ("whitening", "predicted_error", "rate", "typical", "margin"):
         assert np.array_equal(getattr(mine, name), getattr(theirs, name)), name
     for end, weighting in mine.weightings.items():
         other = theirs.weightings[end]

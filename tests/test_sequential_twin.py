@@ -46,7 +46,7 @@ def test_ends_over_the_ball(kind, end):
         whole = {one.end: one for one in sequential.evaluate(evidence, proof.plan, ("lower", "upper")).claims}[end]
     ((tail, claim),) = ((tail, found) for tail, found in seen.claims if tail.end == end)
     own, batch, basis = Truth(world, evidence, proof.plan, "both").applied[0], rows.whole(), proof.plan.basis
-    few = basis.matrix[: proof.plan.seen].T  # weights of landmarks in the first functions
+    few = basis.matrix[: proof.plan.visible].T  # weights of landmarks in the first functions
     with mp.workdps(naive_sequential.DIGITS):
         twin = naive_sequential.Twin(kernel_of(world), world.radius, world.gamma, int(claim.sign))
         lines = []

@@ -193,7 +193,7 @@ KERNEL = b.Gaussian(1.0, on="state") * Dirac() + Constant(1.0)
 def short(monkeypatch):
     """A log of eight thousand rows is long."""
     monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 512)
-    monkeypatch.setattr(search, "MOST_ROWS", 2000)
+    monkeypatch.setattr(search, "MAX_ROWS", 2000)
     monkeypatch.setattr(search, "_READ", 6000)
 
 

@@ -138,7 +138,7 @@ def test_never_worse_than_hoeffding_at_a_quarter_of_the_probability(count, state
     if kind == "sample":
         bets = propose_bets(problem, pilot, problem.rows.stop, 0.01)
     else:
-        bets = replace(propose_bets(problem, pilot, problem.rows.stop, 0.01), skipped=5, guess=None)
+        bets = replace(propose_bets(problem, pilot, problem.rows.stop, 0.01), skipped=5, center=None)
     limits = range_of(problem.terms)
     used = count - bets.skipped
     plain = SampledStart(np.full(used, 1 / used), limits.width, 1, True, 1).error(0.0025).upper
@@ -173,10 +173,10 @@ def test_starts_are_the_same_only_if_the_policy_answers_the_same():
 
 
 def test_what_cannot_be_bet_is_refused():
-    fine = {"skipped": 0, "guess": 0.0, "hoeffding": 0.1, "rates": (0.1,), "shares": (0.5, 0.5)}
+    fine = {"skipped": 0, "center": 0.0, "hoeffding": 0.1, "rates": (0.1,), "shares": (0.5, 0.5)}
     StartBets(**fine)
     for wrong in (
-        {"skipped": -1}, {"guess": None}, {"guess": math.nan}, {"hoeffding": 0.0}, {"rates": ()}, {"rates": (math.inf,)},
+        {"skipped": -1}, {"center": None}, {"center": math.nan}, {"hoeffding": 0.0}, {"rates": ()}, {"rates": (math.inf,)},
         {"shares": (0.5, 0.6)}, {"shares": (1.0,)}, {"shares": (1.0, 0.0)},
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match="rates and shares > 0"):

@@ -124,7 +124,7 @@ def test_a_streamed_table_takes_the_options_of_a_loaded_one(tmp_path, changes, o
         ({"choice": ["go", "stay"] * 45}, {}, r"actions are text.*actions=\['none'"),
         ({"x": [None if k == 71 else 0.5 for k in range(ROWS)]}, {}, "x is missing at row 71.*read_log and missing="),
         ({"reward": [None if k == 62 else 0.5 for k in range(ROWS)]}, {}, "missing at row 62"),
-        ({"x2": None, "y2": None}, {"next_observations": None}, "columns={part: None} can be said of"),
+        ({"x2": None, "y2": None}, {"next_observations": None}, "columns={part: None} states that the log has none"),
     ],
 )
 def test_what_a_stream_cannot_do_is_said(tmp_path, changes, columns, words):

@@ -17,7 +17,7 @@ from bondic.core.kernels.features import Linear, RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout, normal_form
 from bondic.core.sums.measure import Measure, Stream
-from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
+from bondic.data.memory import MIN_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import EngineSums
@@ -135,7 +135,7 @@ def test_the_memory_budget():
     with pytest.raises(InvalidInput, match="too small") as caught:
         _ = small.batch_rows
     needed = int(str(caught.value).split("memory=")[1].split(" ")[0])
-    assert MemoryPlan.of(needed, 14).batch_rows >= SMALLEST_BATCH
+    assert MemoryPlan.of(needed, 14).batch_rows >= MIN_BATCH
 
 
 # The question
@@ -181,7 +181,7 @@ def stream_of(points, groups, batch, error=1e-15, sample=None):
 def streamed_squares(terms, source, engine="auto"):
     """As if there were more points than are held."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums_forms, "MOST_HELD", 0)
+        patch.setattr(sums_forms, "MAX_HELD", 0)
         return EngineSums.named(engine).squares(terms, source)
 
 
@@ -267,7 +267,7 @@ from bondic.rows import rows as blocks
 from bondic.engines import sums as forms
 from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
-blocks.LONGEST_BLOCK, forms.MOST_HELD = 1024, 2**12  # a log of many blocks, and few of them held
+blocks.LONGEST_BLOCK, forms.MAX_HELD = 1024, 2**12  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)
 names = ("observations", "actions", "rewards", "next_observations", "terminations", "episode_ids", "timesteps")
 start = bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs)
@@ -343,7 +343,7 @@ def test_starts_of_single_decisions_are_not_read_where_nobody_needs_them(tmp_pat
     problem = bondic.make_problem(log, uniform, reward_range=(0, 1), accept=None)
     result = bondic.estimate_interval(problem)
     assert max(read) == 64  # some of them, to see how many actions the policy knows
-    start = result.certificate.asked.start
+    start = result.certificate.estimand.start
     assert (start.observations, start.weights.size, start.from_log) == (None, 3000, True)
     inside = bondic.estimate_interval(bondic.make_problem(held, uniform, gamma=0.0, reward_range=(0, 1), accept=None))
     assert (result.low, result.high) == (inside.low, inside.high)
@@ -365,7 +365,7 @@ def test_columns_of_a_long_log_lie_in_a_temporary_file(tmp_path, monkeypatch):
     assert not isinstance(inside.ratios.values, np.memmap)
     (one,), (other,) = (columns.free_estimators(1.0) for columns in (inside, outside))
     assert np.array_equal(one.values, other.values)
-    found, expected = (columns.seen_from("upper").rewards for columns in (outside, inside))
+    found, expected = (columns.from_end("upper").rewards for columns in (outside, inside))
     assert np.array_equal(found, expected)
 
 

@@ -128,7 +128,7 @@ def test_one_side_spends_all_of_alpha_on_it(world):
 
 
 def test_actions_that_were_never_logged_leave_the_range(world):
-    """The policy takes action 1 alone, the log action 0 alone: nothing is said, and nothing fails."""
+    """The policy takes action 1 alone, the log action 0 alone: nothing is stated, and nothing fails."""
     mdp, log, _ = world
     log = part(log, np.asarray(log.actions) == 0, drop=("behavior_action_probs",))
     always = bondic.TablePolicy(np.tile([0.0, 1.0], (3, 1)))
@@ -204,9 +204,7 @@ def test_weights_of_a_block_do_not_see_later_rows(world, start):
     assert plan(scrambled(log, 10)).vector.rates != honest.vector.rates
 
 
-@pytest.mark.parametrize(
-    "limit", [None, ("MOST_TOGETHER", 20), ("_MOST_DIFFERENCES", 600), ("_MOST_DIFFERENCES", 3000)]
-)
+@pytest.mark.parametrize("limit", [None, ("MAX_TOGETHER", 20), ("_MAX_DIFFERENCES", 600), ("_MAX_DIFFERENCES", 3000)])
 def test_new_states_later_change_earlier_weights_by_rounding_at_most(world, monkeypatch, limit):
     """The equations have another size then; cells keep their numbers. A limit of sizes between both must not be met by it."""
     mdp, log, _ = world
@@ -295,7 +293,7 @@ def test_a_streamed_log_gives_the_same_bits(world, honest, batch):
 def certificate_of(problem, proof, method=None):
     """With claims, digest and words on the planner that fit."""
     method = method or bondic.Table()
-    rows = problem.select(*proof.asked.rows)
+    rows = problem.select(*proof.estimand.rows)
     return bondic.Result.of(proof, rows, method="table", planner=describe("table", method, problem)).certificate
 
 
@@ -393,10 +391,10 @@ def test_proofs_that_are_none_are_refused(world, honest):
     few = TableCells(proof.cells.states[:2])
     shorter = replace(proof, cells=few)
     with pytest.raises((InvalidInput, VerificationError)):
-        shorter.claims(Question.value(problem.select(*proof.asked.rows)), STANDARD)
+        shorter.claims(Question.value(problem.select(*proof.estimand.rows)), STANDARD)
     early = replace(proof, events=replace(events, stops=(*events.stops[:-1], events.stops[-1] - 2)))
     with pytest.raises(InvalidInput, match="end before the rows do"):
-        early.claims(Question.value(problem.select(*proof.asked.rows)), STANDARD)
+        early.claims(Question.value(problem.select(*proof.estimand.rows)), STANDARD)
 
 
 def test_a_certificate_without_rows_has_no_pair_of_few_rows(world):

@@ -257,7 +257,7 @@ def certified():
 def altered(certificate, **terms):
     """The same certificate with other statements and a digest that fits them."""
     body = json.loads(json.dumps(certificate.body))
-    body["proof"]["asked"]["terms"].update(terms)
+    body["proof"]["estimand"]["terms"].update(terms)
     return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
 
 
@@ -265,7 +265,7 @@ def test_a_certificate_holds_the_statement_and_is_verified_with_it(certified, tm
     problem, result = certified
     bondic.save_certificate(result.certificate, tmp_path / "c.json")
     kept = bondic.load_certificate(tmp_path / "c.json")
-    spec = kept.body["proof"]["asked"]["terms"]
+    spec = kept.body["proof"]["estimand"]["terms"]
     assert spec["value_range"] == [0.0, 1.0]
     assert asdict(problem.terms) | {"reward_range": [0.0, 1.0], "value_range": [0.0, 1.0]} == spec
     for log in (problem.log, bondic.stream_log(lake(), batch_rows=100)):

@@ -86,7 +86,7 @@ def test_a_folder_without_rows_withholds_them(tmp_path):
     assert "rarely" in (found.save(tmp_path / "open") / "result.json").read_text()
     folder = found.save(tmp_path / "closed", no_rows=True)
     assert not any(b"rarely" in path.read_bytes() for path in folder.iterdir())
-    assert bondic.load_certificate(folder).asked.policies[0].answers.next is None
+    assert bondic.load_certificate(folder).estimand.policies[0].answers.next is None
 
 
 def test_a_method_without_a_proof_leaves_a_result_and_a_page(problem, tmp_path):

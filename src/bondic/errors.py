@@ -5,6 +5,7 @@ Each message says what is wrong, why it matters and the way out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -19,11 +20,11 @@ class PolicyError(InvalidInput):
 
 
 class TooFewRows(InvalidInput):
-    """The log is shorter than its pilot: more rows are needed before anything can be said."""
+    """The log is shorter than its pilot: more rows are needed."""
 
 
 class TunedOnCertifiedRows(InvalidInput):
-    """Instruments W were tuned on rows that they are asked to certify."""
+    """Instruments W were tuned on certified rows."""
 
 
 class NoInterval(BondicError, ValueError):
@@ -32,7 +33,7 @@ class NoInterval(BondicError, ValueError):
     def __init__(self) -> None:
         super().__init__(
             "There is no interval: the log contradicts what was assumed (`status` is REJECTED). `rejection` has the p-value, "
-            "next_steps() says what to look at, and `value_range` is what the stated ranges alone imply. Ask for the status "
+            "next_steps() says what to look at, and `value_range` is what the stated ranges alone imply. Check the status "
             "before the interval: if result.status is bondic.Status.REJECTED: ..."
         )
 
@@ -47,11 +48,11 @@ class MissingExtra(BondicError, ImportError):
 
 
 class ExecutorError(BondicError, RuntimeError):
-    """Work that was given to other processes did not come back, or could not be sent."""
+    """Work for other processes could not be sent, or did not come back."""
 
 
-class Doubt(str):
-    """A note on the input that touches validity; it is told apart from other notes wherever they travel together."""
+class ValidityNote(str):
+    """A note on the input that touches validity: a type of its own among other notes."""
 
     __slots__ = ()
 
@@ -66,7 +67,55 @@ class ValidityWarning(UserWarning):
     """Something in the input makes an assumption of the interval doubtful."""
 
     def __str__(self) -> str:
-        return Doubt(super().__str__())
+        return ValidityNote(super().__str__())
+
+
+def command_words(text: str) -> str:
+    """`columns={'rewards': 'name'} (--columns rewards=NAME)` as the command line says it: `--columns rewards=NAME`."""
+    return _in_words(text, command=True)
+
+
+def python_words(text: str) -> str:
+    """The same as Python says it: `columns={'rewards': 'name'}`."""
+    return _in_words(text, command=False)
+
+
+_OPENING = " (--"
+
+
+def _in_words(text: str, *, command: bool) -> str:
+    """Messages name a way out as an argument, and as an option in parentheses after it: one of the two."""
+    place = text.find(_OPENING)
+    while place >= 0:
+        begin, end = _argument_before(text, place), _closing(text, place + 1)
+        if end is not None and re.search(r"=|\)$", text[begin:place]):
+            kept = text[place + 2 : end] if command else text[begin:place]
+            text = text[:begin] + kept + text[end + 1 :]
+            place = begin + len(kept) - 1
+        place = text.find(_OPENING, place + 1)
+    return text
+
+
+def _argument_before(text: str, place: int) -> int:
+    """Where the word before a place begins; blanks inside of brackets and quotes are part of it."""
+    depth, begin = 0, place
+    while begin > 0:
+        letter = text[begin - 1]
+        depth += (letter in ")]}") - (letter in "([{")
+        if depth < 0 or (letter == " " and depth == 0):
+            break
+        begin -= 1
+    return begin
+
+
+def _closing(text: str, place: int) -> int | None:
+    """Where the parenthesis that opens at a place closes."""
+    depth = 0
+    for at in range(place, len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0:
+            return at
+    return None
 
 
 def shown(names: Iterable[Any]) -> str:
@@ -83,7 +132,7 @@ def counted_names(names: Iterable[Any]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """ "an int", "a list", "None": what somebody passed, in a sentence."""
+    """ "an int", "a list", "None": the type of an argument, in a sentence."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
 

@@ -23,7 +23,7 @@ from bondic.methods.candidates import CANDIDATES, Method
 from bondic.methods.default import Default
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.rows.inputs import refuse_unknown_arguments
 from bondic.rows.problem import make_problem
 from bondic.rows.subgroups import labels_of
@@ -62,9 +62,17 @@ def estimate_interval(
 ) -> Result:
     """An interval that contains J* with probability at least 1 - alpha, for finite data, under the printed assumptions.
 
-    `method` is a method, or the name of one with its defaults ("dual", "tis"). Without it, `Default()` picks one before it
-    sees a certified row, and says why in `result.choices["method"]`.
-    `progress(stage, share)` is called now and then during long work.
+    Parameters
+    ----------
+    problem : Rows
+        What `make_problem` returns.
+    alpha : float, default 0.1
+        Probability that the interval misses the value.
+    method : Method or str, default None
+        A method, or the name of one with its defaults ("dual", "tis"). None: `Default()` chooses one before it uses a certified
+        row; `result.choices["method"]` has the reason.
+    progress : callable, default None
+        Called as progress(stage, share) during long work.
     """
     check_alpha(alpha)
     if not isinstance(problem, Rows):
@@ -76,12 +84,12 @@ def estimate_interval(
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
     result = as_method(method).run(problem, float(alpha), progress).with_question(problem)
     if result.proof is None:  # those with a certificate were compared there
-        asked_of(problem.restricted(RowRange(*result.rows))).check_learned()
-    doubt = unusual_alpha(alpha)
-    if doubt is None:
+        estimand_of(problem.restricted(RowRange(*result.rows))).check_learned()
+    validity_note = unusual_alpha(alpha)
+    if validity_note is None:
         return result
-    warnings.warn(doubt, ValidityWarning, stacklevel=2)
-    return replace(result, warnings=(doubt, *result.warnings))
+    warnings.warn(validity_note, ValidityWarning, stacklevel=2)
+    return replace(result, warnings=(validity_note, *result.warnings))
 
 
 def evaluate_policy(
@@ -102,17 +110,33 @@ def evaluate_policy(
     progress: Progress | None = None,
     **statements: Any,
 ) -> Result:
-    """`make_problem` and `estimate_interval` in one call: log, policy and statements as there.
+    """An interval for the value of a policy: `make_problem` and `estimate_interval` in one call.
 
-    With `against`, another policy or "today" (the one that made the log), the interval is that of the difference of both values;
-    `result.parts` are the values, each with an interval by itself. Without it, `result.today` is the difference to today's
-    policy where the log has propensities, or is a table: it takes about as long again.
-    With `by`, a column of the observations or a function of states that returns a label for each, `result.subgroups` are the
-    intervals for every subgroup of starts; they hold together.
-    `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
-    method decides by looking at the log, and says so in `result.choices["states"]`.
-    Where states are numbers: `allowance` says how far values may differ inside a group of states, one number or (averages, single
-    values), in units of the value; `model` and `groups` are your own in place of fitted ones (see `Groups`).
+    Parameters
+    ----------
+    log, policy, initial, gamma, reward_range, **statements
+        As in `make_problem`.
+    alpha : float, default 0.1
+        Probability that the interval misses the value.
+    method : Method or str, default None
+        As in `estimate_interval`.
+    categorical : bool or sequence of int, default None
+        Which observation columns hold names: True for all, False for none, or their numbers. None: decided from the log, as
+        `result.choices["states"]` reports.
+    allowance : float or (float, float), default None
+        Where states are numbers: by how much values may differ inside a group of states, in units of the value (one number, or
+        averages and single values).
+    model, groups : callable or str, default None
+        Your own model and groups of states in place of fitted ones (see `Groups`).
+    against : object, default None
+        Another policy, or "today", the one that made the log: the interval is that of the difference of both values, and
+        `result.parts` holds the two values. None: `result.today` holds the difference to today's policy where the log has
+        propensities or is a table, which takes about as long again.
+    by : str, int or callable, default None
+        A column of the observations, or a function of states that returns a label for each: `result.subgroups` holds an
+        interval for every subgroup of starts, all of which hold at once.
+    progress : callable, default None
+        As in `estimate_interval`.
     """
     check_alpha(alpha)
     _refuse_options(statements)

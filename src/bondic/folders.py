@@ -25,7 +25,7 @@ WRITTEN = (
 """Every name under which something is written into such a folder."""
 _RESULT = "result.json"
 RESULT_FORMAT = "bondic result 1"
-"""What result.json says it is: by it a folder of ours is told from others."""
+"""The format in result.json: it marks a folder as written by bondic."""
 UNFINISHED: set[Path] = set()
 """Folders that an end of the program in between has to remove."""
 _WORKING = ".bondic-"

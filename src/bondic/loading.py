@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate import DAMAGED, DTYPES, MOST_DIGITS, MOST_MEMBERS, Certificate, check_certificate
+from bondic.core.certificate import DAMAGED, DTYPES, MAX_DIGITS, MAX_MEMBERS, Certificate, check_certificate
 from bondic.core.errors import BondicError, InvalidInput, VerificationError, clean_text, refuse
 
-MOST_TEXT_BYTES = 4 * 2**20
+MAX_TEXT_BYTES = 4 * 2**20
 """The JSON file; Python needs up to thirty times as much to hold it."""
-MOST_ARRAY_BYTES = 256 * 2**20
+MAX_ARRAY_BYTES = 256 * 2**20
 """All arrays together, unpacked; `load_certificate(..., most_bytes=)` for the answers of a policy at millions of states."""
-_MOST_DIRECTORY = 2**20
+_MAX_DIRECTORY = 2**20
 _CHUNK = 2**20
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = 20
@@ -34,13 +34,13 @@ _HEADER = re.compile(
 )
 
 
-def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARRAY_BYTES) -> Certificate:
+def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRAY_BYTES) -> Certificate:
     """Read a certificate: NAME.json, or the one in the folder of a result.
 
     Damaged files, and files that would take more memory than is good, are refused with the reason.
 
     `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
-    number of actions. The file may come from anybody: nothing in it is run.
+    number of actions. The file need not be trusted: nothing in it is run.
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")
@@ -72,7 +72,7 @@ def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARR
 def _read_document(text: Path) -> dict[str, Any]:
     _refuse_devices(text)
     size = text.stat().st_size
-    refuse(size > MOST_TEXT_BYTES, f"{text.name} is too large for the text of a certificate ({size} bytes).")
+    refuse(size > MAX_TEXT_BYTES, f"{text.name} is too large for the text of a certificate ({size} bytes).")
     document = json.loads(text.read_bytes().decode(), object_pairs_hook=_once, parse_int=_whole_number)
     refuse(type(document) is not dict, "The certificate is damaged: it is not a list of named values.")
     return dict(document)
@@ -91,7 +91,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole_number(digits: str) -> int:
-    refuse(len(digits) > MOST_DIGITS + 1, f"The certificate holds a whole number of {len(digits)} digits.")
+    refuse(len(digits) > MAX_DIGITS + 1, f"The certificate holds a whole number of {len(digits)} digits.")
     return int(digits)
 
 
@@ -101,7 +101,7 @@ def _whole_number(digits: str) -> int:
 def read_arrays(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
     """All arrays by name; VerificationError when the file is not a plain archive of at most `most_bytes` of numbers."""
     refuse(
-        path.stat().st_size > most_bytes + _MOST_DIRECTORY, f"{path.name} is too large ({path.stat().st_size} bytes)."
+        path.stat().st_size > most_bytes + _MAX_DIRECTORY, f"{path.name} is too large ({path.stat().st_size} bytes)."
     )
     _check_end(path)
     with zipfile.ZipFile(path) as archive:
@@ -120,12 +120,12 @@ def _check_end(path: Path) -> None:
     mark, _, _, _, members, directory, _, comment = _END.unpack(tail[-_END.size :])
     plain = mark == b"PK\x05\x06" and comment == 0 and not tail[: -_END.size].startswith(b"PK\x06\x07")
     refuse(not plain, f"{path.name} is not an archive of arrays, or is incomplete.")
-    refuse(members > MOST_MEMBERS or directory > _MOST_DIRECTORY, f"{path.name} lists more than {MOST_MEMBERS} arrays.")
+    refuse(members > MAX_MEMBERS or directory > _MAX_DIRECTORY, f"{path.name} lists more than {MAX_MEMBERS} arrays.")
 
 
 def _check_members(members: list[zipfile.ZipInfo], most_bytes: int) -> None:
     names = [member.filename for member in members]
-    refuse(len(names) > MOST_MEMBERS, f"The archive holds more than {MOST_MEMBERS} arrays.")
+    refuse(len(names) > MAX_MEMBERS, f"The archive holds more than {MAX_MEMBERS} arrays.")
     refuse(len(set(names)) < len(names), "The archive holds two arrays of the same name.")
     for member in members:
         known = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack without a limit

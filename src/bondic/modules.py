@@ -32,9 +32,9 @@ def load_files(files: dict[str, tuple[str, str]]) -> None:
             continue
         if _digest(Path(path)) != digest or name in sys.modules:
             raise PolicyError(
-                f"{one_line(path, 200)} is not the file that it is where the work was sent from: it is missing here, has "
-                "other contents, or was changed after this process had loaded it. All processes need the same file under the "
-                "same path; start the workers again after a change."
+                f"{one_line(path, 200)} is not the file of the process that sent the work: it is missing here, has other "
+                "contents, or was changed after this process loaded it. All processes need the same file under the same path; "
+                "start the workers again after a change."
             )
         _load(name, Path(path))
 

@@ -20,7 +20,7 @@ STATE_COLORS = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejec
 
 
 _LONG = 6
-"""Letters of a percentage that nobody has stated: 96.6667."""
+"""Length of a percentage that the user did not state: 96.6667."""
 
 
 @dataclass(frozen=True)

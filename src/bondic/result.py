@@ -26,10 +26,11 @@ from bondic.core.terms import ValueRange
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
 from bondic.engines.sums import STANDARD
-from bondic.errors import Doubt, Listing, NoInterval
+from bondic.errors import Listing, NoInterval, ValidityNote
 from bondic.rendering import confidence, three
 from bondic.robustness import Robustness
 from bondic.rows import Rows
+from bondic.rows.paired import question_rows
 from bondic.withhold import withhold_rows
 
 StepKind = Literal[
@@ -40,7 +41,7 @@ _LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, n
 
 
 def _view(name: str) -> Any:
-    """A function of the views, which stand above results and are looked up when one is asked for: "module.function"."""
+    """A function of the views, which stand above results and are imported when used: "module.function"."""
     module, _, function = name.rpartition(".")
     return getattr(import_module(f"bondic.{module}"), function)
 
@@ -139,7 +140,7 @@ class Subgroups:
         return "\n".join([f"{self.headline()}:", *(f"{name}: {one!r}" for name, one in self.results.items())])
 
     def headline(self) -> str:
-        """What the intervals promise together."""
+        """The joint guarantee of the intervals."""
         alpha = next(iter(self.results.values())).alpha
         count = f"all {len(self.results)} intervals together" if len(self.results) > 1 else "one subgroup"
         return f"By {self.by}: {count} at {100 * (1 - alpha):g}% confidence"
@@ -160,7 +161,7 @@ class Subgroups:
 class Result:
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
-    low: float  # lower end; that of the value range where it was not asked for, and after a rejection
+    low: float  # lower end; that of the value range where `side` leaves it out, and after a rejection
     high: float  # upper end, likewise: after a rejection no comparison with the ends shows anything
     estimate: float  # point estimate, NaN where the rows decide none; no guarantee of its own; choices["estimate"]: its source
     alpha: float  # probability that the interval may miss the value
@@ -182,10 +183,10 @@ class Result:
     effective_sample_size: float  # how many rows (or episodes) carry the weights; no part of a proof
     seconds: dict[str, float]  # time spent, by stage
     warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
-    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type Doubt
+    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type ValidityNote
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
-    question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
+    question: Rows | None = field(repr=False, compare=False, default=None)  # the problem; never written to a file
     steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was requested
     curve: AllowanceCurve | None = field(
         repr=False, compare=False, default=None
@@ -241,7 +242,7 @@ class Result:
             claims=shown.ends,
             rejection=shown.tests[0] if shown.tests else None,
             gap=gap,
-            rows=proof.asked.rows,
+            rows=proof.estimand.rows,
             budget=proof.budget,
             assumptions=assumptions,
             choices=choices or {},
@@ -276,7 +277,7 @@ class Result:
 
     @property
     def chosen(self) -> tuple[Assumption, ...]:
-        """What a baseline assumes on its own: nobody has stated it. Intervals of bondic's own methods rest on no such thing."""
+        """What a baseline assumes without a statement of the user. bondic's own methods assume nothing of the kind."""
         return tuple(item for item in self.assumptions if item.state == "chosen")
 
     @property
@@ -288,7 +289,7 @@ class Result:
     @property
     def is_difference(self) -> bool:
         """Whether it is about how far one policy exceeds another."""
-        return self.proof is not None and len(self.proof.asked.policies) > 1
+        return self.proof is not None and len(self.proof.estimand.policies) > 1
 
     @property
     def comparison(self) -> Result | None:
@@ -329,7 +330,7 @@ class Result:
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
 
     def headline(self) -> str:
-        """Both values and how far they are apart, where today's is known; else the answer, as `sentence` has it."""
+        """Both values and their difference, where today's is known; else the answer, as `sentence` has it."""
         return str(_view("summary.headline")(self))
 
     def sentence(self) -> str:
@@ -376,10 +377,11 @@ class Result:
         curve, stated = self._curve(), Allowance.of(allowance)
         if self.on_groups and stated == self.allowance:
             return self
-        proof = curve.stated(stated, first=False)
+        proof, question = curve.stated(stated, first=False), question_rows(curve.rows)
         made = Result.of(
             proof,
-            curve.rows,
+            question[0],
+            against=question[1] if len(question) > 1 else None,
             method=GROUPS,
             claims=proof.claims_on(curve.rows, curve.bound),
             choices=self.choices,
@@ -393,8 +395,8 @@ class Result:
     def with_question(self, question: Rows) -> Result:
         """The same result with its question, the warnings and notes on it, and what was stated by accepting something."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
-        told = {"warnings": question.doubts, "notes": question.notes}
-        return replace(self, **told, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
+        remarks = {"warnings": question.validity_notes, "notes": question.notes}
+        return replace(self, **remarks, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
@@ -423,8 +425,10 @@ class Result:
     def remarks(self) -> tuple[list[str], list[str]]:
         """(what touches validity: warnings and notes; the other notes)."""
         notes = dict.fromkeys(self.notes)
-        doubts = [note for note in notes if isinstance(note, Doubt)]
-        return list(dict.fromkeys([*self.warnings, *doubts])), [note for note in notes if not isinstance(note, Doubt)]
+        validity_notes = [note for note in notes if isinstance(note, ValidityNote)]
+        return list(dict.fromkeys([*self.warnings, *validity_notes])), [
+            note for note in notes if not isinstance(note, ValidityNote)
+        ]
 
     def breaks(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
         """Up to which allowance a decision holds, in words; `curve.breaks` has the number. Empty where there is no curve."""
@@ -438,8 +442,8 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data: exactly what `result.json` holds, next steps included where the question is still there."""
-        told = replace(self, steps=self.next_steps()) if self.question is not None else self
-        found: dict[str, Any] = _view("report.exports.result_dict")(told)
+        complete = replace(self, steps=self.next_steps()) if self.question is not None else self
+        found: dict[str, Any] = _view("report.exports.result_dict")(complete)
         return found
 
     def to_json(self) -> str:
@@ -463,9 +467,9 @@ class Result:
         """A summary for an issue, a merge request or a mail."""
         return str(_view("report.pens.result_markdown")(self, title))
 
-    def plot(self) -> Any:
-        """Both ends as stacks of their terms, with the interval: a matplotlib Figure (extra `plot`)."""
-        return _view("report.plots.terms_figure")(self)
+    def plot(self, ax: Any = None) -> Any:
+        """Both ends as stacks of their terms, with the interval (extra `plot`): a matplotlib Figure, or `ax`, drawn on."""
+        return _view("report.plots.terms_plot")(self, ax)
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:
         """Write the report, one page that opens anywhere."""

@@ -43,7 +43,7 @@ class Robustness:
 def robustness(setting: Setting, low: float, high: float, ends: tuple[Claim, ...]) -> Robustness | None:
     """From the ends that rest on the log; None for a Q without a radius to doubt (a box), or if no end rests on it."""
     radius = setting.ball.radius
-    if not setting.ball.doubtful or not ends or radius == 0:
+    if not setting.ball.has_radius or not ends or radius == 0:
         return None
     bias = math.fsum(claim[BIAS].upper for claim in ends)
     gained = [claim.gain(setting.range()) for claim in ends]

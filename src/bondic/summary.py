@@ -1,6 +1,6 @@
 """A result in words and grids, once: terminal, notebook, page and Markdown draw this.
 
-Whoever draws it knows no method, no part of an end point and no assumption by name.
+A view that draws it depends on no method, no part of an end point and no assumption by name.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def named_assumption(name: str, result: Result) -> tuple[str, str]:
 
 
 def headline(result: Result) -> str:
-    """What a decision maker quotes: both values and how far they are apart, where both are known; else the answer."""
+    """What a decision maker quotes: both values and their difference, where both are known; else the answer."""
     compared = result.comparison
     return answer(result) if compared is None or compared is result else answer(compared)
 
@@ -117,7 +117,9 @@ def answer(result: Result) -> str:
         return f"At {at} {new} is {word} than {other}{size}{why or (changed and f' ({changed})')}."
     values = ", ".join(f"{name} {_ends(part)}" for name, part in zip((new, other), result.parts, strict=True))
     named = (values, f"{new} is ") if new == result.names[0] != "new" else (sentence(values), "")
-    return f"{named[0]}; {named[1]}{word}{size} (each at {at}{changed and f'; {changed}'})."
+    stated = said if result.allowance is not None else ""
+    more = "".join(f"; {words}" for words in (changed, stated) if words)
+    return f"{named[0]}; {named[1]}{word}{size} (each at {at}{more})."
 
 
 def difference_words(result: Result) -> tuple[str, str]:
@@ -128,7 +130,7 @@ def difference_words(result: Result) -> tuple[str, str]:
     ):
         if shown and result.side in ("both", side):
             low, high = ends_text(least, most)
-            low = bound_text(least, -1) if low == "0" else low
+            low = bound_text(least, -1) if float(low) == 0 else low
             return word, f" by {low} to {high}" if result.side == "both" else f" by at least {bound_text(least, -1)}"
     return "not shown to be better", f": the difference {_lies(result)}"
 
@@ -152,7 +154,7 @@ def _ends(result: Result) -> str:
 
 def _subject(result: Result) -> str:
     """Whose value it is."""
-    asked = None if result.proof is None else result.proof.asked.policies[0]
+    asked = None if result.proof is None else result.proof.estimand.policies[0]
     if asked is None or asked.known_by != "mixture":
         return "the policy"
     return f"the mixture of {len(asked.learned)} learned policies"

@@ -17,7 +17,7 @@ from bondic.core.verify import (
 from bondic.data.initial import InitialStates
 from bondic.engines.sums import STANDARD
 from bondic.loading import load_certificate
-from bondic.rows.asked import Replay, verify_certificate
+from bondic.rows.estimand import Replay, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
 from bondic.rows.subgroups import labels_by
 
@@ -34,37 +34,47 @@ def verify(
     by: Any = None,
     sums: Sums = STANDARD,
 ) -> Verification:
-    """Recompute the interval from the proof and the log; raise VerificationError where the certificate claims more.
+    """Recompute the interval from the certificate's proof and the log; VerificationError where the certificate claims more.
 
-    The answer is the recomputed interval. A claim passes if it agrees with it in the digits that are printed, or contains it.
+    Returned is the recomputed interval. A claim passes if it agrees with it in the printed digits, or contains it. The
+    certificate need not be trusted: nothing in it is run, and what it only states is listed in `unchecked`.
 
-    `certificate` is a certificate, its file, or the folder of a result; `log` and `policy` are whatever `make_problem` takes.
-    No policy code is needed: the certificate holds the policy's answers. Give `policy` (of a difference also `against`, the
-    other policy) to check those as well, and `functions` when a kernel uses feature functions of your own. The certificate of
-    a streamed log, and one from which rows were withheld, does not hold the answers at its next states; there the policy is
-    needed and asked again.
-    A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
-    compared with `initial`. `replay=True` makes the plan again, every block from the log cut before it, and answers with
-    the interval of that plan; without it, when the plan was made is the certificate's own statement.
-    `by`, as in `evaluate_policy`, makes the intervals of all subgroups of starts again: `subgroups` of the answer.
-    `sums=REFERENCE` (`bondic.core.sums.reference`) does without compiled code: slower, by definition.
-    The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
+    Parameters
+    ----------
+    certificate : Certificate, Result or path
+        A certificate, its file, or the folder of a result.
+    log : object
+        The log that it was made from, as in `make_problem`.
+    policy, against : object, default None
+        The policy (of a difference also the other one), to compare with the stored answers. Needed where the certificate stores
+        none: for a streamed log, or where rows were withheld.
+    functions : mapping, default None
+        Your feature functions by label, where a kernel uses some.
+    initial : InitialStates, default None
+        Initial states, to compare with those of the certificate. None: withheld ones are read off the log.
+    replay : bool, default False
+        Make the plan again, every block from the log cut before it, and return the interval of that plan. Without it the time
+        at which the plan was made is the certificate's own statement.
+    by : str, int or callable, default None
+        As in `evaluate_policy`: the intervals of all subgroups again, as `subgroups` of the answer.
+    sums : Sums
+        How kernel sums are computed; `bondic.core.sums.reference.REFERENCE` uses no compiled code and is slower.
     """
     found, source = _certificate(certificate), take_log(log)
     with as_verification_error():
-        start = found.asked.start
+        start = found.estimand.start
         starts = int(start.weights.size) if start.from_log else None
-        asked = [
+        policies = [
             None if given is None else take_policy(given, source, starts, stored.actions)[0]
-            for stored, given in zip(found.asked.policies, (policy, against), strict=False)
+            for stored, given in zip(found.estimand.policies, (policy, against), strict=False)
         ]
-        refuse(against is not None and len(asked) == 1, "The certificate is about one policy: leave `against` out.")
-    # planners stand above this module, and are loaded where they are asked for
+        refuse(against is not None and len(policies) == 1, "The certificate is about one policy: leave `against` out.")
+    # planners stand above this module, and are imported where they are used
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
     labels = None if by is None else labels_by(by, source.names)
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again, "labels": labels}
     return verify_certificate(
-        found, source.log, *asked[:1], against=asked[1] if asked[1:] else None, sums=sums, **given
+        found, source.log, *policies[:1], against=policies[1] if policies[1:] else None, sums=sums, **given
     )
 
 

@@ -2,7 +2,7 @@
 
 What is left out: the policy's answers row by row, and initial states that are a sample. Verification asks the policy
 again and reads the initial states off the log (or is given them). What stays: kernels, ω as feature coordinates,
-claims, and an exact list of initial states, which states the question and is nobody's row.
+claims, and an exact list of initial states, which is part of the problem and no row of the log.
 
 What cannot be withheld: landmark points, with which ω, a center of Q or a plan is written. A landmark that fewer than five
 rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with
@@ -30,7 +30,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-FEWEST_ROWS = 5
+MIN_ROWS = 5
 """A point that at least this many rows share says nothing about one of them."""
 
 
@@ -42,16 +42,16 @@ def withhold_rows(proof: P, rows: Columns) -> P:
 
     `rows` is the question that was answered, pilot rows included: what was tuned on them may be made of them.
     """
-    if rows.log_hash != proof.asked.log_hash:
+    if rows.log_hash != proof.estimand.log_hash:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
     if any(instances(proof, GroupCells)):
         raise InvalidInput(
-            "Groups and a model are held row by row: a certificate of groups cannot do without single rows. Keep it, or state a "
-            "kernel ball (ball=, radius=) with method=Dual()."
+            "A certificate of groups stores groups and model row by row, so single rows cannot be withheld. Keep it, or state "
+            "a kernel ball (ball=, radius=) with method=Dual()."
         )
     _refuse_landmarks_that_are_rows(proof, rows)
     for plan, cells in zip(instances(proof, CellPlan), instances(proof, StateCells), strict=True):
-        _refuse_cells_of_few_rows(plan, cells, rows, proof.asked.rows[0])
+        _refuse_cells_of_few_rows(plan, cells, rows, proof.estimand.rows[0])
     return proof.without_rows()
 
 
@@ -62,18 +62,18 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
     if not points:
         return
     centers = np.unique(np.concatenate(points), axis=0)
-    shared = _rows_sharing(rows, centers, sampled=proof.asked.start.kind == "sample")
-    alone = int(((shared > 0) & (shared < FEWEST_ROWS)).sum())
+    shared = _rows_sharing(rows, centers, sampled=proof.estimand.start.kind == "sample")
+    alone = int(((shared > 0) & (shared < MIN_ROWS)).sum())
     if alone:
         raise InvalidInput(
             f"The proof is written with {centers.shape[0]} landmark points, and {alone} of them are states of fewer than "
-            f"{FEWEST_ROWS} rows: the certificate would show rows. Use the dual method with a W of explicit features, for "
+            f"{MIN_ROWS} rows: the certificate would show rows. Use the dual method with a W of explicit features, for "
             "instance random features: Dual(choices=Choices(weight_bandwidth=1.0)) (--with weight_bandwidth=1)."
         )
 
 
 def _refuse_cells_of_few_rows(plan: CellPlan, cells: StateCells, rows: Columns, first: int) -> None:
-    """What a block tells of a pair comes from the rows before it, and the reference from certified rows."""
+    """The weight of a pair in a block comes from the rows before it, the reference from certified rows."""
     index, slots, limits = StateIndex(cells.states), rows.layout.slots, cells.limits(rows)
     batches = list(rows.batches())
     pairs = np.concatenate([index.positions(batch.logged) * slots + batch.slots for batch in batches])
@@ -83,21 +83,22 @@ def _refuse_cells_of_few_rows(plan: CellPlan, cells: StateCells, rows: Columns, 
     def few(used: BoolArray) -> BoolArray:
         counts = np.bincount(pairs[used & (pairs >= 0)], minlength=plan.reference.size // cells.layers)
         counts = np.tile(counts, cells.layers)
-        return (counts > 0) & (counts < FEWEST_ROWS)
+        return (counts > 0) & (counts < MIN_ROWS)
 
-    told = few(log_rows >= first) & (np.abs(plan.reference - middle) > near)
+    revealing = few(log_rows >= first) & (np.abs(plan.reference - middle) > near)
     early = few(log_rows < first)
-    told |= early & (plan.cells.rates > 0).any(axis=0)
+    revealing |= early & (plan.cells.rates > 0).any(axis=0)
     if plan.past is not None:
         followed = np.bincount(plan.past.cell, plan.past.mass, minlength=early.size) > 0
-        told |= early & (followed | (np.abs(plan.past.outcome - plan.past.count * middle) > near))
+        revealing |= early & (followed | (np.abs(plan.past.outcome - plan.past.count * middle) > near))
     for block, begin in enumerate((first, *plan.stops[:-1])):
         weighed = np.any([tail.weights[block] != 0 for tail in plan.tails.values()], axis=0)
-        told |= few(log_rows < begin) & (weighed if plan.quotas is None else weighed | (plan.quotas[block] > 0))
-    if told.any():
+        revealing |= few(log_rows < begin) & (weighed if plan.quotas is None else weighed | (plan.quotas[block] > 0))
+    if revealing.any():
         raise InvalidInput(
-            f"Weights or values of {int(told.sum())} pairs of states and actions come from fewer than {FEWEST_ROWS} rows: the "
-            f"certificate would show what followed in single rows. Use Table(fewest_rows={FEWEST_ROWS}) or Default(no_rows=True)."
+            f"Weights or values of {int(revealing.sum())} pairs of states and actions come from fewer than {MIN_ROWS} rows: "
+            f"the certificate would show what followed in single rows. Use Table(fewest_rows={MIN_ROWS}) or "
+            "Default(no_rows=True)."
         )
 
 

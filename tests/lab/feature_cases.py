@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.bounded import Enclosure
 from bondic_lab.features.ends import FeatureBound, FeatureStarts, FeatureTail
 from bondic_lab.features.sets import FeatureEvent
@@ -97,8 +97,8 @@ class FeatureLog:
         """What log(2K/δ) and the two log(1/δ) have to exceed."""
         noise, size = self.rows.noise, np.linalg.norm(self.instruments, axis=1)
         total = np.linalg.norm(noise @ self.instruments)
-        vector = max(r * total - loss(-r * size * np.abs(self.deviations())).sum() for r in self.rates)
-        ends = [v @ noise - loss(-v * self.deviations(e)).sum() for e, v in enumerate(self.weights.T)]
+        vector = max(r * total - bet_cost(-r * size * np.abs(self.deviations())).sum() for r in self.rates)
+        ends = [v @ noise - bet_cost(-v * self.deviations(e)).sum() for e, v in enumerate(self.weights.T)]
         return float(vector), *(float(one) for one in ends)
 
     def bound(self, reference, shapes, least=1e-3, part=1.0, logs=None):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import mpmath as mp
 
-from bondic_lab.features.sets import _ROUNDS, _SETTLED  # choices: any give a bound
+from bondic_lab.features.sets import _CONVERGED, _ROUNDS  # choices: any give a bound
 from bondic_lab.features.sums import _EDGES
 
 mp.mp.dps = 50
@@ -159,7 +159,7 @@ class NaiveBound:
             last, k = radius, self.k(beta, radius)
             tried = [(self.radius(beta, k, rates[j]), j) for j in range(len(rates))[best : best + 2]]
             radius, best = min([(radius, best), *tried])
-            if not radius < last * (1 - mp.mpf(_SETTLED)):
+            if not radius < last * (1 - mp.mpf(_CONVERGED)):
                 break
         return self.k(beta, radius)
 

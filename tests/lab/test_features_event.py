@@ -10,12 +10,12 @@ import pytest
 from feature_cases import good_reference, random_case, shapes_of
 from naive_features import NaiveBound, exact, matrix
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.errors import NumericalError
 from bondic_lab.features.sets import FeatureEllipsoid, FeatureSet
 from bondic_lab.features.sums import FeatureRows, Range, tally_features
 
-LEAST_LOG = 1e-3
+MIN_LOG = 1e-3
 
 
 def prepared(seed, kind=None):
@@ -39,7 +39,7 @@ def misses(bound, allowance, world):
 
 def check(seed):
     log, reference, shapes = prepared(seed)
-    bound, world, beta = log.bound(reference, shapes, LEAST_LOG), log.world, log.allowance * (1 + 1e-12)
+    bound, world, beta = log.bound(reference, shapes, MIN_LOG), log.world, log.allowance * (1 + 1e-12)
     found, f, checks = bound.locate(beta), log.theta - reference, 0
     tiny = 1e-9 * world.high
     noise = np.linalg.norm(log.rows.noise @ log.instruments)
@@ -56,7 +56,7 @@ def check(seed):
         for end, (sign, tail) in enumerate(bound.tails.items()):
             terms = bound._weighed(found, one, tail, sign, *bound._base(found))
             assert sign * world.value <= sign * terms.value.mid + terms.value.rad + terms.spread + tiny
-            price = loss(-log.weights[:, end] * log.deviations(end)).sum()
+            price = bet_cost(-log.weights[:, end] * log.deviations(end)).sum()
             assert price <= (terms.noise + terms.bias) * tail.rate + tiny + max(0.0, -_bent(bound, tail, sign, f))
             checks += 1
     assert misses(bound, beta, world) <= tiny
@@ -85,7 +85,7 @@ def share_of_misses(seeds, part=1.0, times=1.0, kind=None):
     for seed in seeds:
         log, reference, shapes = prepared(seed, kind)
         # one end has the equality: the other is without noise
-        bound = log.bound(reference, shapes, LEAST_LOG, part)
+        bound = log.bound(reference, shapes, MIN_LOG, part)
         missed += misses(bound, log.allowance * times * (1 + 1e-12), log.world) > 1e-9 * log.world.high
     return missed
 

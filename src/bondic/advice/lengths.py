@@ -12,7 +12,7 @@ Without propensities, M = 1/(1-γ) steps (s_H with a horizon), outcomes r + γ q
     length  =  1.5 ( efficiency limit + unseen-event limit ) + B ( 5 pairs M / n )^1.5,
 
 the limits of section 10 with the largest ratio of visits in place of ω*/M. The factor and the last part, what it takes to learn
-the value function, were read off measured lengths (docs/tightness.md): a rule of thumb, within a factor of about three.
+the value function, were read off measured lengths (`experiments/tightness.py`): a rule of thumb, within a factor of about three.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.rows import Rows
 
-_MOST_ROWS = 3000
+_MAX_ROWS = 3000
 """Rows that a guess is made from."""
 _GROWTH = 4.0
-_MOST_GROWTH = 256.0
+_MAX_GROWTH = 256.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class LengthGuess:
         """The number of rows at which the guess falls to `share`, from above, up to a factor of 2; None where it stays above."""
         low, high = begin, begin
         while self.share(high) > share:
-            if high > _MOST_GROWTH * begin:
+            if high > _MAX_GROWTH * begin:
                 return None
             low, high = high, _GROWTH * high
         middle = math.sqrt(low * high)
@@ -59,9 +59,9 @@ class LengthGuess:
 
 
 def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None) -> LengthGuess | None:
-    """The interval of a table, from the first rows of a problem, for its own discount or another; None: nothing can be told."""
+    """The interval of a table, from the first rows of a problem, at its own discount or another; None: no prediction."""
     width = range_of(problem.terms if gamma is None else replace(problem.terms, gamma=gamma)).width
-    first = tuning_problem(problem, min(len(problem.rows), _MOST_ROWS)) if problem.layout.discrete and width else None
+    first = tuning_problem(problem, min(len(problem.rows), _MAX_ROWS)) if problem.layout.discrete and width else None
     if first is None or not first.answers.exact:
         return None
     if gamma is not None:  # neither the next states nor the policy's answers depend on it
@@ -72,7 +72,7 @@ def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float |
     def share(rows: float) -> float:
         try:
             return min(1.0, Table(side).predicted_length(first, alpha, max(math.ceil(rows), 1)) / width)
-        except NumericalError:  # rows that no plan can be made from promise nothing
+        except NumericalError:  # no plan can be made from these rows
             return 1.0
 
     return LengthGuess(len(first.rows), share)
@@ -96,7 +96,7 @@ BASIS = {
 }
 """How far the numbers are known, in words; none of them is guaranteed."""
 _TIGHTNESS, _LEARNING, _LEARNING_RATE = 1.5, 5.0, 1.5
-_MOST_PLANNED = 1e12
+_MAX_PLANNED = 1e12
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,9 @@ class LogDesign:
             raise InvalidInput(
                 f"A length of {length:g} is not possible: it is between 0 and {self.limits.width:g}, that of the value range."
             )
-        if self.length(_MOST_PLANNED) > length:
+        if self.length(_MAX_PLANNED) > length:
             return math.inf
-        place = brentq(lambda log_rows: self.length(math.exp(log_rows)) - length, 0.0, math.log(_MOST_PLANNED))
+        place = brentq(lambda log_rows: self.length(math.exp(log_rows)) - length, 0.0, math.log(_MAX_PLANNED))
         return math.exp(float(place))
 
     def _with_propensities(self, rows: float) -> float:

@@ -18,7 +18,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.data.hygiene.inspection import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.tuning.states import SeenStates, kind_of_pilot
+from bondic.tuning.states import ObservedStates, kind_of_pilot
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
@@ -76,15 +76,15 @@ def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
     actions, slots = (0, int(log.actions.max()) + 1) if log.discrete_actions else (log.actions.shape[1], 1)
     layout = Layout(log.observations.shape[1], False, actions, slots)
 
-    def first(rows: int) -> SeenStates:
+    def first(rows: int) -> ObservedStates:
         on = ~log.terminations[:rows]
-        return SeenStates(log.observations[:rows], log.next_observations[:rows][on], log.observations[:rows][on])
+        return ObservedStates(log.observations[:rows], log.next_observations[:rows][on], log.observations[:rows][on])
 
     try:
         kind, _ = kind_of_pilot(first, len(log), layout, stated)
     except InvalidInput as question:
         return Text(f"  states: {question}", style="yellow")
-    return Text(f"  states: {kind.said}", style="bold")
+    return Text(f"  states: {kind.description}", style="bold")
 
 
 def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import GATE_CODES, print_notes, say_doubts
+from bondic.cli.outputs import GATE_CODES, print_notes, print_validity_notes
 from bondic.decisions.choose import choose_policy
-from bondic.errors import Doubt, ValidityWarning
+from bondic.errors import ValidityNote, ValidityWarning
 from bondic.report.progress import progress_bar
 
 
@@ -32,7 +32,7 @@ def command(log: str, **options: Any) -> int:
             warnings.simplefilter("ignore", ValidityWarning)
             level = {"alpha": options["alpha"], "method": method, "progress": progress}
             found = choose_policy(problems, incumbent, **level, state=options["state"])
-    say_doubts((*(Doubt(text) for text in first.doubts), *first.notes))
+    print_validity_notes((*(ValidityNote(text) for text in first.validity_notes), *first.notes))
     if options["as_json"]:
         lines = {
             name: {"low": one.low, "estimate": one.estimate, "alpha": one.alpha} for name, one in found.results.items()

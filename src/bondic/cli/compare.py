@@ -14,12 +14,12 @@ from rich.console import Console
 
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import Inputs, make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import say_doubts
+from bondic.cli.outputs import print_validity_notes
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import RETURNS, today_value
 from bondic.decisions.ranking import rank_policies
-from bondic.errors import Doubt, ValidityWarning
+from bondic.errors import ValidityNote, ValidityWarning
 from bondic.estimate import OWN, estimate_interval
 from bondic.extensions import added_methods
 from bondic.report.compare import Comparison, Line, by_low, joint_title, line_alpha, print_comparison, tried
@@ -38,7 +38,7 @@ def command(log: str, **options: Any) -> int:
     for key in ("require_below", "state"):
         if options[key] is not None:
             raise InvalidInput(
-                f"--with {key}: a comparison decides nothing. `bondic evaluate` has gates, `bondic choose` takes one policy."
+                f"--with {key}: a comparison makes no decision. `bondic evaluate` has gates, `bondic choose` picks one policy."
             )
     policies = list(dict.fromkeys(options["policies"]))
     every = [*(name for name in OWN if name != "auto"), *added_methods()]
@@ -49,12 +49,14 @@ def command(log: str, **options: Any) -> int:
     pairs = [(policy, name) for policy in policies for name in methods]
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
-    doubts: list[str] = [Doubt(text) for text in (unusual_alpha(alpha),) if text is not None]
+    validity_notes: list[str] = [ValidityNote(text) for text in (unusual_alpha(alpha),) if text is not None]
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress, sums_of(options) as sums:
         for policy in policies:
             question = make_question(inputs, policy, options)
-            doubts += [Doubt(text if len(policies) == 1 else f"{policy}: {text}") for text in question.doubts]
-            doubts += question.notes
+            validity_notes += [
+                ValidityNote(text if len(policies) == 1 else f"{policy}: {text}") for text in question.validity_notes
+            ]
+            validity_notes += question.notes
             for name in methods:
                 if progress:
                     progress(f"{policy} {name}"[:40], 0.0)
@@ -66,7 +68,7 @@ def command(log: str, **options: Any) -> int:
                         return estimate_interval(question, alpha=alpha, method=method)
 
                 lines.append(tried(policy, name, run, strict=len(methods) == 1))
-    say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
+    print_validity_notes(list(dict.fromkeys([*validity_notes, *inputs.notes])))
     table, title = _short(lines), joint_title(alpha, joint=options["joint"])
     if len(policies) > 1 and len(methods) == 1:
         method = make_method(methods[0], options, inputs)
@@ -92,7 +94,7 @@ def _differences(inputs: Inputs, policies: list[str], methods: list[str], option
         problems = {short[name]: problem for name, problem in problems.items()}
         level = {"alpha": options["alpha"], "method": method, "progress": progress}
         ranking = rank_policies(problems, against, named=short[named], **level)
-    say_doubts(list(dict.fromkeys([*(Doubt(text) for text in first.doubts), *first.notes])))
+    print_validity_notes(list(dict.fromkeys([*(ValidityNote(text) for text in first.validity_notes), *first.notes])))
     lines = [Line(name, one.method, one) for name, one in ranking.differences.items()]
     written = {short[policy]: policy for policy in policies}
     full = [replace(line, policy=written[line.policy]) for line in lines]

@@ -18,7 +18,7 @@ from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.decisions.difference import is_today, other_rows
 from bondic.engines.sums import STANDARD
-from bondic.errors import Doubt, ValidityWarning, kind_of, shown
+from bondic.errors import ValidityNote, ValidityWarning, kind_of, shown
 from bondic.estimate import named_method
 from bondic.methods.propensities import Propensities
 from bondic.modules import import_object
@@ -51,30 +51,30 @@ def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float]
     batches = [] if isinstance(rows, Transitions) else [f"read in batches of {rows.batch_rows} rows"]
     notes = [*(batches if loaded is None else loaded.notes), *(str(item.message) for item in caught)]
     if loaded is not None:
-        notes += [*_doubt_action_order(loaded, options), *_doubt_horizon(loaded.transitions, options["horizon"])]
+        notes += [*_note_action_order(loaded, options), *_note_horizon(loaded.transitions, options["horizon"])]
     tolerated = [f"{item.text} {item.cure}" for item in rows.inspection.findings() if item.severity == "note"]
     return Inputs(rows, initial, loaded, (*dict.fromkeys(notes), *tolerated))
 
 
-def _doubt_action_order(loaded: LoadedLog, options: Mapping[str, Any]) -> Iterator[Doubt]:
+def _note_action_order(loaded: LoadedLog, options: Mapping[str, Any]) -> Iterator[ValidityNote]:
     """Probabilities in columns 0, 1, ... beside actions that are text: the order is an assumption until it is stated."""
     names = action_names(loaded)
     if names is not None and not options["actions"] and loaded.next_action_probs is not None:
-        yield Doubt(
+        yield ValidityNote(
             f"Actions are text; the columns with the policy's probabilities are taken in the order {shown(names)}. If "
             "that is not their order, the interval is that of another policy. State it: --actions."
         )
 
 
-def _doubt_horizon(log: Transitions, horizon: int | None) -> Iterator[Doubt]:
+def _note_horizon(log: Transitions, horizon: int | None) -> Iterator[ValidityNote]:
     """Steps that no episode of the log ever reached, although it went on."""
     if horizon is None or log.timesteps is None:
         return
     last = int(log.timesteps.max())
     if last + 1 < horizon and ((log.timesteps == last) & ~log.terminations).any():
-        yield Doubt(
-            f"The log ends at timestep {last}, --horizon is {horizon}: nothing was seen of later steps. What the interval "
-            "says of them rests on the assumption that q* lies in Q."
+        yield ValidityNote(
+            f"The log ends at timestep {last}, --horizon is {horizon}: the log has no later steps. For them the interval rests "
+            "on the assumption that q* lies in Q."
         )
 
 
@@ -98,7 +98,9 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
     names = () if inputs.loaded is None else inputs.loaded.names
     discounts = undiscounted(options["gamma"]) if one_step(options, inputs.loaded) else ()
     reading = question.reading if inputs.loaded is None else inputs.loaded.reading
-    return replace(question, names=names, notes=(*inputs.notes, *question.notes, *discounts), reading=reading)
+    encodings = {} if inputs.loaded is None else inputs.loaded.encodings
+    notes = (*inputs.notes, *question.notes, *discounts)
+    return replace(question, names=names, notes=notes, reading=reading, encodings=encodings)
 
 
 def other_question(

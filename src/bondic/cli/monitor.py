@@ -20,7 +20,7 @@ from rich.console import Console
 
 from bondic.cli.commands import STATED
 from bondic.cli.executors import choose_policy
-from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
+from bondic.cli.outputs import EXIT_CODES, print_notes, print_validity_notes
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.core.claims import Status
@@ -28,7 +28,7 @@ from bondic.core.errors import InvalidInput, one_line
 from bondic.core.printed import interval_text
 from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, ValidityWarning, shown
+from bondic.errors import ValidityNote, ValidityWarning, shown
 from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_checks import REPEATED
 from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, read_document
@@ -63,18 +63,18 @@ def command(folder: Path, **options: Any) -> int:
             result = monitor.update(fresh, progress, accept=accepted, probabilities=written)
             monitor.reading = asdict(loaded.coding)
             monitor.save(folder, texts={STATED: json.dumps(stated, indent=1)})
-            say_doubts([Doubt(text) for text in result.warnings])
+            print_validity_notes([ValidityNote(text) for text in result.warnings])
     _print(folder, monitor, 0 if fresh is None else len(fresh), options)
     return EXIT_CODES[monitor.status]
 
 
 def _accepted(folder: Path, options: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """What is accepted of this update alone, and the options without it."""
-    said = tuple(options["accept"])
-    if REPEATED not in said:
+    accepted = tuple(options["accept"])
+    if REPEATED not in accepted:
         return (), options
-    rest = tuple(kind for kind in said if kind != REPEATED)
-    rest = rest or tuple(_held(folder).get("accept", ()))  # what was accepted of all updates need not be said again
+    rest = tuple(kind for kind in accepted if kind != REPEATED)
+    rest = rest or tuple(_held(folder).get("accept", ()))  # what was accepted for all updates need not be repeated
     return (REPEATED,), {**options, "accept": rest}
 
 
@@ -102,7 +102,7 @@ def _held(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_other_statements(folder: Path, stated: dict[str, Any]) -> None:
-    """What is asked is fixed before the first row: another discount or range would be another monitor."""
+    """The problem is fixed before the first row: another discount or range would be another monitor."""
     held = _held(folder)
     names = sorted(name for name in {*held, *stated} if held.get(name) != stated.get(name))
     words = shown([f"--{name.replace('_', '-')}" for name in names])

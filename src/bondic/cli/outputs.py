@@ -14,7 +14,7 @@ from bondic.cli.options import SETTINGS
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import printable
-from bondic.errors import Doubt
+from bondic.errors import ValidityNote, command_words
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
@@ -24,23 +24,23 @@ _READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trus
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 
-def say_doubts(notes: Sequence[str]) -> None:
-    """What touches validity is said on standard error, whatever else is asked for: --quiet and --json as well."""
+def print_validity_notes(notes: Sequence[str]) -> None:
+    """What touches validity goes to standard error, with --quiet and --json as well."""
     for note in notes:
-        if isinstance(note, Doubt):
-            click.echo(f"warning: {printable(note)}", err=True)
+        if isinstance(note, ValidityNote):
+            click.echo(f"warning: {command_words(printable(note))}", err=True)
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """How the log was read; what touches validity was said already."""
+    """How the log was read; what touches validity was printed already."""
     for note in notes:
-        if not isinstance(note, Doubt):
-            console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
+        if not isinstance(note, ValidityNote):
+            console.print(f"note: {command_words(printable(note))}", highlight=False, markup=False, soft_wrap=True)
 
 
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
-    asked, told = certificate.asked, list(_READING)
+    asked, told = certificate.estimand, list(_READING)
     if asked.policies[0].answers.next is None:
         learned = ["learn_rows", "learn_blocks"] if options.get("learn_rows") is not None else []
         told = ["policy", "policy_output", *learned, *told]

@@ -22,10 +22,10 @@ from bondic.core.verify import Replayed, Verification
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
-from bondic.loading import MOST_ARRAY_BYTES, load_certificate
+from bondic.loading import MAX_ARRAY_BYTES, load_certificate
 from bondic.modules import import_module
 from bondic.rendering import STATE_WORDS
-from bondic.rows.asked import verify_certificate
+from bondic.rows.estimand import verify_certificate
 from bondic.rows.inputs import GivenLog, action_names, take_policy
 from bondic.rows.subgroups import labels_by
 
@@ -59,7 +59,7 @@ _READING: dict[str, type | tuple[type, ...]] = {
     "actions": (list, int),
     "one_step": bool,
 }
-"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that anybody may have made."""
+"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that need not be trusted."""
 
 
 def _reading(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _reading(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> None:
     """The core refuses it as well; here it is known what may have been forgotten."""
-    if rows.content_hash == found.asked.log_hash:
+    if rows.content_hash == found.estimand.log_hash:
         return
     message = "The log is not the one that was certified (content hashes differ)."
     if certificate.is_file() and (certificate.parent / _RESULT).is_file():
@@ -94,7 +94,7 @@ def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> Non
 
 
 def _replay(*given: Any, **more: Any) -> Replayed:
-    """The plan made again: planners are loaded where --replay asks for them."""
+    """The plan made again: planners are imported with --replay only."""
     from bondic.methods.replay import replay
 
     return replay(*given, **more)
@@ -139,14 +139,14 @@ def _most_bytes(log: str) -> int:
     """Answers at every next state may take several times the room of a log; that much is granted to its certificate."""
     path = Path(log)
     files = path.rglob("*") if path.is_dir() else [path]
-    return max(MOST_ARRAY_BYTES, 16 * sum(file.stat().st_size for file in files if file.is_file()))
+    return max(MAX_ARRAY_BYTES, 16 * sum(file.stat().st_size for file in files if file.is_file()))
 
 
 def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, reading: dict[str, Any]) -> None:
     """A log with text actions has one content hash per order of their names."""
     if loaded is None or action_names(loaded) is None or "actions" in reading:
         return
-    if loaded.transitions.content_hash != found.asked.log_hash:
+    if loaded.transitions.content_hash != found.estimand.log_hash:
         raise InvalidInput(
             "The log's actions are text, and in the sorted order of their names it is not the certified log. Pass --actions "
             "as it was when the certificate was made (see `reading` in result.json beside it)."
@@ -157,7 +157,7 @@ def _policy(
     found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any], name: Literal["policy", "against"]
 ) -> Any:
     """The policy of an option, for as many actions as the certificate's; the order of their names is that of the log's hash."""
-    policies = found.asked.policies
+    policies = found.estimand.policies
     if options[name] is None:
         return None
     if name == "against" and len(policies) == 1:
@@ -171,7 +171,7 @@ def _policy(
 
 def _start_count(found: Certificate) -> int | None:
     """How many episode starts of the log the certificate is about; None where it is about others."""
-    start = found.asked.start
+    start = found.estimand.start
     return int(start.weights.size) if start.from_log else None
 
 
@@ -180,7 +180,7 @@ def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: d
     if options["initial"] is None:
         return None
     states, weights = read_initial(Path(options["initial"].removeprefix(SAMPLE)), rows, loaded)
-    start = found.asked.start
+    start = found.estimand.start
     # the kind is a statement of the certificate; what a file can be compared with are states and weights
     sample = start.kind == "sample" and weights is None
     initial = InitialStates.sample(states) if sample else InitialStates.exact(states, weights)

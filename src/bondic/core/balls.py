@@ -109,7 +109,7 @@ class ValueClass(ABC):
     center: Function | None
     misspecification: float
     provenance: Provenance
-    doubtful: ClassVar[bool] = True
+    has_radius: ClassVar[bool] = True
     """Whether the radius is a belief: it is then varied."""
 
     @abstractmethod
@@ -229,7 +229,7 @@ class Box(ValueClass):
     radius: float
     center: Function | None = None
     provenance: Provenance = field(default_factory=Provenance)
-    doubtful: ClassVar[bool] = False
+    has_radius: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _set_size(self, "radius", "The half-width of a box")

@@ -28,15 +28,15 @@ import numpy as np
 from bondic.core.bounded import TINY, Between, Enclosure, FloatArray, U, log_enclosure
 from bondic.core.errors import NumericalError
 
-LARGEST_BET = 0.995
+MAX_BET = 0.995
 """Largest |v_i| times the range that Δ_i may have on the losing side; caps are set a little below."""
 _SERIES = 1e-3
 
 
-def loss(y: FloatArray) -> FloatArray:
+def bet_cost(y: FloatArray) -> FloatArray:
     """g(y) = y - log(1 + y) for y > -1, rounded up. Convex, 0 at 0."""
     if not np.all((y > -1.0) & (y < np.inf)):  # written so that what is not a number is refused as well
-        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
+        raise NumericalError("A bet can lose all wealth: weight times deviation is 1 or more, or not a number.")
     # log1p is good to a few ulp of itself; the difference is rounded once. y^2 / (2 (1 - |y|)) is a bound where they cancel
     logarithm = np.log1p(y)
     value = (y - logarithm) + 8 * U * (np.abs(y) + np.abs(logarithm)) + TINY
@@ -52,10 +52,10 @@ def curvature(y: FloatArray) -> FloatArray:
     """
     u = np.maximum(-y, 0.0)
     if not np.all(u < 1.0):
-        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
+        raise NumericalError("A bet can lose all wealth: weight times deviation is 1 or more, or not a number.")
     series = (0.5 + u / 3 + 0.25 * u * u / np.maximum(1.0 - u, TINY)) * (1 + 8 * U)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        direct = loss(-u) / (u * u) * (1 + 8 * U)
+        direct = bet_cost(-u) / (u * u) * (1 + 8 * U)
     return np.asarray(np.where(u < _SERIES, series, np.minimum(direct, series)))
 
 
@@ -69,15 +69,15 @@ def vector_term(probability: float) -> Enclosure:
     return log_enclosure(Enclosure(2.0) / probability)
 
 
-def clipped_deviation(predicted: Between, outcome: Between, apart: Between, clip: Between) -> Between:
+def clipped_deviation(predicted: Between, outcome: Between, deviation: Between, clip: Between) -> Between:
     """Bounds of Y - clip(ŷ), rounded outward."""
     with np.errstate(invalid="ignore"):
-        over = np.minimum(outcome.high - clip.high, apart.high + (predicted.high - clip.high))
-        high = np.where(predicted.high <= clip.high, apart.high, np.maximum(apart.high, over))
+        over = np.minimum(outcome.high - clip.high, deviation.high + (predicted.high - clip.high))
+        high = np.where(predicted.high <= clip.high, deviation.high, np.maximum(deviation.high, over))
         high = np.minimum(high, outcome.high - np.clip(predicted.low, clip.low, clip.high))
-        under = np.maximum(outcome.low - clip.low, apart.low + (predicted.low - clip.low))
-        low = np.where(predicted.low >= clip.low, apart.low, np.minimum(apart.low, under))
+        under = np.maximum(outcome.low - clip.low, deviation.low + (predicted.low - clip.low))
+        low = np.where(predicted.low >= clip.low, deviation.low, np.minimum(deviation.low, under))
         low = np.maximum(low, outcome.low - np.clip(predicted.high, clip.low, clip.high))
     # every branch is made of at most three numbers: two roundings
-    size = apart.largest() + predicted.largest() + outcome.largest() + clip.largest()
+    size = deviation.largest() + predicted.largest() + outcome.largest() + clip.largest()
     return Between(low - 8 * U * size, high + 8 * U * size)

@@ -102,7 +102,9 @@ class Enclosure:
             raise NumericalError("Division by a number whose enclosure contains zero.")
         denominator = next_down(abs(other.mid) - other.rad)
         if denominator <= 0.0:  # no room left between 0 and the smallest number there is
-            raise NumericalError("Division by a number that cannot be told from zero.")
+            raise NumericalError(
+                "Division by a number whose error bound reaches zero: rescale rewards or observations."
+            )
         mid = self.mid / other.mid
         # rad / denominator first: a product of two tiny numbers could vanish before it is divided by a third
         spread = self.rad / denominator + abs(mid) * (other.rad / denominator)
@@ -379,7 +381,8 @@ def largest_eigenvalue(matrix: FloatArray) -> tuple[float, FloatArray, FloatArra
         values, vectors = np.linalg.eigh(matrix)
     except (np.linalg.LinAlgError, ValueError) as problem:
         raise NumericalError(
-            f"The eigenvalues of a {matrix.shape[0]} x {matrix.shape[0]} matrix were not found."
+            f"The eigenvalues of a {matrix.shape[0]} x {matrix.shape[0]} matrix did not converge: its entries are too large or "
+            "too close to singular for float64."
         ) from problem
     size, length = matrix.shape[0], norm(vectors)
     scaled = vectors * values
@@ -399,15 +402,15 @@ def maximum_on_ball(matrix: FloatArray, linear: FloatArray) -> float:
     """
     size = matrix.shape[0]
     top, values, vectors = largest_eigenvalue(matrix)
-    along = vectors.T @ linear
-    nu = _good_nu(values, along**2, top)
-    inverse = vectors @ (along / (nu - values))
+    rotated = vectors.T @ linear
+    nu = _good_nu(values, rotated**2, top)
+    inverse = vectors @ (rotated / (nu - values))
     shifted = nu * inverse - matrix @ inverse
     length, scale = norm(inverse), norm(matrix)
-    left_over = norm(linear - shifted) + product_error(size, scale, length) + 4 * U * (nu * length + norm(linear))
+    residual = norm(linear - shifted) + product_error(size, scale, length) + 4 * U * (nu * length + norm(linear))
     gap = (nu - top) * (1 - 4 * U)
     value = float(inverse @ linear) + product_error(size, length, norm(linear))
-    return inflate(nu + value + length * left_over + left_over * left_over / gap + 4 * U * (nu + abs(value)))
+    return inflate(nu + value + length * residual + residual * residual / gap + 4 * U * (nu + abs(value)))
 
 
 def _good_nu(values: FloatArray, squares: FloatArray, top: float) -> float:

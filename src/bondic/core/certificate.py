@@ -1,4 +1,4 @@
-"""The certificate: a proof as plain data, what it claims, and one digest over all of it. It may come from anybody.
+"""The certificate: a proof as plain data, what it claims, and one digest over all of it. It need not be trusted.
 
 Every limit is far above what the library writes, and is looked at before the thing it limits is built.
 """
@@ -20,14 +20,14 @@ from bondic.core.bounded import portions
 from bondic.core.claims import Assumption, Conclusion
 from bondic.core.codec import Encoder, decode
 from bondic.core.errors import refuse
-from bondic.core.proof import Asked, Claims, Proof
+from bondic.core.proof import Claims, Estimand, Proof
 
-FORMAT = "bondic certificate 9"
+FORMAT = "bondic certificate 10"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 _PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "planner", "information"}
 
 DTYPES = ("f8", "f4", "i8", "b1")
-MOST_MEMBERS, MOST_DEPTH, MOST_VALUES, MOST_DIGITS, MOST_LEAVES, MOST_FUNCTIONS = 4096, 40, 100_000, 40, 128, 256
+MAX_MEMBERS, MAX_DEPTH, MAX_VALUES, MAX_DIGITS, MAX_LEAVES, MAX_FUNCTIONS = 4096, 40, 100_000, 40, 128, 256
 LONGEST_STRING = 100_000
 DAMAGED = (
     ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
@@ -40,7 +40,7 @@ DAMAGED = (
 class Certificate:
     """`body` is JSON data, `arrays` what it refers to; `digest` covers both."""
 
-    body: dict[str, Any]  # what was asked, the proof, what it shows, and the result: JSON data
+    body: dict[str, Any]  # the estimand, the proof, what it shows, and the result: JSON data
     arrays: Mapping[str, npt.NDArray[Any]]  # the arrays that the body refers to, by name
     digest: str = field(default="")  # of both; left out, it is computed
 
@@ -57,11 +57,14 @@ class Certificate:
         return self.conclusion.high
 
     @property
-    def asked(self) -> Asked:
-        """What was asked: enough to make the rows that the proof is about."""
+    def estimand(self) -> Estimand:
+        """The estimand: enough to make the rows that the proof is about."""
         spec = self.body["proof"]
-        refuse(type(spec) is not dict or "asked" not in spec, "proof.asked is missing: what was asked.")
-        found: Asked = self._read(Asked, spec["asked"], "proof.asked")
+        refuse(
+            type(spec) is not dict or "estimand" not in spec,
+            "proof.estimand is missing: what the certificate is about.",
+        )
+        found: Estimand = self._read(Estimand, spec["estimand"], "proof.estimand")
         return found
 
     @property
@@ -110,7 +113,7 @@ def certify(
     information: dict[str, Any] | None = None,
     planner: dict[str, Any] | None = None,
 ) -> Certificate:
-    """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof.
+    """Write down everything that verification needs; `information` (estimate, gap, versions) is not part of the proof.
 
     `planner` says how its plan was made: a replay reads it. Its arrays have names of their own.
     """
@@ -154,7 +157,7 @@ def check_certificate(certificate: Certificate) -> None:
     check_values(body)
     check_arrays(certificate.arrays)
     check_counts(body)
-    for part in ("asked", "claims", "conclusion", "assumptions"):
+    for part in ("estimand", "claims", "conclusion", "assumptions"):
         getattr(certificate, part)
 
 
@@ -173,8 +176,8 @@ def check_values(body: Any) -> None:
     while stack:
         value, depth = stack.pop()
         seen += 1
-        refuse(depth > MOST_DEPTH, f"The certificate is nested more than {MOST_DEPTH} deep.")
-        refuse(seen > MOST_VALUES, f"The certificate holds more than {MOST_VALUES} values.")
+        refuse(depth > MAX_DEPTH, f"The certificate is nested more than {MAX_DEPTH} deep.")
+        refuse(seen > MAX_VALUES, f"The certificate holds more than {MAX_VALUES} values.")
         if isinstance(value, dict):
             stack += [(part, depth + 1) for pair in value.items() for part in pair]
         elif isinstance(value, list):
@@ -182,7 +185,7 @@ def check_values(body: Any) -> None:
         elif isinstance(value, str):
             _check_string(value)
         elif isinstance(value, int) and not isinstance(value, bool):
-            refuse(abs(value) >= 10**MOST_DIGITS, f"The certificate holds a whole number of over {MOST_DIGITS} digits.")
+            refuse(abs(value) >= 10**MAX_DIGITS, f"The certificate holds a whole number of over {MAX_DIGITS} digits.")
         else:
             refuse(not (value is None or isinstance(value, bool | float)), f"The certificate holds a {type(value)}.")
 
@@ -194,7 +197,7 @@ def _check_string(text: str) -> None:
 
 def check_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Plain finite numbers of the types that certificates are written with."""
-    refuse(len(arrays) > MOST_MEMBERS, f"The certificate holds more than {MOST_MEMBERS} arrays.")
+    refuse(len(arrays) > MAX_MEMBERS, f"The certificate holds more than {MAX_MEMBERS} arrays.")
     for name, array in arrays.items():
         _check_string(name)
         known = isinstance(array, np.ndarray) and array.dtype.str[1:] in DTYPES
@@ -208,13 +211,13 @@ _BRANCHES = ("sum", "product", "scaled")
 def check_counts(body: Any) -> None:
     """Parts of kernels and number of functions, before any of them is built."""
     functions = sum("function" in node for node in _objects(body))
-    refuse(functions > MOST_FUNCTIONS, f"The certificate holds {functions} functions, more than {MOST_FUNCTIONS}.")
+    refuse(functions > MAX_FUNCTIONS, f"The certificate holds {functions} functions, more than {MAX_FUNCTIONS}.")
     for node in _objects(body):
         if node.get("kernel") in _BRANCHES:
             leaves = sum(
                 isinstance(part.get("kernel"), str) and part["kernel"] not in _BRANCHES for part in _objects(node)
             )
-            refuse(leaves > MOST_LEAVES, f"A kernel of the certificate has {leaves} parts, more than {MOST_LEAVES}.")
+            refuse(leaves > MAX_LEAVES, f"A kernel of the certificate has {leaves} parts, more than {MAX_LEAVES}.")
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.terms import ValueRange
 
 Guarantee = Literal["finite-sample", "asymptotic", "none"]
-"""What a bound promises where its assumptions hold."""
+"""What a bound guarantees where its assumptions hold."""
 State = Literal["stated", "chosen", "checked", "rejected"]
 End = Literal["lower", "upper"]
 Side = Literal["both", "lower", "upper"]
@@ -89,8 +89,8 @@ class ErrorBudget:
 def check_alpha(alpha: float) -> None:
     if isinstance(alpha, Sequence) and not isinstance(alpha, str):
         raise InvalidInput(
-            f"`alpha` holds {len(alpha)} numbers, and one is needed: every alpha has events of its own. Ask for each by itself; "
-            "together they miss with at most the sum of their probabilities."
+            f"`alpha` holds {len(alpha)} numbers; one is needed. Call once for each alpha: all intervals hold at once with "
+            "probability at least 1 minus the sum of the alphas."
         )
     if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
         raise InvalidInput(
@@ -99,7 +99,7 @@ def check_alpha(alpha: float) -> None:
 
 
 _LIKELY = 0.5
-"""Nobody asks for an interval that is more likely wrong than right."""
+"""An interval that is more likely wrong than right is of no use."""
 
 
 def unusual_alpha(alpha: float) -> str | None:
@@ -247,11 +247,11 @@ def conclude(limits: ValueRange, claims: Sequence[Claim], rejected: bool, side: 
     never repaired. An end without a claim is the end of the value range, and so is an end whose claims use no row of the
     log: those only repeat what was assumed. After a rejection the value range is reported: it needs the stated ranges alone.
     """
-    asked = [claim for claim in claims if side in ("both", claim.end)]
-    low, high = _cut(limits, asked)
+    estimand = [claim for claim in claims if side in ("both", claim.end)]
+    low, high = _cut(limits, estimand)
     if rejected or low > high:
         return Conclusion(limits.low, limits.high, Status.REJECTED)
-    low, high = _cut(limits, (claim for claim in asked if claim.uses_log))
+    low, high = _cut(limits, (claim for claim in estimand if claim.uses_log))
     moved = low > limits.low or high < limits.high
     return Conclusion(low, high, Status.INTERVAL if moved else Status.TRIVIAL)
 

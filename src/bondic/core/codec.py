@@ -33,7 +33,7 @@ Numbers = Annotated[Any, npt.NDArray[np.float64]]
 
 
 def supplied(by: str, key: str | None = None) -> dict[str, str | None]:
-    """Metadata of a field that is no data: whoever reads supplies it by this name (`key`: field with the entry's name)."""
+    """Metadata of a field that is no data: the reader supplies it by this name (`key`: field with the entry's name)."""
     return {"supplied": by, "key": key}
 
 
@@ -165,12 +165,12 @@ class Decoder:
 
     def _array(self, dtype: Any, data: Any, place: str) -> npt.NDArray[Any]:
         _need(type(data) is dict and set(data) == {"array"}, place, "an array is needed", data)
-        name, wanted = data["array"], typing.get_args(dtype)
+        name, expected = data["array"], typing.get_args(dtype)
         known = type(name) is str and name in self.arrays
         _need(known, place, "the name of an array that the certificate holds is needed (is one missing?)", name)
         array = self.arrays[name]
-        if wanted and wanted[0] is not Any:
-            kind = np.dtype(wanted[0])
+        if expected and expected[0] is not Any:
+            kind = np.dtype(expected[0])
             _need(array.dtype == kind, place, f"numbers of type {kind} are needed", str(array.dtype))
         return array
 
@@ -227,10 +227,10 @@ def _number(data: Any, place: str) -> float:
         return float(_need(False, place, "a finite number is needed", data))
 
 
-def _need(condition: bool, place: str, wanted: str, data: Any) -> Any:
-    """The data, where they are what is wanted."""
+def _need(condition: bool, place: str, expected: str, data: Any) -> Any:
+    """The data, where they are what is expected."""
     if not condition:
-        raise VerificationError(f"{one_line(place, 200)}: {wanted}, not {one_line(reprlib.repr(data), 100)}.")
+        raise VerificationError(f"{one_line(place, 200)}: {expected}, not {one_line(reprlib.repr(data), 100)}.")
     return data
 
 
@@ -265,7 +265,7 @@ def same(first: Any, second: Any) -> bool:
 def first_difference(first: Any, second: Any, place: str, tolerance: float = 0.0, *, entrywise: bool = False) -> str:
     """Where two values first differ; "": nowhere by more than a share of the largest number of an array.
 
-    `entrywise`: of each number. Columns of one array may have units that are worlds apart.
+    `entrywise`: of each number. Columns of one array may have units of very different size.
     """
     if first is second:
         return ""

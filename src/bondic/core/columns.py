@@ -1,4 +1,4 @@
-"""What a bound sees of a log and a policy: checked columns in the order of time. Nothing is read or asked here.
+"""What a bound uses of a log and a policy: checked columns in the order of time. Nothing is read or queried here.
 
 Points are rows z = (observation | time? | continuous action?). A discrete action is a *slot*: next and initial points carry a row
 of slot weights pi(. | s'), so that means over next actions are exact sums. A continuous next action is represented by m draws
@@ -96,7 +96,7 @@ class Starts:
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points with slot weights; `rows[j]` tells which row (or initial state) point j belongs to, in ascending order."""
+    """Points with slot weights; `rows[j]` is the row (or initial state) of point j, in ascending order."""
 
     points: FloatArray  # (N, D)
     weights: FloatArray  # (N, slots)
@@ -161,7 +161,7 @@ class Batch:
 
     @property
     def next_answers(self) -> FloatArray:
-        """What the policy said at the next states: (states, slots), or (states, m, k)."""
+        """The policy's answers at the next states: (states, slots), or (states, m, k)."""
         if self.layout.discrete:
             return self.next.weights
         dimension = self.layout.action_dim

@@ -27,7 +27,7 @@ from bondic.core.sums.reference import REFERENCE
 _BLOCK = 1024
 """Points whose features are made at a time: few enough for the cache."""
 
-MOST_FEATURES = 200_000
+MAX_FEATURES = 200_000
 """Coordinates of a function; the features of a block of points are held in memory."""
 
 
@@ -247,9 +247,9 @@ class FeatureMap:
         sizes = tuple(
             math.prod(counts) * term.embedding.shape[1] for counts, term in zip(factors, self.terms, strict=True)
         )
-        if sum(sizes) > MOST_FEATURES:
+        if sum(sizes) > MAX_FEATURES:
             raise InvalidInput(
-                f"The kernel has {sum(sizes)} features, and at most {MOST_FEATURES} are evaluated: products multiply their "
+                f"The kernel has {sum(sizes)} features, and at most {MAX_FEATURES} are evaluated: products multiply their "
                 "number. Use fewer pairs or a lower degree."
             )
         return sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-_DIGITS, _MOST_DIGITS = 3, 15
+_DIGITS, _MAX_DIGITS = 3, 15
 _LOSS = 0.05
 """Share of its length by which an end may move when an interval is rounded for a sentence."""
 _ROUNDING = {-1: ROUND_FLOOR, 0: ROUND_HALF_EVEN, 1: ROUND_CEILING}
@@ -52,7 +52,7 @@ def bound_text(value: float, direction: int, length: float = math.inf) -> str:
 def _rounded(value: float, direction: int, place: int) -> str:
     exact = Decimal(value) - direction * Decimal(_HAIR) * abs(Decimal(value))
     rounded = exact.quantize(Decimal(1).scaleb(place), _ROUNDING[direction])
-    return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
+    return "0" if rounded == 0 else f"{float(rounded):.{_MAX_DIGITS}g}"
 
 
 def _last_place(value: float, length: float) -> int:
@@ -60,7 +60,7 @@ def _last_place(value: float, length: float) -> int:
     first = math.floor(math.log10(abs(value)))
     place = first - _DIGITS + 1
     if 0 < _LOSS * length < math.inf:
-        place = max(min(place, math.floor(math.log10(_LOSS * length))), first - _MOST_DIGITS + 1)
+        place = max(min(place, math.floor(math.log10(_LOSS * length))), first - _MAX_DIGITS + 1)
     return place
 
 

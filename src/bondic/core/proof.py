@@ -1,4 +1,4 @@
-"""What a proof is: a question as data, the data that a bound needs, and the trusted recomputation of what it shows.
+"""What a proof is: an estimand as data, the data that a bound needs, and the trusted recomputation of what it shows.
 
 A proof is a frozen dataclass registered under a name; a certificate holds its fields. Verification knows nothing else. What the
 certificate says about where its choices come from is compared with the log where it can be (`Review`); the rest is listed, so
@@ -28,7 +28,7 @@ from bondic.core.registry import from_outside, kind, registered
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import Terms, make_terms
 
-MOST_DRAWS, MOST_POLICIES = 4096, 64
+MAX_DRAWS, MAX_POLICIES = 4096, 64
 """Actions drawn at a state, and policies of one question: what a foreign certificate may ask for."""
 _SAME_PLAN = 1e-4
 """Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
@@ -65,8 +65,8 @@ Learned = tuple[tuple[int, Provenance], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class AskedPolicy:
-    """One part c J(pi; d) of a question, as a certificate holds it."""
+class StoredPolicy:
+    """One part c J(pi; d) of an estimand."""
 
     coefficient: float
     known_by: Literal["answers", "target columns", "behavior", "mixture"]
@@ -76,9 +76,12 @@ class AskedPolicy:
 
     def __post_init__(self) -> None:
         empty = self.answers.initial is not None and self.answers.initial.shape[0] == 0
-        refuse(empty != self.known_by_log, "A policy that the log knows has no answers, and any other one has some.")
+        refuse(
+            empty != self.known_by_log,
+            "Answers are stored exactly where the log does not hold the policy's probabilities.",
+        )
         begun = [row for row, _ in self.learned]
-        refuse(len(begun) > MOST_POLICIES, f"A policy was learned at most {MOST_POLICIES} times.")
+        refuse(len(begun) > MAX_POLICIES, f"A policy was learned at most {MAX_POLICIES} times.")
         ordered = bool(begun) and begun == sorted(set(begun))
         refuse(
             self.known_by == "mixture" and not ordered, "The blocks of a mixture are out of order, or there are none."
@@ -91,7 +94,7 @@ class AskedPolicy:
 
     @property
     def answered(self) -> bool:
-        """Whether the policy was asked at the logged states: it can be asked about every action."""
+        """Whether the policy was queried at the logged states: its probabilities of all actions are known there."""
         return self.known_by in ("answers", "mixture")
 
     @property
@@ -105,12 +108,12 @@ class AskedPolicy:
         held = [one for one in (self.answers.initial, self.answers.next) if one is not None and one.size]
         return int(held[0].shape[1]) if held and self.answers.discrete else None
 
-    def without_rows(self) -> AskedPolicy:
+    def without_rows(self) -> StoredPolicy:
         """The same without anything that is a single row."""
         answers = replace(self.answers, next=None)
         if self.known_by_log:
             return replace(self, start=replace(self.start, observations=None)) if self.start.kind == "sample" else self
-        if self.start.kind == "exact":  # the list states the question, and is nobody's row
+        if self.start.kind == "exact":  # the list is part of the problem, and no row of the log
             return replace(self, answers=answers)
         return replace(self, start=replace(self.start, observations=None), answers=replace(answers, initial=None))
 
@@ -124,8 +127,8 @@ class AskedPolicy:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A question on certain rows of a log."""
+class Estimand:
+    """What a certificate is about, as data: the value of which policies, on which rows of which log, under which terms."""
 
     log_hash: str
     terms: Terms
@@ -133,15 +136,15 @@ class Asked:
     seed: int
     draws: int
     initial_draws: int | None
-    policies: tuple[AskedPolicy, ...]  # the parts of the question, in order
+    policies: tuple[StoredPolicy, ...]  # the parts of the estimand, in order
 
     def __post_init__(self) -> None:
-        refuse(make_terms(**asdict(self.terms)) != self.terms, f"No problem can be asked with {self.terms}.")
+        refuse(make_terms(**asdict(self.terms)) != self.terms, f"There is no problem with {self.terms}.")
         refuse(self.seed < 0, f"The seed {self.seed} is negative.")
-        refuse(not 1 <= len(self.policies) <= MOST_POLICIES, f"A question is about 1 to {MOST_POLICIES} policies.")
+        refuse(not 1 <= len(self.policies) <= MAX_POLICIES, f"A question is about 1 to {MAX_POLICIES} policies.")
         most = 1 if self.initial_draws is None else self.initial_draws
-        fine = 1 <= self.draws <= MOST_DRAWS and 1 <= most <= 100 * MOST_DRAWS
-        refuse(not fine, f"{self.draws} and {self.initial_draws} draws at a state: at most {MOST_DRAWS} are made.")
+        fine = 1 <= self.draws <= MAX_DRAWS and 1 <= most <= 100 * MAX_DRAWS
+        refuse(not fine, f"{self.draws} and {self.initial_draws} draws at a state: at most {MAX_DRAWS} are made.")
 
     @property
     def start(self) -> StoredStart:
@@ -149,31 +152,33 @@ class Asked:
         return self.policies[0].start
 
     @property
-    def seen(self) -> tuple[Provenance, ...]:
+    def trained_on(self) -> tuple[Provenance, ...]:
         """What the policies were learned on, as they say."""
-        return tuple(seen for policy in self.policies for _, seen in policy.learned)
+        return tuple(provenance for policy in self.policies for _, provenance in policy.learned)
 
-    def same_log(self, other: Asked) -> bool:
+    def same_log(self, other: Estimand) -> bool:
         """Whether both are about one log, with the same statements."""
         return (self.log_hash, self.terms, self.seed) == (other.log_hash, other.terms, other.seed)
 
-    def without_rows(self) -> Asked:
+    def without_rows(self) -> Estimand:
         """The same question without anything that is a single row."""
         return replace(self, policies=tuple(policy.without_rows() for policy in self.policies))
 
     def check_learned(self) -> None:
         """InvalidInput where a policy says that it was learned on rows that are certified, or on later ones."""
         for policy in self.policies:
-            for row, seen in policy.learned:
+            for row, provenance in policy.learned:
                 first = max(row, self.rows[0])
-                if seen.saw((first, self.rows[1]), self.log_hash) and seen.rows is not None:
-                    other = "" if seen.log_hash else " If these are rows of another log, it says so by `fitted_log`."
+                if provenance.saw((first, self.rows[1]), self.log_hash) and provenance.rows is not None:
+                    begin, stop = provenance.rows
+                    other = (
+                        "" if provenance.log_hash else " If these are rows of another log, state it by `fitted_log`."
+                    )
                     raise InvalidInput(
-                        f"The policy says that it was learned on rows {seen.rows[0]} to {seen.rows[1] - 1} of this log, and it "
-                        f"is certified from row {first} on: rows that taught it would flatter it, and no interval covers that. "
-                        f"Certify later rows alone, problem.select({seen.rows[1]}); or let rows be held out while it is learned, "
-                        "LearnedPolicy(fit, rows=0.5) (--policy SPEC of the function that learns, --with learn_rows=0.5)."
-                        f"{other}"
+                        f"The policy says that it was learned on rows {begin} to {stop - 1} of this log, and it is certified "
+                        f"from row {first} on: its training rows flatter it, and no interval covers that. Certify later rows "
+                        f"only, problem.select({stop}); or hold rows out while it is learned, LearnedPolicy(fit, rows=0.5) "
+                        f"(--policy SPEC of the function that learns, --with learn_rows=0.5).{other}"
                     )
             begun = min((row for row, _ in policy.learned), default=0)
             refuse(
@@ -191,13 +196,13 @@ class Asked:
         )
 
     def check(self, question: Question) -> None:
-        """VerificationError unless the columns are those that were asked about: log, statements, rows, starts."""
+        """VerificationError unless the columns are those of the estimand: log, statements, rows, starts."""
         columns = question.first  # the parts agree in all that is compared here
         refuse(columns.log_hash != self.log_hash, "The log is not the one that was certified (content hashes differ).")
         same = columns.terms == self.terms and (columns.rows.start, columns.rows.stop) == self.rows
         same = same and columns.seed == self.seed and len(question.parts) == len(self.policies)
         same = same and all(mine.check(part) for mine, part in zip(self.policies, question.parts, strict=True))
-        refuse(not same, "The columns are not those of the question that was certified.")
+        refuse(not same, "The columns are not those of the certified estimand.")
 
 
 # --- what is claimed, and what was compared -------------------------------------------------------------
@@ -248,7 +253,9 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
     checks = (f"{text}; left out: {', '.join(left)}" if left else text,)
     unchecked = []
     if front and not any(choice.rows is not None and choice.rows[1] >= front for choice in choices):
-        unchecked.append(f"why the first {front} rows were left out: no choice of the proof is said to come from them")
+        unchecked.append(
+            f"why the first {front} rows were left out: the certificate names no choice that was made with them"
+        )
     if end:
         unchecked.append(f"why the last {end} rows were left out: the end may have been picked with the rows in view")
     return Review(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())
@@ -281,7 +288,7 @@ class Proof(ABC):
     Nothing that a method returns may be taken from a field that says what was found; everything is computed again.
     """
 
-    asked: Asked
+    estimand: Estimand
     budget: ErrorBudget  # of alpha, which is spent on the events that the proof rests on
     side: Side
 
@@ -309,11 +316,11 @@ class Proof(ABC):
 
     def check_learned(self) -> None:
         """InvalidInput where a policy says that it was learned on rows that are certified."""
-        self.asked.check_learned()
+        self.estimand.check_learned()
 
     def all_assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:
         """Those of this kind of proof, and what the policies say that they were learned on."""
-        return (*self.assumptions(question, rejected=rejected), *self.asked.learning())
+        return (*self.assumptions(question, rejected=rejected), *self.estimand.learning())
 
     def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
@@ -323,11 +330,11 @@ class Proof(ABC):
     @property
     def logged_answers(self) -> tuple[Target | None, ...]:
         """Of every policy, its answers at the logged states where the proof holds them."""
-        return (None,) * len(self.asked.policies)
+        return (None,) * len(self.estimand.policies)
 
     def without_rows(self) -> Self:
         """The same proof without anything that is a single row."""
-        return replace(self, asked=self.asked.without_rows())  # type: ignore[type-var]
+        return replace(self, estimand=self.estimand.without_rows())  # type: ignore[type-var]
 
     def provenances(self) -> tuple[Provenance, ...]:
         """Where the choices behind the proof come from, as it says."""

@@ -74,7 +74,7 @@ class Question:
 
     @property
     def columns(self) -> Columns:
-        """Of the one policy that is asked about; a proof for one policy cannot answer more."""
+        """Of the one policy; a proof for one policy cannot bound more."""
         if len(self.parts) != 1 or self.parts[0].coefficient != 1.0:
             raise InvalidInput("This proof answers about the value of one policy.")
         return self.parts[0].columns

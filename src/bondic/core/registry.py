@@ -4,7 +4,7 @@
     @dataclass(frozen=True, eq=False)
     class MyKernel(Leaf): ...
 
-A certificate holds the name and the fields; whoever verifies it needs the same class under the same name.
+A certificate holds the name and the fields; verification needs the same class under the same name.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from bondic.core.claims import (
 )
 from bondic.core.columns import RowRange
 from bondic.core.errors import refuse
-from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.proof import Claims, Estimand, Proof, Review
 from bondic.core.propensities.ratios import Target
 from bondic.core.question import Question
 from bondic.core.registry import register
@@ -40,26 +40,24 @@ from bondic.core.sums.forms import Sums
 class SeparateProof(Proof):
     """sum_k c_k [low_k, high_k]."""
 
-    asked: Asked
+    estimand: Estimand
     budget: ErrorBudget  # parts: one for every policy, by its number from 1
     side: Side
     parts: tuple[Proof, ...]  # of every policy, on rows of their own among those that are certified
 
     def __post_init__(self) -> None:
-        refuse(
-            len(self.parts) != len(self.asked.policies), "There are proofs of other policies than those asked about."
-        )
-        coefficients = tuple(policy.coefficient for policy in self.asked.policies)
+        refuse(len(self.parts) != len(self.estimand.policies), "The number of proofs is not the number of policies.")
+        coefficients = tuple(policy.coefficient for policy in self.estimand.policies)
         refuse(coefficients != (1.0, -1.0), "Separate proofs are about the difference of two policies.")
-        first, last = self.asked.rows
-        for number, (policy, part) in enumerate(zip(self.asked.policies, self.parts, strict=True), 1):
+        first, last = self.estimand.rows
+        for number, (policy, part) in enumerate(zip(self.estimand.policies, self.parts, strict=True), 1):
             begun = max((seen.rows[1] for seen in part.provenances() if seen.rows is not None), default=first)
-            inside = first <= part.asked.rows[0] <= max(first, begun) and part.asked.rows[1] == last
+            inside = first <= part.estimand.rows[0] <= max(first, begun) and part.estimand.rows[1] == last
             refuse(
-                not (inside and part.asked.same_log(self.asked)),
-                f"The proof of policy {number} is about another log or statements, or leaves out rows for no reason.",
+                not (inside and part.estimand.same_log(self.estimand)),
+                f"The proof of policy {number} is about another log or other statements, or leaves out rows without a reason.",
             )
-            same = len(part.asked.policies) == 1 and part.asked.policies[0].kind == (1.0, *policy.kind[1:])
+            same = len(part.estimand.policies) == 1 and part.estimand.policies[0].kind == (1.0, *policy.kind[1:])
             refuse(not same, f"The proof of policy {number} is not about its value.")
             refuse(
                 part.budget.alpha > (self.budget.get(str(number)) or 0.0),
@@ -89,7 +87,7 @@ class SeparateProof(Proof):
     def questions(self, question: Question) -> Iterator[tuple[Proof, Question]]:
         """Every proof with its own question."""
         for proof, part in zip(self.parts, question.parts, strict=True):
-            yield proof, Question.value(part.columns.restricted(RowRange(*proof.asked.rows)))
+            yield proof, Question.value(part.columns.restricted(RowRange(*proof.estimand.rows)))
 
     def claims(self, question: Question, sums: Sums) -> Claims:
         found, tests = [], list[Rejection]()
@@ -106,7 +104,7 @@ class SeparateProof(Proof):
         ends = []
         for end in ends_of(self.side):
             sizes = []
-            for number, (policy, one) in enumerate(zip(self.asked.policies, found, strict=True), 1):
+            for number, (policy, one) in enumerate(zip(self.estimand.policies, found, strict=True), 1):
                 bound = one.low if (end == "lower") == (policy.coefficient > 0) else one.high
                 sizes.append(Part(f"policy {number}", Enclosure(bound) * policy.coefficient, "value"))
             ends.append(Claim(end, tuple(sizes), uses_log=any(one.status is Status.INTERVAL for one in found)))
@@ -138,7 +136,7 @@ class SeparateProof(Proof):
 
     def without_rows(self) -> SeparateProof:
         parts = tuple(part.without_rows() for part in self.parts)
-        return replace(self, asked=self.asked.without_rows(), parts=parts)
+        return replace(self, estimand=self.estimand.without_rows(), parts=parts)
 
     def provenances(self) -> tuple[Provenance, ...]:
         return tuple(one for part in self.parts for one in part.provenances())

@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bondic.core.betting import LARGEST_BET, loss, tail_term
+from bondic.core.betting import MAX_BET, bet_cost, tail_term
 from bondic.core.bounded import Between, Enclosure, FloatArray, U, certified_dot, log_enclosure, upper_sum
 from bondic.core.claims import End
 from bondic.core.columns import AnsweredRows, Cloud
@@ -36,7 +36,7 @@ INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
 _GRID = 24
 """Rates for planned sizes 1, 4, 16, ..., 4^23: enough for any sample that fits a computer."""
-_MOST_RATES, _MOST_COMPARED = 64, 256
+_MAX_RATES, _MAX_COMPARED = 64, 256
 """Of bets, and of starts whose mean is R: the exact norm of their mean takes all pairs of them."""
 _PART = 16_384
 
@@ -96,18 +96,18 @@ class StartBets:
     """Bets on initial states that are a sample, fixed before the states they are used on."""
 
     skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
-    guess: float | None  # R; None: the mean value of the skipped starts
+    center: float | None  # R; None: the mean value of the skipped starts
     hoeffding: float  # λ
     rates: tuple[float, ...]  # b_k
     shares: tuple[float, ...]  # p_0, p_1, ..., p_K
     largest: float = 0.99  # F
 
     def __post_init__(self) -> None:
-        fine = self.skipped >= 0 and 0 < len(self.rates) <= _MOST_RATES and (self.guess is not None or self.skipped > 0)
-        fine = fine and (self.guess is None or math.isfinite(self.guess)) and 0 < self.largest <= LARGEST_BET
+        fine = self.skipped >= 0 and 0 < len(self.rates) <= _MAX_RATES and (self.center is not None or self.skipped > 0)
+        fine = fine and (self.center is None or math.isfinite(self.center)) and 0 < self.largest <= MAX_BET
         fine = fine and len(self.shares) == 1 + len(self.rates) and math.fsum(self.shares) <= 1
         if not (fine and all(0 < number < math.inf for number in (self.hoeffding, *self.rates, *self.shares))):
-            raise InvalidInput("Bets on initial states need rates and shares > 0, and a guess or skipped starts.")
+            raise InvalidInput("Bets on initial states need rates and shares > 0, and a center or skipped starts.")
 
 
 def used_starts(rows: _Rows, skipped: int) -> _Rows:
@@ -134,7 +134,7 @@ class StartTerms:
     def of(rows: AnsweredRows, skipped: int) -> StartTerms:
         """`rows` with all starts."""
         states, cloud, error = rows.initial_states, rows.initial, (12 + rows.layout.slots) * U
-        count = min(skipped, _MOST_COMPARED) if states.kind == "sample" else 0
+        count = min(skipped, _MAX_COMPARED) if states.kind == "sample" else 0
         kept = cloud.rows < count
         compared = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept], cloud.draws)
         if states.kind == "sample" or skipped:
@@ -221,16 +221,16 @@ def start_error(
     bounds. `known` says what V can still be there.
     """
     terms = StartTerms.of(rows, bets.skipped)
-    apart = _deviations(terms, bets, limits, known)
-    guess = _guess(terms, bets, apart, value)
+    deviation = _deviations(terms, bets, limits, known)
+    center = _center_bounds(terms, bets, deviation, value)
     if end == "lower":  # the upper end for -V
-        apart, guess = Between(-apart.high, -apart.low), ValueRange(-guess.high, -guess.low)
+        deviation, center = Between(-deviation.high, -deviation.low), ValueRange(-center.high, -center.low)
         limits = ValueRange(-limits.high, -limits.low)
     levels, count = [tail_term(probability * share) for share in bets.shares], float(len(terms))
     squares = Enclosure(limits.width) * limits.width * upper_sum(terms.shares**2 * (1 + 4 * U)) * 0.125
     found = [(levels[0] / bets.hoeffding + squares * bets.hoeffding) / count]
     for rate, level in zip(bets.rates, levels[1:], strict=True):
-        price = upper_sum(_prices(terms, rate, bets.largest, apart, guess, limits))
+        price = upper_sum(_prices(terms, rate, bets.largest, deviation, center, limits))
         found.append((level + price) / (Enclosure(rate) * count))
     # weights of starts and of actions are defined as normalized: floats that are off by a share of their number
     largest = max(
@@ -241,27 +241,27 @@ def start_error(
 
 
 def _prices(
-    terms: StartTerms, rate: float, largest: float, apart: Between, guess: ValueRange, limits: ValueRange
+    terms: StartTerms, rate: float, largest: float, deviation: Between, center: ValueRange, limits: ValueRange
 ) -> FloatArray:
     """The worst g(-b_j (V_j - R_k)) of every term, from bounds of V_j - R and of R: V - max(R, clip) = min(V - R, V - clip)."""
     clip = limits.high - largest / (rate * float(terms.shares.max()))
-    low, high = apart.low, np.minimum(apart.high, np.minimum(guess.high + apart.high, limits.high) - clip)
-    if clip > guess.low:
-        low = np.minimum(low, np.maximum(guess.low + apart.low, limits.low) - clip)
-    bet, size = rate * terms.shares, 8 * U * (limits.largest + abs(clip) + apart.largest() + guess.largest)
+    low, high = deviation.low, np.minimum(deviation.high, np.minimum(center.high + deviation.high, limits.high) - clip)
+    if clip > center.low:
+        low = np.minimum(low, np.maximum(center.low + deviation.low, limits.low) - clip)
+    bet, size = rate * terms.shares, 8 * U * (limits.largest + abs(clip) + deviation.largest() + center.largest)
     low, high = -bet * (high + size), -bet * (low - size)
-    return np.asarray(np.maximum(loss(low), loss(high)))
+    return np.asarray(np.maximum(bet_cost(low), bet_cost(high)))
 
 
 def _deviations(terms: StartTerms, bets: StartBets, limits: ValueRange, known: Deviations | None) -> Between:
     """V(x_j) - R from the value range, where a start cancels its own share of R, and from what is known besides.
 
-    Where the two exclude each other nothing is left of Q, and whatever is said about it is true.
+    Where the two exclude each other the feasible set is empty, and every statement about it is true.
     """
     most = (1.0 - terms.alike()) * limits.width * (1 + 8 * U)
     wide = Between(-most, most)
-    if bets.guess is not None:
-        wide = Between(np.full(len(terms), limits.low - bets.guess), np.full(len(terms), limits.high - bets.guess))
+    if bets.center is not None:
+        wide = Between(np.full(len(terms), limits.low - bets.center), np.full(len(terms), limits.high - bets.center))
     if known is None:
         return wide
     other = known(terms, bets)
@@ -270,11 +270,11 @@ def _deviations(terms: StartTerms, bets: StartBets, limits: ValueRange, known: D
     return Between(np.where(crossed, wide.low, cut.low), np.where(crossed, wide.high, cut.high))
 
 
-def _guess(terms: StartTerms, bets: StartBets, apart: Between, value: ValueRange) -> ValueRange:
+def _center_bounds(terms: StartTerms, bets: StartBets, deviation: Between, value: ValueRange) -> ValueRange:
     """Bounds of R = J_emp - mean_j (V(x_j) - R)."""
-    if bets.guess is not None:
-        return ValueRange(bets.guess, bets.guess)
+    if bets.center is not None:
+        return ValueRange(bets.center, bets.center)
     count, slack = float(len(terms)), (len(terms) + 8) * U
-    low, high = (float(np.sum(side)) / count for side in (apart.low, apart.high))
-    most = slack * (value.largest + float(apart.largest().max()))
+    low, high = (float(np.sum(side)) / count for side in (deviation.low, deviation.high))
+    most = slack * (value.largest + float(deviation.largest().max()))
     return ValueRange(value.low - high - most, value.high - low + most)

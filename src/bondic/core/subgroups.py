@@ -57,8 +57,8 @@ def conclude_by_subgroup(proof: Proof, question: Question, labels: Labeling, sum
         return _by_units(proof, question, labels)
     if not isinstance(proof, CellsProof | SequentialProof | DualProof):
         raise InvalidInput(
-            "The difference is that of two intervals, each with a proof of its own: it has no subgroups. Ask for each policy by "
-            "itself, or for the difference with a method that bounds it as one: Table(), Propensities()."
+            "This difference combines two intervals with separate proofs, so it has no subgroups. Evaluate each policy by "
+            "itself, or name a method that bounds the difference directly: Table(), Propensities()."
         )
     return _by_starts(proof, question, labels, sums)
 
@@ -175,7 +175,7 @@ def _from(question: Question, places: IntArray) -> Question:
 def _by_units(proof: PropensityProof, question: Question, labels: Labeling) -> dict[str, Subgroup]:
     """Every subgroup from its own units, at its share of alpha. A number of units that was planned says nothing of theirs."""
     if not question.first.states_recorded:
-        raise InvalidInput("The log has no observations: nothing says which subgroup a row is in.")
+        raise InvalidInput("The log has no observations, so the subgroup of a row is unknown.")
     columns, limits = proof.columns(question), question.limits
     groups = dict(labels(columns.first.observations[columns.first.starts]))
     listed: Mapping[str, IntArray] = {}
@@ -193,8 +193,8 @@ def _by_units(proof: PropensityProof, question: Question, labels: Labeling) -> d
                 for end, rates in proof.rates.items()
             },
         )
-        asked = question if name not in listed else _from(question, listed[name])
-        claims = own.claims_on(asked, columns.pick(units))
+        estimand = question if name not in listed else _from(question, listed[name])
+        claims = own.claims_on(estimand, columns.pick(units))
         conclusion = conclude(limits, claims.ends, claims.rejected, proof.side)
         found[name] = Subgroup(claims.ends, conclusion, int(units.size))
     missing = {name: Subgroup((), conclude(limits, (), False, proof.side), 0) for name in listed if name not in found}

@@ -25,10 +25,10 @@ _UNDISCOUNTED = (
     "about 100 steps. If exactly H steps count: horizon=H (--horizon H); values then depend on the step, so a table of states "
     "becomes H times as large and takes far more rows, while short episodes with propensities lose nothing by it."
 )
-MOST_STEPS = 2**53
-"""Longer horizons are refused: float64 no longer tells their last step from the one before."""
-_MOST_TIMES = 4096
-_MOST_WIDTHS = 65536
+MAX_STEPS = 2**53
+"""Longer horizons are refused: float64 no longer distinguishes their last steps."""
+_MAX_TIMES = 4096
+_MAX_WIDTHS = 65536
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def make_terms(
     for name, given in listed:
         if np.ndim(given):
             raise InvalidInput(
-                f"`{name}` holds {np.size(given)} numbers, and one is needed: each has events of its own. "
-                f"Ask for each by itself, at alpha / {np.size(given)} if all of them are to hold together."
+                f"`{name}` holds {np.size(given)} numbers; one is needed. Call once for each, at alpha / {np.size(given)} if "
+                "all intervals have to hold at once."
             )
     if not isinstance(gamma, Real) or not abs(gamma) < math.inf:
         raise InvalidInput(
@@ -93,9 +93,9 @@ def make_terms(
 def _steps(horizon: int) -> int:
     if not (isinstance(horizon, Real) and 1 <= horizon < math.inf):
         raise InvalidInput(f"`horizon` is {horizon!r}; a whole number of steps >= 1 is needed.")
-    if horizon > MOST_STEPS:
+    if horizon > MAX_STEPS:
         raise InvalidInput(
-            f"`horizon` is larger than 2**53 = {MOST_STEPS} steps, which numbers with 53 binary digits cannot count. Leave it "
+            f"`horizon` is larger than 2**53 = {MAX_STEPS} steps, which numbers with 53 binary digits cannot count. Leave it "
             "out for an infinite horizon (gamma < 1), or pass the number of steps that is meant."
         )
     if horizon != int(horizon):
@@ -214,7 +214,7 @@ def largest_width(terms: Terms) -> float:
     The range that the reward range implies is widest at time 0. What a stated value range leaves of it need not be: all
     times are looked at. Over a long horizon its width is at most that of the implied range, and that of the hull.
     """
-    if terms.value_range is not None and terms.horizon is not None and terms.horizon <= _MOST_TIMES:
+    if terms.value_range is not None and terms.horizon is not None and terms.horizon <= _MAX_TIMES:
         return max(range_of(terms, time).width for time in range(terms.horizon))
     return min(implied_range(terms).width, range_at_all_times(terms).width)
 
@@ -228,7 +228,7 @@ def row_widths(terms: Terms, times: npt.NDArray[np.int64] | None, count: int) ->
     return np.asarray(np.array(table)[position])
 
 
-@lru_cache(maxsize=_MOST_WIDTHS)
+@lru_cache(maxsize=_MAX_WIDTHS)
 def _width(terms: Terms, time: int) -> float:
     """B_t; times so far before the horizon H that gamma^(H - t) no longer shows share one.
 

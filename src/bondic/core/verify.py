@@ -27,7 +27,7 @@ from bondic.core.errors import BondicError, VerificationError, clean_text, refus
 from bondic.core.kernels import features, leaves, series
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.printed import interval_text, last_digit
-from bondic.core.proof import Asked, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
+from bondic.core.proof import Estimand, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
 from bondic.core.propensities import control
 from bondic.core.propensities import proof as propensities
 from bondic.core.question import Question
@@ -95,12 +95,12 @@ def as_verification_error() -> Iterator[None]:
         raise VerificationError(clean_text(f"The certificate {words}: {problem}")) from problem
 
 
-def opened(certificate: Certificate) -> Asked:
-    """What was asked, once format and digest are right."""
+def opened(certificate: Certificate) -> Estimand:
+    """The estimand, once format and digest are right."""
     check_certificate(certificate)
     same = compute_digest(certificate.body, certificate.arrays) == certificate.digest
     refuse(not same, "The digest does not match: the certificate was changed after it was made.")
-    return certificate.asked
+    return certificate.estimand
 
 
 def read_proof(certificate: Certificate, layout: Layout, functions: UserFunctions | None = None) -> Proof:
@@ -125,7 +125,7 @@ def verify_columns(
     """Recompute the interval from the proof and the columns; VerificationError where the certificate claims more.
 
     `policy` and `start` say how the columns were compared with the policies and with the initial states that were given:
-    nothing is read or asked here. The log has `log_rows` rows in all. `labels` ask for the intervals of subgroups of the starts.
+    nothing is read or queried here. The log has `log_rows` rows in all. With `labels` the subgroups of starts get intervals.
     """
     opened(certificate).check(question)
     columns, limits = question.first, question.limits
@@ -133,7 +133,7 @@ def verify_columns(
     stored.check_learned()
     _check_stated(certificate, limits, stored.side)
     alpha, spent = stored.budget.alpha, math.fsum(stored.budget.parts.values())
-    refuse(not spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    refuse(not spent >= alpha * (1 - 1e-9), f"The events spend {spent} of alpha = {alpha}.")
     _check_workload(stored.work(question), columns, log_rows)
     again = None if replay is None else replay(stored)
     proof = stored if again is None else again.proof
@@ -155,7 +155,7 @@ def verify_columns(
             *reviews,
             _review_plan(stored, again, described=certificate.planner is not None),
             check_origin(stored),
-            check_rows(columns.rows, log_rows, (*stored.provenances(), *stored.asked.seen)),
+            check_rows(columns.rows, log_rows, (*stored.provenances(), *stored.estimand.trained_on)),
             start,
             Review(("interval and status follow from the end points", "assumptions are those of the proof")),
         ]
@@ -184,7 +184,7 @@ def verify_columns(
 
 
 _FREE_PAIRS, _PAIRS_PER_PAIR = 4e9, 1000.0
-"""Some seconds of work for anybody; beyond, a multiple of what the pairs of the log's own rows cost."""
+"""Some seconds of work for any certificate; beyond, a multiple of what the pairs of the log's own rows cost."""
 
 
 def _check_workload(pairs: float, columns: Columns, log_rows: int) -> None:
@@ -202,7 +202,7 @@ def _check_workload(pairs: float, columns: Columns, log_rows: int) -> None:
 
 
 def _review_plan(stored: Proof, again: Replayed | None, *, described: bool) -> Review:
-    """A plan that was made again, with options whose origin nobody knows; or the certificate's word for it."""
+    """A plan that was made again, with options of unknown origin; or the certificate's word for it."""
     if not stored.needs_replay:
         return Review()
     if again is None:

@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-_LARGEST_EXACT = 2**53
+_MAX_EXACT = 2**53
 _LARGEST = 1e120
 """Squares and sums of squares of larger numbers overflow float64 somewhere on the way to an interval."""
 
@@ -66,7 +66,7 @@ def looks_whole(values: Any) -> bool:
     return bool(
         array.dtype.kind == "f"
         and array.size
-        and np.all(np.abs(array) <= _LARGEST_EXACT)  # beyond, every float is whole
+        and np.all(np.abs(array) <= _MAX_EXACT)  # beyond, every float is whole
         and np.all(array == np.rint(array))
     )
 
@@ -84,7 +84,7 @@ def _array(name: str, values: Any) -> npt.NDArray[Any]:
 
 def _floats(name: str, values: Any) -> FloatArray:
     array = _array(name, values)
-    if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) > _LARGEST_EXACT:
+    if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) > _MAX_EXACT:
         raise InvalidInput(
             f"`{name}` holds integers beyond 2**53, which float64 cannot represent exactly. Rescale them."
         )
@@ -186,7 +186,7 @@ def integers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     fraction, inexact = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     if array.dtype.kind == "f":
         fraction = ~np.isfinite(array) | (array != np.rint(array))
-        inexact = np.abs(array.astype(np.float64)) > _LARGEST_EXACT
+        inexact = np.abs(array.astype(np.float64)) > _MAX_EXACT
     elif array.dtype.kind == "u":
         inexact = array > np.uint64(2**63 - 1)
     for wrong, words in (
@@ -206,7 +206,7 @@ def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     array = _one_per_row(name, array, n, "id")
     if (row := first(np.array([value is None or value != value for value in array.tolist()]))) is not None:
         raise InvalidInput(
-            f"`{name}` is missing at row {numbered(row)}. Every row belongs to an episode; leave out the column else."
+            f"`{name}` is missing at row {numbered(row)}. Every row belongs to an episode; otherwise leave out the column."
         )
     return coded(array, {})
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """The episodes of some rows, told by one id per row."""
+    """The episodes of some rows, by one id per row."""
 
     ids: npt.NDArray[np.generic]  # (n,)
 
@@ -112,14 +112,14 @@ class EpisodeNumbers:
 
 def episode_starts(log: Log) -> Iterator[tuple[RowRange, Transitions, IntArray]]:
     """The log part by part, with those of its rows that begin an episode."""
-    numbers, seen = EpisodeNumbers(), _SeenIds(counted=not log.has_episode_ids)
+    numbers, seen = EpisodeNumbers(), _KnownIds(counted=not log.has_episode_ids)
     for rows, part in log.batches():
         ids = numbers.of(part)
         first = Episodes(ids).first
         yield rows, part, first[seen.add(ids[first])]
 
 
-class _SeenIds:
+class _KnownIds:
     """Ids of episodes, part by part. Those that are counted ascend, and are not held; those of most logs ascend, too."""
 
     def __init__(self, *, counted: bool) -> None:

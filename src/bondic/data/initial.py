@@ -66,7 +66,7 @@ class InitialStates(Starts):
             raise InvalidInput(
                 "A sample of initial states has equal weights. Use InitialStates.exact for a weighted list."
             )
-        # weights that were divided by their sum before are left alone: whoever reads them back has the same ones, to the bit
+        # weights that were divided by their sum before stay as they are: reading them back changes no bit
         put("weights", weights if abs(total - 1.0) <= count * _UNIT else weights / total)
 
     @staticmethod
@@ -86,7 +86,7 @@ class InitialStates(Starts):
         """The first observation of every episode of the log, as a sample of d_0 of uncontrolled size.
 
         With `count` only those of the first `count` episodes: a sample whose size you fixed before looking. Assumes
-        that episodes start independently from d_0. Episodes are told apart by `episode_ids`; without them a row after
+        that episodes start independently from d_0. Episodes are identified by `episode_ids`; without them a row after
         a termination or truncation starts a new one.
         """
         if count is not None and (not isinstance(count, int | np.integer) or count < 1):
@@ -145,7 +145,7 @@ def read_starts(log: Log, count: int) -> FloatArray:
 
 
 def _count_starts(log: Log) -> int:
-    """How many there are; refused where the log does not tell them apart, or where they are no starts."""
+    """How many there are; refused where the log does not mark them, or where they are no starts."""
     if log.single_rows:
         return len(log)
     total, told_apart = 0, log.has_episode_ids

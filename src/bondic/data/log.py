@@ -1,4 +1,4 @@
-"""What a log offers, in memory or not: nobody above asks which kind it is."""
+"""What a log offers, in memory or not: other modules do not depend on which."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class Log(ABC):
 
     @abstractmethod
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
-        """These rows in order, `size` at a time (the last batch may be shorter); all rows, in any cut, unless told."""
+        """These rows in order, `size` at a time (the last batch may be shorter); by default all rows, in batches of any size."""
 
     @abstractmethod
     def read(self, rows: RowRange | None = None) -> Transitions:
-        """These rows as transitions in memory, with the hash of the whole log; all of them unless told."""
+        """These rows as transitions in memory, with the hash of the whole log; by default all of them."""
 
 
 def is_log(given: object) -> bool:

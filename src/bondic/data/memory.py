@@ -9,7 +9,7 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput
 
-SMALLEST_BATCH = 2048
+MIN_BATCH = 2048
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
@@ -61,5 +61,5 @@ class MemoryPlan:
     @property
     def batch_rows(self) -> int:
         """Rows to read at a time."""
-        self.require(SMALLEST_BATCH)
+        self.require(MIN_BATCH)
         return int(min((self.budget - self.fixed) // self.per_row, 1_000_000))

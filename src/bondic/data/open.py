@@ -110,15 +110,26 @@ def stream_log(
     progress: Callable[[float], None] | None = None,
     executor: Executor | None = None,
 ) -> LogStream:
-    """A Parquet, CSV or Feather file, a folder or pattern of parts, or arrays (memory-mapped ones), to be read in batches.
+    """Open a log that is larger than memory: it is read in batches, and used in place of `Transitions`.
 
-    Parquet is entered at any row; the other files are read from their beginning each time.
+    What needs the whole log at once is refused: text observations, marks for gaps, next observations from following rows.
+    Neither `memory` nor `batch_rows` changes an interval.
 
-    `memory` is what the whole estimate may use, whatever the length of the log; a budget in which the work on one block of
-    rows does not fit is refused. `batch_rows` sets how many rows are read at a time where the log is only looked through.
-    Neither leaves a trace in an interval. `columns`, `actions` and `one_step` are those of `read_log`; what needs the whole log
-    at once (text observations, marks for gaps, next observations from following rows) is refused. Use the result in place of
-    `Transitions`. `executor` is any `concurrent.futures.Executor`: its workers read the files themselves, and ask the policy.
+    Parameters
+    ----------
+    source : path or mapping
+        A Parquet, CSV or Feather file, a folder or a pattern of parts; or arrays by name, memory-mapped ones for instance.
+        Parquet is entered at any row, other files are read from their beginning each time.
+    memory : int, float or str, default "2GB"
+        Memory for the whole estimate; refused where the work on one block of rows does not fit.
+    batch_rows : int, default None
+        Rows that are read at a time in plain passes over the log. None: as many as fit.
+    columns, actions, one_step
+        As in `read_log`.
+    progress : callable, default None
+        Called with the share of the log that was read.
+    executor : concurrent.futures.Executor, default None
+        Its workers read the files and query the policy themselves.
     """
     budget = parse_memory(memory)
     if isinstance(source, Mapping):
@@ -164,10 +175,10 @@ def _ending_everywhere(source: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays of a one-step log with what stands for its ends; nothing is copied, and nothing takes memory."""
     rows, states = len(source["rewards"]), np.shape(source["observations"])
     given = {name: column for name, column in source.items() if column is not None}
-    told = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in given]
-    if told:
+    superfluous = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in given]
+    if superfluous:
         raise InvalidInput(
-            f"one_step=True states that every row ends and nothing follows: leave out {', '.join(told)}, or one_step."
+            f"one_step=True states that every row ends and nothing follows: leave out {', '.join(superfluous)}, or one_step."
         )
     return {
         **given,

@@ -27,12 +27,13 @@ def checked_propensities(given: Mapping[str, Any], rows: int, *, discrete: bool)
 
 
 def refuse_both(present: Mapping[str, Any]) -> None:
-    """Two columns for one number could differ, and nobody would know which one an interval came from."""
+    """Two columns for one number could differ, and it would be unknown which one an interval came from."""
     for plain, logarithm in PAIRS:
         if plain in present and logarithm in present:
             raise InvalidInput(
-                f"`{plain}` and `{logarithm}` say the same thing twice, and they may differ. Keep one, the logarithms if "
-                f"probabilities are tiny: leave the other one out, or columns={{'{plain}': None}} (--columns {plain}=none)."
+                f"`{plain}` and `{logarithm}` are the same probabilities twice, and they could differ. Keep one, the "
+                f"logarithms if probabilities are tiny: leave the other one out, or columns={{'{plain}': None}} (--columns "
+                f"{plain}=none)."
             )
 
 

@@ -32,7 +32,7 @@ class LogStream(Log):
     memory) and the number of rows.
     """
 
-    batch_rows: int  # read at a time, where nothing else is asked for
+    batch_rows: int  # read at a time by default
     held: ClassVar[bool] = False
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None, held_bytes: int = 0) -> None:
@@ -116,29 +116,29 @@ class LogStream(Log):
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""
-        wanted = RowRange(0, len(self)) if rows is None else rows
-        self._still_the_same(wanted)
-        first, step = wanted.start, self.batch_rows if size is None else size
+        requested = RowRange(0, len(self)) if rows is None else rows
+        self._still_the_same(requested)
+        first, step = requested.start, self.batch_rows if size is None else size
         if len(self._compact) == len(self):
-            for top in range(wanted.start, wanted.stop, step):
-                rows = RowRange(top, min(top + step, wanted.stop))
+            for top in range(requested.start, requested.stop, step):
+                rows = RowRange(top, min(top + step, requested.stop))
                 yield rows, self._first.of_columns(self._compact.cut(rows), self.content_hash)
             return
         several = step * max(1, min(self.batch_rows, _READ) // step)  # small batches are cut from larger ones
-        for columns in self._raw(wanted, several):
+        for columns in self._raw(requested, several):
             part = self._first.like(columns, self.content_hash)
             for top in range(0, len(part), step):
                 own = RowRange(top, min(top + step, len(part)))
                 yield RowRange(first + own.start, first + own.stop), part if len(own) == len(part) else part.cut(own)
             first += len(part)
-        self._still_the_same(wanted)
+        self._still_the_same(requested)
 
     def read(self, rows: RowRange | None = None) -> Transitions:
         """These rows as transitions in memory (with the hash of the whole log)."""
-        wanted = RowRange(0, len(self)) if rows is None else rows
-        for _, part in self.batches(wanted, max(1, len(wanted))):
+        requested = RowRange(0, len(self)) if rows is None else rows
+        for _, part in self.batches(requested, max(1, len(requested))):
             return part
-        raise InvalidInput(f"There is nothing to read: {wanted}.")
+        raise InvalidInput(f"There is nothing to read: {requested}.")
 
     def __repr__(self) -> str:
         kind = "discrete" if self.action_dim == 0 else f"{self.action_dim}-d"
@@ -190,7 +190,7 @@ class ArrayStream(LogStream):
             yield batch
 
     def _still_the_same(self, rows: RowRange) -> None:
-        """Arrays are the caller's: nothing tells whether they were changed, except their length."""
+        """Arrays are the caller's: a change shows in their length only."""
         del rows
         if len({len(column) for column in self._columns.values()}) != 1:
             raise InvalidInput("The arrays of the log changed their lengths while it was in use.")

@@ -91,9 +91,7 @@ class Transitions(Log):
         self._convert()
         _arrays.setter(self)("unrecorded", tuple(self.unrecorded))
         if set(self.unrecorded) - {"observations", "actions"}:
-            raise InvalidInput(
-                f"unrecorded={self.unrecorded}: only 'observations' and 'actions' may stand in for others."
-            )
+            raise InvalidInput(f"unrecorded={self.unrecorded}: only 'observations' and 'actions' can be unrecorded.")
         KeyCheck().add(self)
         digest = ContentHash()
         digest.add(self.columns())
@@ -103,10 +101,12 @@ class Transitions(Log):
     def one_step(observations: Any, actions: Any, rewards: Any, **optional: Any) -> Transitions:
         """A log in which every row is an episode of its own (a bandit log): nothing follows, and nothing has to be stored."""
         states = _arrays.matrix("observations", observations)
-        told = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in optional]
-        if told:
+        superfluous = [
+            name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in optional
+        ]
+        if superfluous:
             raise InvalidInput(
-                f"Every row of a one-step log ends: leave out {', '.join(told)}, or use Transitions(...)."
+                f"Every row of a one-step log ends: leave out {', '.join(superfluous)}, or use Transitions(...)."
             )
         ends = np.ones(states.shape[0], dtype=bool)
         return Transitions(observations, actions, rewards, np.zeros(states.shape), ends, **optional)
@@ -146,10 +146,10 @@ class Transitions(Log):
         return _unchecked(columns, self.discrete_observations, self.unrecorded, content_hash)
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
-        """These rows in order, `size` at a time: one batch unless told."""
-        wanted = RowRange(0, len(self)) if rows is None else rows
-        for top in range(wanted.start, wanted.stop, size or max(1, len(wanted))):
-            part = RowRange(top, wanted.stop if size is None else min(top + size, wanted.stop))
+        """These rows in order, `size` at a time: by default one batch."""
+        requested = RowRange(0, len(self)) if rows is None else rows
+        for top in range(requested.start, requested.stop, size or max(1, len(requested))):
+            part = RowRange(top, requested.stop if size is None else min(top + size, requested.stop))
             yield part, self.read(part)
 
     def read(self, rows: RowRange | None = None) -> Transitions:

@@ -20,7 +20,7 @@ from bondic.core.sums.forms import Sums
 from bondic.decisions.subgroups import part_of
 from bondic.engines.sums import STANDARD
 from bondic.result import Result
-from bondic.rows.asked import rebuild
+from bondic.rows.estimand import rebuild
 
 
 def radius_curve(result: Result, radii: Iterable[float], *, sums: Sums = STANDARD) -> dict[float, Result]:
@@ -36,7 +36,7 @@ def radius_curve(result: Result, radii: Iterable[float], *, sums: Sums = STANDAR
     proof, problem = result.proof, result.question
     if not isinstance(proof, SequentialProof | DualProof) or problem is None or proof.ball.kernel is None:
         raise InvalidInput(f"The method {result.method} has no stated ball: its interval does not depend on a radius.")
-    question, found = rebuild(proof.asked, problem.log, problem.policy), {}
+    question, found = rebuild(proof.estimand, problem.log, problem.policy), {}
     for radius in radii:
         own = replace(proof, ball=replace(proof.ball, radius=radius))  # type: ignore[type-var, arg-type]
         if radius > proof.ball.radius and isinstance(proof, SequentialProof) and proof.plan.limits is not None:

@@ -1,7 +1,7 @@
 """J(π) - J(π'): how far one policy exceeds another, or today's, on the same rows of one log.
 
-Propensities and tables bound the difference itself: what both policies have in common costs nothing. Elsewhere each policy has
-an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
+Propensities, tables and groups bound the difference itself: what both policies have in common costs nothing. Elsewhere each
+policy has an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bondic.core.claims import Conclusion, ErrorBudget, Side, Status, check_alph
 from bondic.core.codec import with_arrays
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
-from bondic.core.proof import Asked, Proof
+from bondic.core.proof import Estimand, Proof
 from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
@@ -28,6 +28,7 @@ from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
+from bondic.methods.groups import Groups
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import PILOT, Propensities
 from bondic.methods.propensity_pilot import logged
@@ -37,8 +38,8 @@ from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import rebuild, rows_of
 from bondic.rows.decisions import single_rows
+from bondic.rows.estimand import rebuild, rows_of
 from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
 from bondic.rows.make import make_rows
 from bondic.tuning.states import rows_set_aside
@@ -60,7 +61,7 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             )
         return replace(policy, initial_states=problem.initial_states)  # one object: a certificate holds it once
     if isinstance(policy, LoggedTarget) or is_today(policy):
-        asked: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
+        answering: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
         if policy == LOGGED and (problem.log.has("target_action_probs") or problem.log.has("target_log_probs")):
             raise InvalidInput(
                 "'logged' may be the policy that made the log, or the one whose probabilities stand in its columns "
@@ -68,11 +69,13 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             )
     else:
         starts = len(problem.initial_states) if problem.initial_states.from_rows else None
-        asked, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
+        answering, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
     answers = problem.answers
     asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
-    made = make_rows(problem.log, asked, problem.initial_states, problem.terms, **asking)
-    made = replace(made.restricted(problem.rows), names=problem.names, reading=problem.reading)
+    made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **asking)
+    made = replace(
+        made.restricted(problem.rows), names=problem.names, reading=problem.reading, encodings=problem.encodings
+    )
     vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log
     return made
 
@@ -99,8 +102,8 @@ def difference_interval(
     alpha : float, default 0.1
         Probability that the interval may miss the difference.
     method : Method or str, default None
-        As in `estimate_interval`. Propensities bound the difference itself, and so do tables where that promises a shorter
-        interval; otherwise each policy has its own interval at half of alpha.
+        As in `estimate_interval`. Propensities bound the difference itself, and so do tables and groups where that promises a
+        shorter interval; otherwise each policy has its own interval at half of alpha.
     """
     check_alpha(alpha)
     if not isinstance(problem, Rows):
@@ -113,13 +116,13 @@ def difference_interval(
         choice = chosen.choice(problem, alpha)
         rows, paired, why = choice.rows, choice.method, choice.why
     names = ("new", TODAY) if is_today(other.policy) else policy_names(problem.policy, other.policy)
-    if isinstance(paired, Table):
+    if isinstance(paired, Table | Groups):
         together = paired.differs(rows, other_rows(rows, other.policy) if rows is not problem else other, float(alpha))
     else:
         together = isinstance(paired, Propensities)
     if not together:
         return replace(_separate(problem, other, float(alpha), chosen, progress), names=names)
-    assert isinstance(paired, Propensities | Table)
+    assert isinstance(paired, Propensities | Table | Groups)
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other.restricted(rows.rows)
     if isinstance(paired, Propensities):
@@ -270,7 +273,7 @@ def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress
     proof = separate_proof((first.proof, second.proof), budget, side)
     ends = tuple(Conclusion(one.low, one.high, one.status) for one in (first, second))
     tests = tuple(one.rejection for one in (first, second) if one.rejection is not None)
-    rows, against = rows_of(rebuild(proof.asked, problem.log, problem.policy, None, other.policy))
+    rows, against = rows_of(rebuild(proof.estimand, problem.log, problem.policy, None, other.policy))
     names = (
         RETURNS if isinstance(one.policy, LoggedBehavior) else found.method
         for one, found in ((problem, first), (other, second))
@@ -306,8 +309,8 @@ def sided(method: Method, side: Side) -> Method:
 
 def separate_proof(parts: tuple[Proof, Proof], budget: ErrorBudget, side: Side) -> SeparateProof:
     """J_1 - J_2 from a proof of each."""
-    one, two = (part.asked for part in parts)
+    one, two = (part.estimand for part in parts)
     rows = (min(one.rows[0], two.rows[0]), max(one.rows[1], two.rows[1]))
     policies = (one.policies[0], replace(two.policies[0], coefficient=-1.0))
-    asked = Asked(one.log_hash, one.terms, rows, one.seed, one.draws, one.initial_draws, policies)
+    asked = Estimand(one.log_hash, one.terms, rows, one.seed, one.draws, one.initial_draws, policies)
     return SeparateProof(asked, budget, side, parts)

@@ -41,7 +41,7 @@ from bondic.policies.protocol import RowProbabilities
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.batch import make_frame
-from bondic.rows.decisions import ask_target, single_rows
+from bondic.rows.decisions import query_target, single_rows
 from bondic.rows.growing import complete_rows
 from bondic.rows.make import make_rows
 from bondic.saving import write_atomically
@@ -210,9 +210,9 @@ def _shown(result: Result, end: End) -> Shown:
     used = NOTHING not in result.choices
     if used and (result.proof is None or not result.proof.any_length):
         raise InvalidInput(
-            f"An end of the method {result.method} holds at the number of rows that was fixed beforehand, and this log is looked "
-            "at as it grows. State how many rows are planned: Default(planned_rows=N) (--with planned_rows=N), or Table, Groups, "
-            "Sequential with planned_rows, Propensities with planned."
+            f"An end of the method {result.method} holds at the number of rows that was fixed beforehand, and this log is "
+            "evaluated repeatedly as it grows. State how many rows are planned: Default(planned_rows=N) (--with "
+            "planned_rows=N), or Table, Groups, Sequential with planned_rows, Propensities with planned."
         )
     if used and _without_start(result):
         raise TooFewRows("No episode has begun after the pilot yet.")
@@ -226,7 +226,7 @@ def _shown(result: Result, end: End) -> Shown:
 
 def _plan(proof: Any) -> str:
     """What distinguishes the process of a proof from others on the same rows."""
-    text = f"from row {proof.asked.rows[0]} on, for {getattr(proof, 'planned', None)}"
+    text = f"from row {proof.estimand.rows[0]} on, for {getattr(proof, 'planned', None)}"
     if not isinstance(proof, PropensityProof):
         return text
     return f"{text}, {proof.value}{', all actions' if proof.every_action else ''}"
@@ -241,7 +241,7 @@ def _proofs(result: Result) -> tuple[Any, ...]:
 def _without_start(result: Result) -> bool:
     """Whether starts of the log are a sample of which none is certified yet: their bets are made once one is."""
     return any(
-        one.asked.start.from_log and (one.events if isinstance(one, CellsProof) else one.plan).start is None
+        one.estimand.start.from_log and (one.events if isinstance(one, CellsProof) else one.plan).start is None
         for one in _proofs(result)
         if isinstance(one, CellsProof | SequentialProof)
     )
@@ -293,7 +293,7 @@ def _answers_of(problem: Rows, first: RowRange) -> float:
         found.append(stored[:following].ravel())
     known = problem.layout.discrete or hasattr(problem.policy, "action_density")
     if known and not isinstance(problem.policy, RowProbabilities):
-        target = ask_target(problem.restricted(first), every_action=False)
+        target = query_target(problem.restricted(first), every_action=False)
         found += [] if target is None else [target.probs.ravel()]
     if not problem.initial_states.from_rows:
         found.append(problem.answers.initial.ravel())
@@ -308,7 +308,7 @@ def refuse_undecided(method: Method, problem: Rows) -> None:
 
 
 def complete_episodes(problem: Rows, *, today: bool) -> Rows:
-    """The question on rows of complete episodes, where episodes are weighed: a bet is settled once, when the episode is over.
+    """The question on rows of complete episodes, where episodes are weighed: a bet is paid once, when the episode is over.
 
     Rows of other methods count one by one, and stay.
     """
@@ -339,5 +339,5 @@ def complete_episodes(problem: Rows, *, today: bool) -> Rows:
         shorter, policy, states, problem.terms, draws=answers.draws, initial_draws=drawn, seed=problem.seed
     )
     waiting = f"{len(log) - stop} of {len(log)} rows wait: the episode of row {stop} has neither ended nor been cut"
-    told = {name: getattr(problem, name) for name in ("doubts", "stated", "names", "reading")}
-    return replace(made.select(problem.rows.start), **told, notes=(*problem.notes, waiting))
+    fields = {name: getattr(problem, name) for name in ("validity_notes", "stated", "names", "reading")}
+    return replace(made.select(problem.rows.start), **fields, notes=(*problem.notes, waiting))

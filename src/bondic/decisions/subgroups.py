@@ -15,7 +15,7 @@ from bondic.decisions.difference import other_rows
 from bondic.engines.sums import STANDARD
 from bondic.result import Result, Subgroups
 from bondic.rows import Rows
-from bondic.rows.asked import rebuild
+from bondic.rows.estimand import rebuild
 from bondic.rows.subgroups import labels_of, words_by
 
 
@@ -38,7 +38,7 @@ def with_subgroups(result: Result, by: Any, against: Any = None, *, sums: Sums =
             "bondic's own methods."
         )
     other = other_rows(problem, against).policy if against is not None else None
-    question = rebuild(proof.asked, problem.log, problem.policy, None, other)
+    question = rebuild(proof.estimand, problem.log, problem.policy, None, other)
     found = conclude_by_subgroup(proof, question, labels_of(problem, by), sums)
     unit = f"{proof.columns(question).unit}s" if isinstance(proof, PropensityProof) else "starts"
     results = {name: part_of(result, one) for name, one in found.items()}
@@ -51,7 +51,7 @@ def subgroup_problems(problem: Rows, by: Any) -> dict[str, Rows]:
     """The question by subgroup of stated starts, each for an evaluation of its own: K of them hold together at alpha / K each.
 
     `with_subgroups` answers for all of them with the weights that were made for all starts; own weights are shorter where
-    subgroups are few, or far apart. Each evaluation has its own certificate.
+    subgroups are few, or have very different values. Each evaluation has its own certificate.
 
     Parameters
     ----------

@@ -38,12 +38,12 @@ IntArray = npt.NDArray[np.int64]
 U32 = 2.0**-24
 SINGLE_EXP = 2.0**-22
 """Relative error of 2^t in float32."""
-_MOST_SINGLE = 1e4
+_MAX_SINGLE = 1e4
 """Largest scaled coordinate of the float32 engine: beyond, nothing would be left of its digits."""
-_LARGEST_SCALED = 1e7
+_MAX_SCALED = 1e7
 _NEAR_COST = 5.8
-"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
-_MOST_FUSED = 128
+"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (README.md, Lemma 17a)."""
+_MAX_FUSED = 128
 """Weight columns that are worth passes of their own; more of them go through products of matrices."""
 _GAIN = 1000.0
 """A GPU does about as many pairs while a core does one; only the order of engines depends on it."""
@@ -92,7 +92,7 @@ class Cuda(Direct):
 
     @property
     def _farthest(self) -> float:
-        return _MOST_SINGLE if self.single else _LARGEST_SCALED
+        return _MAX_SINGLE if self.single else _MAX_SCALED
 
     def own(
         self, term: Term, points: FloatArray, columns: FloatArray, executor: Threads, progress: Progress | None = None
@@ -123,7 +123,7 @@ class Cuda(Direct):
             return np.zeros((0, width)), 0.0
         (rows,) = self._near((points,), scales)
         value = self._value_error(rows)
-        if self.device.startswith("cuda") and width <= _MOST_FUSED:
+        if self.device.startswith("cuda") and width <= _MAX_FUSED:
             from bondic.engines import cuda_fused
 
             weights, powers = self._weights(columns)
@@ -153,7 +153,7 @@ class Cuda(Direct):
     def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Threads) -> Share:
         planned = certain(plan(term, x[0]))
         gaussian = planned.gaussian()
-        if gaussian is None or not self.device.startswith("cuda") or x[1].shape[1] > _MOST_FUSED:
+        if gaussian is None or not self.device.startswith("cuda") or x[1].shape[1] > _MAX_FUSED:
             return super().between(term, x, y, executor)
         from bondic.engines import cuda_fused
 
@@ -268,7 +268,7 @@ def check_device(device: str) -> None:
         ) from problem
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InvalidInput(
-            'The engine "cuda" needs an NVIDIA GPU that PyTorch can see, and there is none here (torch.cuda.is_available() is '
+            'The engine "cuda" needs an NVIDIA GPU that PyTorch can use, and there is none here (torch.cuda.is_available() is '
             'False). Use engine="auto", which computes the same numbers on processors.'
         )
 

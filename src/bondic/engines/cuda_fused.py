@@ -30,7 +30,7 @@ PART = 16_384
 _ROWS, _STEP, _FLUSH = 256, 8, 64
 """Rows of a block, one warp; columns at a time; columns that are added in registers before float64 takes over. The fastest of
 several on an H200."""
-_MOST_AXES = 8
+_MAX_AXES = 8
 """With more coordinates in float64, and 256 rows, registers run out: half as many rows then."""
 _LAUNCH = 3e11
 """Pairs between two looks at the keyboard."""
@@ -181,7 +181,7 @@ def _pass(
     points: torch.Tensor, weights: torch.Tensor, others: int, cut: bool, report: Callable[[float], None]
 ) -> torch.Tensor:
     """Coordinates (size, axes) and weights (width, size) of whole blocks -> (blocks, width), parts added in any order."""
-    side = _ROWS // 2 if points.dtype == torch.float64 and points.shape[1] > _MOST_AXES else _ROWS
+    side = _ROWS // 2 if points.dtype == torch.float64 and points.shape[1] > _MAX_AXES else _ROWS
     width, size = weights.shape
     blocks, parts = (others or size) // side, math.ceil((size - others) / PART)
     out = torch.zeros((width, parts, blocks), dtype=torch.float64, device=points.device)

@@ -50,7 +50,7 @@ class Partial(ABC):
     """One term summed over all points: these are added, then the pass is ended, and again as long as it `wants_more`."""
 
     wants_more = True
-    travels = False
+    is_serializable = False
     """Whether forks of this pass can be made and merged, here or in another process; else the points have to come here."""
 
     @abstractmethod
@@ -68,13 +68,13 @@ class Partial(ABC):
         """Give back what lies outside memory."""
 
 
-class Traveling(Partial):
+class Serializable(Partial):
     """A fork sees other points of the same pass; merged back before the pass ends, both are as good as one that saw all.
 
     It is pickled on its way to another process, and back.
     """
 
-    travels = True
+    is_serializable = True
 
     @abstractmethod
     def fork(self) -> Self:
@@ -114,7 +114,7 @@ class Engine(ABC):
 
     @abstractmethod
     def begin(self, term: Term, survey: Survey) -> Partial:
-        """A sum of u_c^T K u_c; `cost` was asked before and was not None."""
+        """A sum of u_c^T K u_c; `cost` was called before and was not None."""
 
     def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         """K(x, y) C of one term; None: this engine does squares alone."""

@@ -85,7 +85,7 @@ def _reach(degree: int, root: float) -> float:
 
 
 CHUNK = 512
-MOST_FEATURES = 60_000
+MAX_FEATURES = 60_000
 _BLOCK_ROWS = 24
 
 
@@ -123,7 +123,7 @@ def fitting_degree(norms: FloatArray, masses: FloatArray, dimension: int, tolera
 def highest_degree(dimension: int) -> int:
     """The largest degree whose features are not too many."""
     degree = 1
-    while feature_count(degree + 1, dimension) <= MOST_FEATURES and degree < 400:
+    while feature_count(degree + 1, dimension) <= MAX_FEATURES and degree < 400:
         degree += 1
     return degree
 

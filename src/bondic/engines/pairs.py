@@ -45,7 +45,7 @@ GROUP = 8  # rows that meet a chunk while it is in the first-level cache; even
 
 _NEAR_RADIUS = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
 _NEAR_COST = 5.8
-"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
+"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (README.md, Lemma 17a)."""
 _CHAIN = 40
 """Roundings of one product u_i k_ij u_j besides the sum over rows: 32 + 3 in a row of a tile, 2 products, and some."""
 
@@ -130,7 +130,7 @@ def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # t
             sums[:] = 0.0
             for chunk in range(first, min(first + TILE // LANES, right)):
                 for i in range(begin, end, 2):
-                    # the last of an odd number of rows is its own partner; nobody reads that sum
+                    # the last of an odd number of rows is its own partner; that sum is not used
                     rows = i * axes, min(i + 1, end - 1) * axes
                     one, two = _near_two(x, rows[0], rows[1], y, chunk * axes * LANES, axes)
                     for p in range(width):

@@ -34,8 +34,8 @@ RHO_LARGEST = 710.0
 _MATERN = {0.5: MATERN_1, 1.5: MATERN_3, 2.5: MATERN_5}
 _SENSITIVITY = {0.5: 0.37, 1.5: 1.21, 2.5: 1.85}
 """sup |rho f| + sup |rho P' e^-rho| for f = P(rho) e^-rho: how relative errors of exponent and rho move the value."""
-_MOST_FACTORS = 16  # polynomials up to (2e5)^16 times 2^-960 are still as good as zero
-_MOST_FEATURES = 128  # beyond, products of matrices are faster
+_MAX_FACTORS = 16  # polynomials up to (2e5)^16 times 2^-960 are still as good as zero
+_MAX_FEATURES = 128  # beyond, products of matrices are faster
 
 
 def joined_gaussian(factors: tuple[Factor, ...]) -> tuple[list[int], FloatArray] | None:
@@ -75,7 +75,7 @@ class ProductPlan:
     masks: tuple[tuple[int, int], ...]  # (column, horizon)
 
     def bounds(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
-        """(largest |value|, absolute error of a computed value), coefficient included (rounding.md, (a))."""
+        """(largest |value|, absolute error of a computed value), coefficient included (README.md, Lemma 17a)."""
         size, error = self.coefficient, self.coefficient * self._radial_error()
         for leaf, columns in self.features:
             largest, own = leaf.max_abs(x[:, columns], y[:, columns]), leaf.value_error(x[:, columns], y[:, columns])
@@ -154,9 +154,9 @@ def plan(term: Term, points: FloatArray) -> ProductPlan | None:
             masks.append((columns[0], leaf.horizon))
         else:
             return None
-    if len(features) == len(term.factors) or len(radial) > _MOST_FACTORS:
+    if len(features) == len(term.factors) or len(radial) > _MAX_FACTORS:
         return None
-    if sum(leaf.features(points[:1, columns]).shape[1] for leaf, columns in features) > _MOST_FEATURES:
+    if sum(leaf.features(points[:1, columns]).shape[1] for leaf, columns in features) > _MAX_FEATURES:
         return None
     return ProductPlan(term.coefficient, tuple(radial), tuple(features), tuple(equal), tuple(masks))
 
@@ -169,5 +169,5 @@ def labels(columns: tuple[int, ...], *sets: FloatArray) -> list[FloatArray]:
 
 
 def certain(planned: ProductPlan | None) -> ProductPlan:
-    assert planned is not None, "cost was asked before"
+    assert planned is not None, "cost was called before"
     return planned

@@ -1,7 +1,7 @@
 """Blocks of a log on any `concurrent.futures.Executor`: processes, Dask (`client.get_executor()`), mpi4py and others.
 
 A task is a function of the library, a job that was pickled once, and the number of a block. Results are handed out in the order
-of the blocks, so whoever folds them sees the same sequence whatever the number of workers. Workers that die and tasks that are
+of the blocks, so they are added up in the same order whatever the number of workers. Workers that die and tasks that are
 tried again are the executor's business.
 """
 
@@ -27,7 +27,7 @@ AHEAD = 32
 """Tasks on their way: enough for the cores of a few machines, few enough for the memory of the one that collects."""
 
 
-MOST_TASKS = 1024
+MAX_TASKS = 1024
 """Of a pass: a scheduler takes some ten milliseconds for each. A task is so many blocks as that needs."""
 
 
@@ -37,8 +37,8 @@ def pack_job(*parts: Any) -> bytes:
         return pickle.dumps((__version__, loaded_files(), pickle.dumps(parts)))
     except (pickle.PicklingError, AttributeError, TypeError) as problem:
         raise InvalidInput(
-            f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy that can be pickled, "
-            "such as a function in a file or module (file.py:function), not one that was defined on the way."
+            f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy that can be "
+            "pickled, such as a function in a file or module (file.py:function), not a lambda or a local function."
         ) from problem
 
 
@@ -74,8 +74,8 @@ class Remote(Threads):
                 yield waiting.popleft().result()
         except BrokenExecutor as problem:
             raise ExecutorError(
-                f"The executor has lost its workers ({one_line(problem, 200) or type(problem).__name__}). Too little memory for "
-                "them ends them most often: fewer at a time, or more memory for each."
+                f"The executor has lost its workers ({one_line(problem, 200) or type(problem).__name__}). The usual cause is "
+                "too little memory: use fewer workers at a time, or give each more memory."
             ) from problem
         finally:
             for future in waiting:
@@ -83,7 +83,7 @@ class Remote(Threads):
 
     def over_blocks(self, task: Callable[..., T], rows: Any) -> Iterator[T]:
         """task(*part) for every part of rows that can be sent (`SentRows`), in the order of the log."""
-        places, size = rows.places, -(-len(rows.places) // MOST_TASKS)
+        places, size = rows.places, -(-len(rows.places) // MAX_TASKS)
         groups = [places[first : first + size] for first in range(0, len(places), size)]
         for found in self.parts(_blocks, pack_job(rows, task), groups):
             yield from found

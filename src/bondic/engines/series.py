@@ -31,7 +31,7 @@ _FAR_SHARES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05)
 _BINS = 512
 _ROOM = 4.0
 """Points a little farther out than those of a sample get the highest degree, too: their tail is cheaper than another pass."""
-_LIKELY, _LEAST_AIM = 1e-5, 1e-13
+_LIKELY, _MIN_AIM = 1e-5, 1e-13
 """Weights of n points that cancel leave about 1/n of their mass, squared: a long sum has to be better than that at once."""
 
 
@@ -75,7 +75,7 @@ class Series(Engine):
 def _sampled_split(center: FloatArray, norms: FloatArray, dimension: int, survey: Survey) -> Split | None:
     """A degree that serves all points of the sample with equal weights; None where the series is no help."""
     equal = np.full((norms.size, 1), 1.0 / norms.size)
-    aim = np.array([max(_LEAST_AIM, min(_AIM, _LIKELY / max(survey.count, 1)))])
+    aim = np.array([max(_MIN_AIM, min(_AIM, _LIKELY / max(survey.count, 1)))])
     degree = moments.fitting_degree(norms, equal, dimension, aim)
     if degree is None or series.feature_count(degree, dimension) * 4 > survey.count:
         return None

@@ -20,7 +20,7 @@ from bondic.core.kernels import series
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Share, enclose
 from bondic.engines import moments, pairs
-from bondic.engines.engine import Partial, Survey, Traveling, scaled
+from bondic.engines.engine import Partial, Serializable, Survey, scaled
 from bondic.engines.moments import Bands, Moments, band_root
 from bondic.engines.products import Pairs
 from bondic.engines.threads import Serial, in_order
@@ -30,10 +30,10 @@ IntArray = npt.NDArray[np.int64]
 _FIRST_AIM = 1e-10
 _BINS = 400
 _EDGES = np.concatenate([np.geomspace(1e-3, 1e6, _BINS), [np.inf]])
-_MOST_FAR = 20_000
+_MAX_FAR = 20_000
 """Far points that are kept where points are read."""
 _GOOD = 1e-4
-"""A relative error of the result that nobody notices: half of it goes into |μ|."""
+"""A negligible relative error of the result: half of it goes into |μ|."""
 _NOTHING = 1e-290
 _PIECE = 65_536
 """Points of one task, where they are all held."""
@@ -49,7 +49,7 @@ class Split:
     cost: float  # in pairs of points
 
 
-class SeriesSum(Traveling):
+class SeriesSum(Serializable):
     """`again` makes a finer split from all points; where none is found, all pairs are summed."""
 
     def __init__(
@@ -94,7 +94,7 @@ class SeriesSum(Traveling):
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """A fork in another process works alone, and is never asked for another split."""
+        """A fork in another process works alone, and is never split again."""
         alone = replace(self._survey, points=self._survey.points[:0], executor=Serial(), progress=None, notes={})
         return {**vars(self), "_survey": alone, "_again": None}
 
@@ -110,7 +110,7 @@ class SeriesSum(Traveling):
         self._far, self._count = self._far + other._far, self._count + other._count
         self._batches += other._batches + 1
         self._largest = max(self._largest, other._largest)
-        if other._far and (self._far <= _MOST_FAR or self._survey.whole):  # with more there will be another split
+        if other._far and (self._far <= _MAX_FAR or self._survey.whole):  # with more there will be another split
             for mine, theirs in zip(self._outer, other._outer, strict=True):
                 mine.extend(theirs)
 
@@ -130,7 +130,7 @@ class SeriesSum(Traveling):
             self._note(norms, np.abs(columns))
         if not near.all():
             self._far += int((~near).sum())
-            if self._far <= _MOST_FAR or self._survey.whole:
+            if self._far <= _MAX_FAR or self._survey.whole:
                 self._outer[0].append(mine[~near])
                 self._outer[1].append(columns[~near])
             scaled, norms, columns = scaled[near], norms[near], columns[near]
@@ -192,7 +192,7 @@ class SeriesSum(Traveling):
             crossed = np.broadcast_to(self._crossed, self._far_columns.shape)
             mixed = moments.mixed_share(crossed, self._far_columns, masses, self._count, self._tiles, axes)
             self._judge([near, mixed, far])
-        elif self._far > _MOST_FAR and not self._survey.whole:
+        elif self._far > _MAX_FAR and not self._survey.whole:
             if self._passes > 1:  # the plan knew all points: another one would be no better
                 self._give_up()
             else:
@@ -243,7 +243,7 @@ class SeriesSum(Traveling):
 
     def _give_up(self) -> None:
         self._outer = [], []
-        self.travels = False
+        self.is_serializable = False
         self._other = Pairs().begin(self._term, self._survey)
 
     def _finish(self, shares: list[Share]) -> None:
@@ -295,7 +295,7 @@ class SeriesSum(Traveling):
 
 
 def _good(values: list[Enclosure]) -> bool:
-    """Whether nobody would notice the errors; a column without weight is as good as it gets."""
+    """Whether the errors are negligible; a column without weight counts as exact."""
     return all(value.rad <= _GOOD * abs(value.mid) or value.upper <= _NOTHING for value in values)
 
 

@@ -23,7 +23,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Share
-from bondic.engines.engine import Engine, Partial, Survey, Traveling
+from bondic.engines.engine import Engine, Partial, Serializable, Survey
 from bondic.engines.spool import NumpyPairs
 from bondic.engines.threads import Threads
 
@@ -53,7 +53,7 @@ def _totals(columns: FloatArray) -> FloatArray:
     return np.array([certified_sum(columns[:, c]).mid for c in range(columns.shape[1])])
 
 
-class _ConstantSum(Traveling):
+class _ConstantSum(Serializable):
     def __init__(self, term: Term, width: int) -> None:
         self._term, self._width = term, width
         self._sums: list[FloatArray] = []  # of every batch
@@ -87,7 +87,7 @@ class Features(Engine):
         return _FeatureSum(term, survey.width)
 
 
-class _FeatureSum(Traveling):
+class _FeatureSum(Serializable):
     def __init__(self, term: Term, width: int) -> None:
         self._term, self._width = term, width
         self._embedded: FloatArray | None = None

@@ -22,7 +22,7 @@ from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Charges, Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
 from bondic.core.sums.reference import REFERENCE
-from bondic.engines.engine import Engine, Partial, Survey, Traveling
+from bondic.engines.engine import Engine, Partial, Serializable, Survey
 from bondic.engines.remote import Remote
 from bondic.engines.standard import named_engines
 from bondic.engines.threads import Serial, Threads, in_order
@@ -68,8 +68,8 @@ class Pass:
         vars(self).update(state, terms=tuple(term.interned() for term in state["terms"]))
 
     @property
-    def travels(self) -> bool:
-        return all(part is None or part.travels for part in self.sums)
+    def is_serializable(self) -> bool:
+        return all(part is None or part.is_serializable for part in self.sums)
 
     def add(self, batch: Measure) -> Added:
         """What a part adds; sums whose points have to come to them take them at once."""
@@ -84,7 +84,7 @@ class Pass:
 
 
 def _forked(part: Partial) -> Partial:
-    return part.fork() if part.travels and isinstance(part, Traveling) else part
+    return part.fork() if part.is_serializable and isinstance(part, Serializable) else part
 
 
 class Account:
@@ -106,15 +106,15 @@ class Account:
         if first:
             self._charges = added.charges if self._charges is None else self._charges.plus(added.charges)
         for part, fork in zip(partials or (), added.forks, strict=False):
-            if isinstance(part, Traveling) and isinstance(fork, Traveling) and fork is not part:
+            if isinstance(part, Serializable) and isinstance(fork, Serializable) and fork is not part:
                 part.merge(fork)
 
     def end_pass(self) -> None:
         """Sums from several passes belong together only if all passes saw the same points and weights."""
         if self._before not in (b"", self._digest.digest()):
             raise InvalidInput(
-                "Points or weights changed between two passes over the log. A policy has to give the same answers when it "
-                "is asked again: draw from the generator it is given, or load the log (it is then asked once)."
+                "Points or weights changed between two passes over the log. A policy has to return the same answers for the "
+                "same states: draw actions from the `rng` that it gets, or load the log (the policy is then evaluated once)."
             )
         self._before, self._digest = self._digest.digest(), hashlib.blake2b()
 
@@ -126,7 +126,7 @@ class Account:
 S = TypeVar("S")
 T = TypeVar("T")
 
-MOST_HELD = 2**24
+MAX_HELD = 2**24
 """Numbers of points and weights that are held at once; a sum over more of them reads its batches one after the other."""
 SECONDS = 1e-10
 """What a unit of cost takes on one core, about: engines measure theirs in it."""
@@ -179,7 +179,7 @@ class EngineSums(Sums):
         """sum_{i,j,a,b} v_ia k((z_i, a), (z_j, b)) v_jb with its error for every weighting v of the source."""
         check_elementary_functions()
         account = Account(terms)
-        if _numbers(source.count, source.dimension, source.groups * source.slots) <= MOST_HELD:
+        if _numbers(source.count, source.dimension, source.groups * source.slots) <= MAX_HELD:
             return self._held(account, source, progress)
         return self._streamed(account, source, progress)
 
@@ -227,9 +227,9 @@ class EngineSums(Sums):
 
     def _added(self, source: Source, reading: Pass) -> Iterator[Added]:
         """What every batch of one pass adds; batches that other processes make are added up there, where that is possible."""
-        if self.remote and reading.travels:
+        if self.remote and reading.is_serializable:
             return source.each(reading.add)
-        return in_order(reading.add, source.batches(), self._executor().workers if reading.travels else 1)
+        return in_order(reading.add, source.batches(), self._executor().workers if reading.is_serializable else 1)
 
     def _choose(self, term: Term, survey: Survey) -> Engine:
         best: Engine | None = None
@@ -267,7 +267,7 @@ class EngineSums(Sums):
 
     def together(self, count: int, dimension: int, slots: int) -> int:
         """How many weightings of so many points to sum at once."""
-        held = (MOST_HELD // max(count, 1) - dimension) // slots
+        held = (MAX_HELD // max(count, 1) - dimension) // slots
         return max(STREAMED_TOGETHER, STREAMED_COLUMNS // slots, held)
 
     def _engines(self) -> tuple[Engine, ...]:

@@ -93,5 +93,5 @@ def in_order(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    finally:  # nobody waits for what has not begun
+    finally:  # tasks that have not begun are canceled
         pool.shutdown(wait=False, cancel_futures=True)

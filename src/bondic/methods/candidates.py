@@ -40,7 +40,7 @@ class Candidate(Method, Protocol):
         """None, or why it does not."""
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
-        """About how long its interval will be, in units of value; inf where nothing can be told.
+        """About how long its interval will be, in units of value; inf where none can be predicted.
 
         The default, advice and plans of more rows all ask this one function.
         """

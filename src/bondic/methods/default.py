@@ -31,24 +31,24 @@ from bondic.methods.setting import kind_of_states as kind_of_dual
 from bondic.methods.setting import tuning_problem
 from bondic.methods.table import Table
 from bondic.methods.value_range import WholeRange, degenerate_range
-from bondic.policies.learned import seen_by
+from bondic.policies.learned import training_provenance
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import split_episodes
 from bondic.search.sequential.basis import PointSlots
-from bondic.search.sequential.plan import MOST_LANDMARKS
+from bondic.search.sequential.plan import MAX_LANDMARKS
 from bondic.tuning.defaults import Advanced, Choices, Radius, kind_of_states
 from bondic.tuning.states import WAY_OUT, rows_set_aside, unstated
-from bondic.withhold import FEWEST_ROWS as FEWEST_SHARED
+from bondic.withhold import MIN_ROWS as MIN_SHARED
 
 _Own = TypeVar("_Own", Table, Groups, Sequential, Dual)
 _OnCells = TypeVar("_OnCells", Table, Groups)
-MOST_BYTES = 8_000_000_000
+MAX_BYTES = 8_000_000_000
 """Memory that a method may take, unless the user says how much."""
 _BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
-_FEWEST_LANDMARKS = 50
+_MIN_LANDMARKS = 50
 """With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
 _LONG = 2**20
 """Rows from which on it pays to see first whether they can prove anything."""
@@ -68,7 +68,7 @@ class Choice:
     method: Candidate
     rows: Rows
     why: str
-    others: str = ""  # methods with the same promise that could have been named instead
+    others: str = ""  # methods with the same guarantee that could have been named instead
     states: str = ""  # what they were taken for
     run: Callable[[Rows, float, Progress | None], Result] | None = None  # None: the method's own
 
@@ -106,7 +106,7 @@ class Default:
     misspecification : float, default 0
         How far q* may be from Q anywhere; more than 0 selects `Dual`.
     no_rows : bool, default False
-        The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows: then
+        The certificate will hold no single row (`Result.without_rows`). Landmarks of `Sequential` are rows: then
         `Dual`. In a table pairs of state and action that few rows share get no weight.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
@@ -152,13 +152,14 @@ class Default:
         about_class = self._only_dual() or self._class_stated or self._groups_stated
         if about_class and self.propensities is not None:
             raise InvalidInput(
-                "Statements about propensities do not go together with Q, W or a noise bound: name the method."
+                "Statements about propensities cannot be combined with Q, W or a noise bound: name the method."
             )
         found = None if about_class else self._by_propensities(problem, alpha)
         if found is None and self.propensities is not None:
             raise InvalidInput(
-                "Something was stated about propensities, and the default has no use for it: the log holds none, the initial "
-                "states are not its own, or its first episodes promise too little. Leave it out, or name the method propensities."
+                "The default does not use propensities here, and something was stated about them: the log has none, the "
+                "initial states are not its own, or the predicted interval is too long. Leave the statement out, or name the "
+                "method: Propensities(...) (--method propensities)."
             )
         return found or self._without_propensities(problem, alpha)
 
@@ -236,10 +237,12 @@ class Default:
         why = unstated(problem.layout)
         if not kind.table and (pilot is None or self.no_rows):
             withheld = "" if pilot is None else ". Groups would hold single rows, which are to be kept out"
-            return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.said})
+            return self._value_range(problem, f"{why}; {WAY_OUT}{withheld}", {"states": kind.description})
         if not kind.table:
-            return Choice(self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.said)
-        table = replace(self._made(Table), fewest_rows=FEWEST_SHARED if self.no_rows else 1)
+            return Choice(
+                self._begun_after(self._made(Groups), problem), problem, f"groups, as {why}", "", kind.description
+            )
+        table = replace(self._made(Table), fewest_rows=MIN_SHARED if self.no_rows else 1)
         if only_dual := only_dual or table.applies(problem) or "":
             return self._dual(problem, only_dual)
         table = self._begun_after(table, problem)
@@ -250,8 +253,8 @@ class Default:
                 first = rows.select(rows.rows.start, rows.rows.start + rows.block_rows)
                 if table.predicted_length(first, alpha, _MARGIN * count) >= (1 - 1e-9) * width:
                     why = (
-                        f"the first {len(first.rows)} of {count} rows promise no more than the value range, even if "
-                        f"{_MARGIN} times as many followed: what the policy does leads where the log has no rows"
+                        f"the first {len(first.rows)} of {count} rows predict no more than the value range, even if {_MARGIN} "
+                        "times as many followed: the policy leads to states where the log has no rows"
                     )
                     return WholeRange(why, self.side).run(rows, alpha, progress)
             try:
@@ -259,7 +262,7 @@ class Default:
             except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
                 return WholeRange(str(why_not), self.side).run(rows, alpha, progress)
 
-        return Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.said, run)
+        return Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.description, run)
 
     def _sequential(self, problem: Rows, pilot: Rows, alpha: float) -> Choice:
         """The sequential method, if it fits into memory and its pilot predicts less than the value range."""
@@ -274,16 +277,16 @@ class Default:
         method = replace(method, advanced=Advanced(rank=rank))
         chosen = method.choose(pilot, problem, alpha, method.shape(problem))
         if chosen.length >= range_at_all_times(pilot.terms).width:
-            why = f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
+            why = f"the first {len(pilot.rows)} rows predict no more than the value range for the sequential method"
             return self._value_range(problem, why)
-        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
+        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MAX_LANDMARKS else ""
         why = f"sequential{fewer}, the default wherever it applies"
         return Choice(method, problem, why, _DUAL_TOO, run=partial(method.run, chosen=chosen))
 
     def _dual(self, problem: Rows, why: str) -> Choice:
         states = problem.initial_states
-        if states.from_rows and seen_by(problem.policy, problem.log_hash, len(problem.log)):
-            taught = "and the dual method averages over all starts of the log, those that taught the policy among them"
+        if states.from_rows and training_provenance(problem.policy, problem.log_hash, len(problem.log)):
+            taught = "and the dual method averages over all starts of the log, those of training rows included"
             return self._value_range(problem, f"{why}, {taught}")
         others = "" if self._too_short(problem) else _SEQUENTIAL_TOO
         return Choice(self._made(Dual), problem, f"dual, as {why}", others)
@@ -301,7 +304,7 @@ class Default:
         return [name for name, value in stated.items() if value is not None]
 
     def _only_dual(self) -> str:
-        """What was stated, and only the dual method has."""
+        """The statement that only the dual method can use, in words; "" for none."""
         if self.gauge is not None:
             return "a noise bound was named (gauge), which only the dual method has"
         if self.misspecification or (self.ball is not None and self.ball.misspecification):
@@ -330,7 +333,7 @@ class Default:
         return method if own >= looked_at else replace(method, pilot=looked_at)
 
     def _made(self, kind: type[_Own]) -> _Own:
-        """The method with everything that was stated and that it has a use for."""
+        """The method with every statement that it can use."""
         stated = {option.name: getattr(self, option.name) for option in fields(kind) if hasattr(self, option.name)}
         return kind(**{name: value for name, value in stated.items() if value is not None})
 
@@ -338,19 +341,19 @@ class Default:
 def room(problem: Rows) -> float:
     """Bytes that may be held: what the user allows for a log that is read in batches, less what reading it takes."""
     plan = problem.log.plan
-    return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
+    return float(MAX_BYTES if plan is None else max(min(plan.budget - plan.fixed, MAX_BYTES), 0))
 
 
 def landmarks_at_most(rows: int, room: float) -> int:
     """As many as there is room for."""
-    return min(int(room / (_BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+    return min(int(room / (_BYTES_PER_NUMBER * rows)), MAX_LANDMARKS)
 
 
 def landmarks_that_fit(pilot: Rows, rows: int, room: float) -> int:
     """As many as there is room for; 0 where these are too few to follow the value function."""
     most = landmarks_at_most(rows, room)
-    if most >= _FEWEST_LANDMARKS:
+    if most >= _MIN_LANDMARKS:
         return most
     batch = pilot.whole()
-    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
+    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MAX_LANDMARKS))
     return most if most >= 2 * pairs else 0

@@ -26,7 +26,7 @@ from bondic.methods.user_classes import check_noise_bound, check_stated
 from bondic.result import Result
 from bondic.robustness import robustness
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.rows.prefix import Prefixes
 from bondic.rows.rows import rows_of
 from bondic.search.model import Search, SearchModel
@@ -113,7 +113,7 @@ class Dual:
         return "nothing" if self.ball is None and self.radius is None else "stated"
 
     def applies(self, problem: Rows) -> str | None:
-        """To any log: where states are numbers, `run` asks for a class Q that was not stated."""
+        """To any log; where states are numbers, `run` refuses if no class Q is stated."""
         del problem
         return None
 
@@ -131,7 +131,7 @@ class Dual:
         ω may have seen every row. It lives in the space of the stored W, which is compared number by number, not exchanged.
         """
         proof = check_proof(proof, DualProof, NAME)
-        problem, first = prefixes.problem, proof.asked.rows[0]
+        problem, first = prefixes.problem, proof.estimand.rows[0]
         known = prefixes.announced(first) if first > problem.rows.start else problem  # else nothing was tuned
         setting, budget, _ = make_setting(replace(self, engine=sums), problem, proof.budget.alpha, known)
         refuse(
@@ -159,7 +159,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     clock.done("certify")
     shown = Claims(tuple(end.claim for end in ends.values()), (combine_witnesses(setting, witnesses, weighed),))
     proof = DualProof(
-        asked_of(rows_of(setting.problem)),
+        estimand_of(rows_of(setting.problem)),
         budget,
         method.side,
         setting.ball,
@@ -196,11 +196,11 @@ def _end_points(
         if not isinstance(search, KernelSearch):
             raise InvalidInput("`solver` is for a Q that is a ball of a kernel space; this one is a box (a table).")
         extra.extend(method.solver(search.model, setting))
-    wanted = ends_of(method.side)
+    requested = ends_of(method.side)
     notes: dict[str, str] = {}
     primal: dict[End, float] = {}
     proposals: list[Function] = []
-    for end in wanted:
+    for end in requested:
         sign = 1.0 if end == "upper" else -1.0
         found = search.propose(sign=sign, radius=setting.ball.radius, kappa=epsilon)
         notes[f"search {end}"] = found.note
@@ -213,7 +213,7 @@ def _end_points(
         if omega is not None:
             proposals.append(omega)
     report = clock.stage("certify")
-    ends, weighed = best_bounds(setting, wanted, [*proposals, *extra], also=also, progress=report)
+    ends, weighed = best_bounds(setting, requested, [*proposals, *extra], also=also, progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}
     for end, found_end in ends.items():
         claim = found_end.claim

@@ -2,7 +2,7 @@
 
 Regressions on the pilot predict the next state, whether there is one, the policy there and the reward. Where the next state is
 nearly a function of state and action, r̂ + γ V̂(ŝ') forecasts r + γ V̂(s') far better than any regression of it on (s, a): V̂ has
-cliffs, and ŝ' is smooth. The policy is not asked at ŝ' (a replay has its recorded answers alone): a tree on its answers is its
+cliffs, and ŝ' is smooth. The policy is not queried at ŝ' (a replay has its recorded answers alone): a tree on its answers is its
 surrogate. Outcomes o_i = r_i + γ V̂(s'_i) - q̂(x_i) are predicted as
 
     m_i = a ( r̂_i + γ V̂(ŝ'_i) - q̂(x_i) ) - a' γ (chance of an end) V̂(ŝ'_i),
@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.forecasts import Forecasts
-from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellRows
 from bondic.plan.rows import Actions, Floats, TrainingRows, joined
 from bondic.plan.tree import RegressionTree, grow, leaf_means
@@ -87,7 +86,7 @@ def _means_of(rows: TrainingRows) -> Floats:
 
 
 def _scored(inputs: Floats, targets: Floats) -> Regression:
-    """Means over the leaves of a tree that may also split along what a regression says."""
+    """Means over the leaves of a tree that may also split on the predictions of a regression."""
     score = _ridge(inputs, targets)
     means = leaf_means(np.hstack([inputs, score(inputs)]), targets, leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS)
     return lambda inputs: means(np.hstack([inputs, score(inputs)]))
@@ -135,17 +134,31 @@ def _columns(z: Floats) -> Floats:
     return np.hstack([np.ones((len(z), 1)), z, z[:, first] * z[:, second]])
 
 
-if TYPE_CHECKING:
-    from bondic.methods.group_cells import FittedGroups
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+
+class AnyFit(Protocol):
+    """A model with groups: of one policy, or of the difference of two."""
+
+    def split(self, points: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """States and, where they are numbers, actions of points."""
+
+    def group(self, points: FloatArray) -> IntArray: ...
+
+    def likely(self, group: IntArray, answers: FloatArray) -> IntArray:
+        """A number of what most likely follows, from the group and the answers there."""
+
+    def values(self, points: FloatArray, slots: IntArray) -> FloatArray: ...
+
+    def means(self, points: FloatArray, weights: FloatArray) -> FloatArray: ...
+
+
 _LEAVES, _ROWS, _SKETCH = 256, 20, 6
 """Most leaves of the tree, rows of the pilot in one, and random projections that stand for next cells."""
-_MOST_LABELS, _MOST_ROWS = 2048, 50_000
+_MAX_LABELS, _MAX_ROWS = 2048, 50_000
 """Of each kind of labels, and rows that they are made of: bounds on time."""
-_MOST_CELLS = 4096
+_MAX_CELLS = 4096
 """More than there can be cells: of two codes one is made."""
 _PRIOR = 2.0
 """Rows of its cell that a label's means are mixed with."""
@@ -157,7 +170,7 @@ class RowForecasts:
 
     inputs: FloatArray  # what the tree splits
     outcome: FloatArray  # (n, 2) r̂ + γ V̂(ŝ') - q̂(x), and what the chance of an end takes from it
-    following: IntArray  # the cell that most likely follows, or p for an end; 0 where nobody asked
+    following: IntArray  # the cell that most likely follows, or p for an end; 0 where it was not requested
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +184,7 @@ class Labels:
     shares: FloatArray  # (2,) a
     gamma: float
 
-    def of(
-        self, model: FittedGroups, points: FloatArray, slots: IntArray, cell: IntArray
-    ) -> tuple[IntArray, FloatArray]:
+    def of(self, model: AnyFit, points: FloatArray, slots: IntArray, cell: IntArray) -> tuple[IntArray, FloatArray]:
         """The label of every row, and a m̂_i."""
         found = _forecast(model, self.transitions, self.gamma, points, slots)
         keys = _keys(cell, found, self.tree)
@@ -186,7 +197,7 @@ class Labels:
 
 
 def _forecast(
-    model: FittedGroups, transitions: TransitionModel | None, gamma: float, points: FloatArray, slots: IntArray
+    model: AnyFit, transitions: TransitionModel | None, gamma: float, points: FloatArray, slots: IntArray
 ) -> RowForecasts:
     none = np.zeros(len(points), dtype=np.int64)
     if transitions is None:
@@ -195,7 +206,7 @@ def _forecast(
     ahead = transitions.ahead(states, slots if actions is None else actions)
     if actions is None:
         after, value = ahead.states, model.means(ahead.states, ahead.answers)
-        cell = model.group(after) * ahead.answers.shape[1] + ahead.answers.argmax(axis=1)
+        cell = model.likely(model.group(after), ahead.answers)
     else:
         after = np.hstack([ahead.states, ahead.answers])
         cell, value = model.group(after), model.values(after, none)
@@ -206,7 +217,7 @@ def _forecast(
 
 def _keys(cell: IntArray, forecast: RowForecasts, tree: RegressionTree) -> tuple[IntArray, IntArray]:
     """Of (cell, next cell) and of (cell, next cell, leaf)."""
-    pair = cell * _MOST_CELLS + forecast.following
+    pair = cell * _MAX_CELLS + forecast.following
     return pair, pair * tree.leaves + tree.codes(forecast.inputs)
 
 
@@ -227,20 +238,21 @@ class CrossFits:
         return CrossFits((TransitionModel.of(parts[0]), TransitionModel.of(parts[1])), TransitionModel.of(training))
 
 
-def labels_of(model: FittedGroups, cells: GroupCells, pilot: Rows, known: CrossFits | None) -> Labels:
-    """From the pilot; `cells` speaks of its rows, `known` was made of them."""
-    count, batch = cells.size(pilot.layout.slots), pilot.whole()
-    part = _joined(cells.parts(pilot, (pilot.rows.stop,)))
-    some = np.linspace(0, len(batch) - 1, min(len(batch), _MOST_ROWS)).astype(np.int64)
-    cell, outcome, following = part.cell[some], part.outcome[some], _masses(part, count)[some]
+def labels_of(
+    model: AnyFit, parts: Iterable[CellRows], shape: tuple[int, int], pilot: Rows, known: CrossFits | None
+) -> Labels:
+    """From the rows of a pilot, so many cells and atoms (`shape`); `known` was made of them."""
+    (count, atoms), batch, part = shape, pilot.whole(), _joined(parts)
+    some = np.linspace(0, len(batch) - 1, min(len(batch), _MAX_ROWS)).astype(np.int64)
+    cell, outcome, following = part.cell[some], part.outcome[some], _masses(part, atoms)[some]
     forecast = _cross_fitted(
         model, known, pilot.gamma, batch.logged[some], batch.slots[some], 2 * some < len(batch) + 1
     )
     shares = _shares(outcome, forecast.outcome, following.sum(axis=1) > 0)
     if known is not None and not shares.any():
-        return labels_of(model, cells, pilot, None)
+        return labels_of(model, [part], shape, pilot, None)
     left = outcome - forecast.outcome @ shares
-    sketch = np.random.default_rng(0).standard_normal((count, _SKETCH))
+    sketch = np.random.default_rng(0).standard_normal((atoms, _SKETCH))
     targets = np.column_stack([following @ sketch, left / (float(left.std()) or 1.0)])
     rows = cell.size
     tree = grow(forecast.inputs, targets, leaves=min(_LEAVES, max(rows // _ROWS, 1)), min_rows=_ROWS // 2)
@@ -251,7 +263,7 @@ def labels_of(model: FittedGroups, cells: GroupCells, pilot: Rows, known: CrossF
     for key in _keys(cell, forecast, tree):  # every label is mixed with the one that it is a part of
         seen, first, finer, sizes = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         place, above = finer, _means(finer, columns, above[place[first]])
-        kept = sizes * _MOST_LABELS >= rows
+        kept = sizes * _MAX_LABELS >= rows
         keys.append(seen[kept])
         own.append(cell[first[kept]])
         means.append(above[kept])
@@ -279,7 +291,7 @@ def _slope(targets: FloatArray, column: FloatArray) -> float:
 
 
 def _cross_fitted(
-    model: FittedGroups,
+    model: AnyFit,
     known: CrossFits | None,
     gamma: float,
     points: FloatArray,

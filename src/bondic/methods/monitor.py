@@ -62,7 +62,7 @@ from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
 from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.tuning.defaults import kind_of_states
-from bondic.tuning.states import SMALLEST_PILOT, refuse_unstated
+from bondic.tuning.states import MIN_PILOT, refuse_unstated
 
 _NO_START = "no episode has begun after the pilot yet"
 
@@ -101,7 +101,8 @@ class SequentialMonitor:
         As in `make_problem`.
     propensities : Propensities, default None
         What is stated about the propensities of the log (`gamma_sensitivity`, `max_ratio`, `min_propensity`, `model`). A log that
-        has them, followed from its own starts, is evaluated with them where they promise enough: see the page on monitoring.
+        has them, followed from its own starts, is evaluated with them where the predicted interval is short enough: see the
+        page on monitoring.
     """
 
     def __init__(
@@ -125,8 +126,8 @@ class SequentialMonitor:
         propensities: Propensities | None = None,
     ) -> None:
         check_alpha(alpha)
-        if (doubt := unusual_alpha(alpha)) is not None:
-            warnings.warn(doubt, ValidityWarning, stacklevel=2)
+        if (validity_note := unusual_alpha(alpha)) is not None:
+            warnings.warn(validity_note, ValidityWarning, stacklevel=2)
         if initial is not None and not isinstance(initial, InitialStates):
             raise InvalidInput(
                 f"Initial states are InitialStates, not {type(initial).__name__}: InitialStates.exact(states), .sample(states)."
@@ -145,10 +146,10 @@ class SequentialMonitor:
         self.reading: dict[str, Any] | None = None  # how files were read, where that has to stay the same
         planned_rows = method.planned_rows
         self._pilot = method.planned_pilot(planned_rows)
-        if not SMALLEST_PILOT <= self._pilot < planned_rows:
+        if not MIN_PILOT <= self._pilot < planned_rows:
             raise InvalidInput(
-                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {SMALLEST_PILOT} are needed to begin with, "
-                "and some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
+                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {MIN_PILOT} are needed, and some rows have "
+                "to remain. Pass method=Sequential(pilot=...) as a number of rows."
             )
         self._rows: GrowingRows | None = None
         self._proof: Proof | None = None  # of the last update: what it has fixed is continued
@@ -228,15 +229,17 @@ class SequentialMonitor:
             if in_columns(self._statements.policy):
                 probabilities = WrittenProbabilities.of(rows)
             rows = rows.transitions
-        doubt = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accepted)
+        validity_note = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accepted)
         if self._rows is None:
             grown = GrowingRows.begin(self._statements, rows, probabilities)
         else:
             grown = self._rows.grown(rows, probabilities)
         grown = self._without_bets(replace(grown, repeated=grown.repeated or accepted))
         result = self._evaluated(grown, Clock(progress))
-        doubts = [text for text in (unusual_alpha(self.alpha), doubt) if text and text not in result.warnings]
-        result = replace(result, warnings=(*doubts, *result.warnings))
+        validity_notes = [
+            text for text in (unusual_alpha(self.alpha), validity_note) if text and text not in result.warnings
+        ]
+        result = replace(result, warnings=(*validity_notes, *result.warnings))
         self._rows, self.result = grown, result
         if result.proof is not None:
             self._proof, self._choices = result.proof, result.choices
@@ -287,14 +290,14 @@ class SequentialMonitor:
         return isinstance(self._proof, PropensityProof)
 
     def _on_table(self, problem: Rows, clock: Clock) -> Result | None:
-        """States that are names, as the pilot tells."""
+        """Whether states are names, judged on the pilot."""
         method, before = self.method, self._proof
         kind = kind_of_states(None, method.choices, method.pilot_of(problem, self._pilot))
         if not kind.table:
             refuse_unstated(problem.layout)
         table = Table(method.side, self._pilot, method.planned_rows)
         result = table.follow(problem, self.alpha, before if isinstance(before, CellsProof) else None, clock)
-        return None if result is None else result.with_choice("states", kind.said)
+        return None if result is None else result.with_choice("states", kind.description)
 
     def _bet(self, grown: GrowingRows, problem: Rows, clock: Clock) -> Result | str:
         """From propensities; or why not yet."""
@@ -344,7 +347,7 @@ class SequentialMonitor:
         write_folder(folder, saved, texts or {})
 
     def _part(self, number: int) -> dict[str, Any]:
-        """The rows of an update, and what the policy was asked for then."""
+        """The rows of an update, and the states at which the policy was queried then."""
         assert self._rows is not None
         ends = [(0, 0), *((update.rows, update.used) for update in self._updates)]
         (first, before), (stop, used) = ends[number : number + 2]

@@ -25,7 +25,7 @@ from bondic.tuning.defaults import Choices
 def refuse_row_answers(policy: Any) -> None:
     if isinstance(policy, LearnedPolicy | PolicyMixture):
         raise InvalidInput(
-            "A monitor follows one policy while the log grows. Learn it first, on rows that the monitor does not see."
+            "A monitor follows one policy while the log grows. Learn it first, on rows that the monitor does not get."
         )
     if isinstance(policy, RowProbabilities | StoredAnswers):
         raise InvalidInput(
@@ -73,8 +73,7 @@ def check_accepted(accept: Iterable[str]) -> None:
     for kind in accept:
         if kind != REPEATED:
             raise InvalidInput(
-                f"accept={kind!r} cannot be said of one update, but of all of them when the monitor is made; of one update "
-                f"{REPEATED!r} can."
+                f"accept={kind!r} is stated for all updates, when the monitor is made; one update can state {REPEATED!r} only."
             )
 
 
@@ -104,7 +103,7 @@ def find_repeated(log: Transitions, rows: Transitions, ends: Sequence[int], leve
     if not run.certain:
         return f"{text} The log repeats itself, so these may be new events; if the rows came twice, the interval is not valid."
     raise InvalidInput(
-        f"{text} Chance does not repeat that many: in the log so far the longest run of rows that occurs twice has {run.usual}. "
+        f"{text} That is too many to be chance: in the log so far the longest run of rows that occurs twice has {run.usual}. "
         f"{_TWICE} {_way_out(run, log, rows)} If these are new events, state so: accept=[{REPEATED!r}] (--accept {REPEATED})."
     )
 

@@ -108,7 +108,7 @@ def held_back(grown: GrowingRows) -> dict[str, str]:
 
 
 def waiting_result(grown: GrowingRows, alpha: float, side: Side, why: str) -> Result:
-    """The value range: nothing is said about the rows yet."""
+    """The value range: no row has been used yet."""
     terms = grown.statements.terms
     limits, (low, high) = range_of(terms), map(in_full, terms.reward_range)
     rewards = Assumption("rewards", f"Every possible reward lies in [{low}, {high}].", "stated")
@@ -192,8 +192,8 @@ def _known(folder: Path, saved: Saved) -> int:
         UpdateRecord(**line) for line in mine_then
     ]:
         raise InvalidInput(
-            f"{folder} holds another monitor, or has gone on since this one was read from it. Save to another folder, or load it "
-            "again and update that."
+            f"{folder} holds another monitor, or was updated after this one was loaded. Save to another folder, or load that "
+            "monitor and update it."
         )
     return len(lines)
 
@@ -291,7 +291,7 @@ _DAMAGED = (KeyError, TypeError, ValueError, VerificationError)
 
 
 def write_statements(
-    said: Statements, method: Sequential, alpha: float, rows: GrowingRows, bets: Propensities | None
+    stated: Statements, method: Sequential, alpha: float, rows: GrowingRows, bets: Propensities | None
 ) -> tuple[dict[str, Any], Arrays]:
     """JSON values, and the arrays that belong to them; fixed with the first rows."""
     if not isinstance(method.engine, str):
@@ -301,15 +301,15 @@ def write_statements(
     encoder = Encoder()
     options = encoder.encode(options_of(method), "method")
     arrays = dict(encoder.arrays)
-    initial, start = said.initial, rows.start
+    initial, start = stated.initial, rows.start
     if initial is not None:
         arrays |= {_STATES: initial.observations, _WEIGHTS: initial.weights, INITIAL: start.initial}
     statements = {
-        "terms": asdict(said.terms),
-        "draws": said.draws,
-        "initial_draws": said.initial_draws,
-        "seed": int(said.seed),
-        "accept": said.accept,
+        "terms": asdict(stated.terms),
+        "draws": stated.draws,
+        "initial_draws": stated.initial_draws,
+        "seed": int(stated.seed),
+        "accept": stated.accept,
         "initial": None if initial is None else {"kind": initial.kind, "count_fixed": initial.count_fixed},
         "discrete_observations": rows.log.discrete_observations,
         "policy": {"discrete": start.discrete, "exact": start.exact, "draws": start.draws},
@@ -338,13 +338,13 @@ def _plain(value: Any) -> Any:
 
 
 def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]:
-    """What was asked, and all rows with the answers to it."""
+    """The statements, and all rows with the policy's answers."""
     try:
         data, arrays = saved.statements, saved.arrays
         terms, kind = make_terms(**data["terms"]), data["initial"]
         initial = None if kind is None else InitialStates(arrays[_STATES], arrays[_WEIGHTS], **kind)
-        asked = {name: data[name] for name in ("draws", "initial_draws", "seed")}
-        statements = Statements(policy, initial, terms, **asked, accept=tuple(data["accept"]))
+        drawing = {name: data[name] for name in ("draws", "initial_draws", "seed")}
+        statements = Statements(policy, initial, terms, **drawing, accept=tuple(data["accept"]))
         portions = [saved.part(number) for number in range(len(saved.updates))]
         start = StartAnswers(arrays.get(INITIAL, np.zeros(0)), **data["policy"])
         codes = data["discrete_observations"]
@@ -355,7 +355,7 @@ def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]
     except _DAMAGED as problem:
         raise InvalidInput(f"The saved monitor is damaged ({one_line(problem, 200)}).") from problem
     if rows.log.content_hash != saved.log_hash:
-        raise InvalidInput("The saved rows are not those that were seen (content hashes differ): a file was changed.")
+        raise InvalidInput("The saved rows are not those of the updates (content hashes differ): a file was changed.")
     return statements, rows
 
 

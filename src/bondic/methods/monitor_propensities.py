@@ -21,7 +21,7 @@ from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.decisions import ask_target, single_rows
+from bondic.rows.decisions import query_target, single_rows
 from bondic.rows.growing import GrowingRows, complete_rows, has_propensities
 
 _SAME_POLICY = 1e-9
@@ -38,17 +38,17 @@ class BetPlan:
     @staticmethod
     def of(proof: PropensityProof, method: str) -> BetPlan:
         """That of an earlier update; `method` is what it said about its method."""
-        return BetPlan(proof.asked.rows[0], proof.planned, method.removeprefix("propensities, as "))
+        return BetPlan(proof.estimand.rows[0], proof.planned, method.removeprefix("propensities, as "))
 
 
 def not_used(grown: GrowingRows) -> str:
     """Why the propensities of a log are of no use whatever its rows are; empty where they are, or where there are none."""
-    said = grown.statements
+    stated = grown.statements
     if not has_propensities(grown.log):
         return ""
-    if said.initial is not None:
+    if stated.initial is not None:
         return "initial states are stated, and propensities give the value from the log's own starts"
-    if not (grown.answers.discrete or hasattr(said.policy, "action_density")):
+    if not (grown.answers.discrete or hasattr(stated.policy, "action_density")):
         return "actions are numbers, and the policy has no action_density"
     if grown.log.episode_ids is None and not grown.log.terminations.all():
         row = int(np.argmin(grown.log.terminations))
@@ -72,7 +72,7 @@ def decide(
         ahead = max(planned_rows - looked, 1e-9 * looked)
         why = method.advantage(grown.earlier(looked), ahead, alpha) if looked else ""
         if not why:
-            return f"the whole episodes in the first {pilot} rows promise too little without a class of value functions"
+            return f"the whole episodes in the first {pilot} rows predict too long an interval without a stated class"
     if not after.size:
         return None
     first = int(after[0])
@@ -94,11 +94,11 @@ def evaluate(
     progress: Progress | None = clock.progress
     result = replace(method, planned=plan.planned).run(certified, alpha, progress)
     assert isinstance(result.proof, PropensityProof)
-    known = (0, plan.first) if plan.first else None if before is None else before.asked.rows
+    known = (0, plan.first) if plan.first else None if before is None else before.estimand.rows
     if known is not None and single_rows(problem.select(*known)) != single_rows(certified):
         raise InvalidInput(
-            "So far every row was a decision of its own, and these rows go on: bets on decisions cannot be continued as bets on "
-            "episodes. Begin another monitor that sees such rows from the start on."
+            "So far every row was an episode of one step, and these episodes are longer: bets on single decisions cannot "
+            "continue as bets on episodes. Begin a new monitor with all rows."
         )
     if before is not None:
         _refuse_other_bets(before, result.proof, problem)
@@ -114,18 +114,18 @@ def _refuse_other_bets(before: PropensityProof, now: PropensityProof, problem: R
         new is None or old.by_action != new.by_action or old.borders != new.borders[: len(old.borders)]
     ):
         raise InvalidInput(
-            "Doubly robust values were bet on, and cannot be any more: episodes have to follow one another, and all rows have to "
-            "fit into memory. Begin another monitor without max_ratio= and min_propensity=."
+            "The monitor bets on doubly robust values, for which episodes have to follow one another and all rows have to fit "
+            "into memory. Begin a new monitor without max_ratio= and min_propensity=."
         )
     (then,), (target,) = before.targets, now.targets
     if then is not None and target is not None:
         known, earlier = then.probs, problem.restricted(RowRange(*then.rows))
-        again = ask_target(
+        again = query_target(
             earlier, every_action=known.ndim == 2, again=True
         )  # answers that are held cannot have changed
         fresh = target.probs[: len(known)] if again is None else again.probs
         if fresh.shape != known.shape or not np.allclose(fresh, known, rtol=_SAME_POLICY, atol=_SAME_POLICY):
             raise PolicyError(
-                "The policy answers differently at the logged states than before: it is not the one that is followed. An "
-                "interval is about one policy; follow another one from the beginning."
+                "The policy answers differently at the logged states than at earlier updates. A monitor is about one policy: "
+                "begin a new monitor for another one."
             )

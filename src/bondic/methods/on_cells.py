@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.proof import SINGLE, CellsProof
 from bondic.core.cells.rows import Cells
@@ -24,13 +24,17 @@ from bondic.plan.cells import FULL_BET, Costs, reference_of
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import KnownStarts, known_starts, propose_bets
-from bondic.tuning.states import SMALLEST_PILOT, rows_set_aside
+from bondic.tuning.states import MIN_PILOT, rows_set_aside
 
 FloatArray = npt.NDArray[np.float64]
 
 SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
+CLIPS = (2.0, 0.25)
+"""Where forecasts of differences are cut, in units of the value range (above 1: nowhere). The pilot tells what promises more."""
+CAREFUL = 0.5
+"""What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
 _COMPARED_STARTS = 256
-"""Starts whose values are looked at in a prediction."""
+"""Starts whose values enter a prediction."""
 
 
 def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
@@ -39,7 +43,7 @@ def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
     found = tuning_problem(problem, rows) if 0 < rows < len(problem.rows) else None
     if found is None:
         raise TooFewRows(
-            f"A pilot is needed, of at least {SMALLEST_PILOT} usable rows and fewer than all: {rows} of {len(problem.rows)} "
+            f"A pilot is needed, of at least {MIN_PILOT} usable rows and fewer than all: {rows} of {len(problem.rows)} "
             "rows cannot be set aside for one. Pass pilot= as another share of the rows, or a number."
         )
     return found
@@ -47,7 +51,7 @@ def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:
 
 def replayed_pilot(prefixes: Prefixes, proof: CellsProof, pilot: Callable[[Rows], Rows]) -> Rows:
     """The pilot from the rows before the certified ones alone."""
-    first = proof.asked.rows[0]
+    first = proof.estimand.rows[0]
     refuse(first == prefixes.problem.rows.start, "No rows were set aside for a pilot.")
     begin = pilot(prefixes.problem).rows.stop
     refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
@@ -150,7 +154,7 @@ def start_cost(
     apart = np.minimum(np.abs(middle - middle.mean()) + unknown(seen - seen.mean(axis=0)), width)
     price, best = math.log(2 * ends / probability), width
     for bet in FULL_BET / width * np.geomspace(1e-3, 1.0, 16):
-        best = min(best, (price / starts + float(loss(-bet * apart).mean())) / bet)
+        best = min(best, (price / starts + float(bet_cost(-bet * apart).mean())) / bet)
     return best
 
 

@@ -17,12 +17,13 @@ from bondic.core.cells.forecasts import EarlierRows, tally_by_era
 from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, locate
 from bondic.core.cells.proof import SINGLE, CellPlan
 from bondic.core.cells.rows import StateCells, StateIndex, within_quotas
-from bondic.core.cells.system import MOST_TOGETHER
+from bondic.core.cells.system import MAX_TOGETHER
 from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
 from bondic.methods.on_cells import (
+    CAREFUL,
     SIGNS,
     costs_of,
     known_mean,
@@ -33,7 +34,7 @@ from bondic.methods.on_cells import (
     start_cost,
 )
 from bondic.plan.cells import Costs, mean_squares, propose_cell_events, propose_event, reference_of, repeated
-from bondic.plan.tables import CellCapacity, Prices, TableWeights, doubted, doubts
+from bondic.plan.tables import CellCapacity, Prices, TableWeights, validity_notes, with_prior_rows
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
 
@@ -71,10 +72,8 @@ CUTS = (
 """Ends of blocks, as shares of the planned rows: later blocks balance what earlier ones left."""
 MARKS = (0.1, 0.2, 0.4, 0.7)
 """Those of them at which prices are made anew; forecasts too, where every block would make too many labels."""
-_MOST_DIFFERENCES = 10_000_000
+_MAX_DIFFERENCES = 10_000_000
 """Labels with what follows them, times cells, that are compared one by one: a bound on time."""
-CAREFUL = 0.5
-"""What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +107,7 @@ class _PlannedEvents:
         found = []
         for share in (1.0, CAREFUL):
             now = repeated(longer, share * rows / max(float(counts.sum()), 1.0))
-            labels = tally_by_era(now, doubted(past, doubt, middle), np.zeros(2, dtype=np.int64), (0,), middle)
+            labels = tally_by_era(now, with_prior_rows(past, doubt, middle), np.zeros(2, dtype=np.int64), (0,), middle)
             found.append(Prices.of(locate(Ground.of(now, labels, events, limits), nothing), past.count, doubt))
         return replace(found[0], unknown=found[1].unknown).at(shown.place)
 
@@ -125,7 +124,7 @@ def propose_table(
 ) -> CellPlan:
     """Every block from the rows before it; `before(row)`, for a replay, knows no others.
 
-    Nothing is told of a cell that fewer than `fewest` rows have shown.
+    Nothing is estimated for a cell with fewer than `fewest` rows.
     """
     expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
@@ -172,7 +171,7 @@ def propose_table(
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
         start_bets(problem, pilot, cells, starts, budget, ends, planned, known.reference),
         quotas,
-        doubted(_often(first, fewest), _doubt(first, shape), limits.middle),
+        with_prior_rows(_often(first, fewest), _doubt(first, shape), limits.middle),
         eras,
     )
 
@@ -221,14 +220,14 @@ def _at(problem: Rows, planned: int, cuts: Sequence[float]) -> list[int]:
 
 
 def _doubt(past: EarlierRows, shape: CellShape) -> float:
-    return doubts(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MOST_TOGETHER)
+    return validity_notes(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MAX_TOGETHER)
 
 
 def _too_many(known: Tally, blocks: int, marks: int) -> bool:
     """Whether labels of all blocks are too many for differences one by one, and those of the marks are not."""
     together, cells = _size(EarlierRows.of(known), known.shape)
     each = known.mass.size * cells
-    return together <= MOST_TOGETHER and marks * each <= _MOST_DIFFERENCES < blocks * each
+    return together <= MAX_TOGETHER and marks * each <= _MAX_DIFFERENCES < blocks * each
 
 
 def _shown(past: EarlierRows, shape: CellShape) -> BoolArray:

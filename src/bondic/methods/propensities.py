@@ -33,9 +33,9 @@ from bondic.policies.logged_target import LoggedBehavior
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of, question_of
-from bondic.rows.decisions import ask_target, single_rows
+from bondic.rows.decisions import query_target, single_rows
 from bondic.rows.episodes import episode_numbers, split_episodes
+from bondic.rows.estimand import estimand_of, question_of
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ _SHORT = 0.5
 """Share of the value range below which a predicted length decides for this method."""
 _BOTH: tuple[End, ...] = ("lower", "upper")
 _OTHER_END: dict[End, End] = {"lower": "upper", "upper": "lower"}
-_MOST_NUMBERS = 2**24
+_MAX_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
 
 
@@ -181,10 +181,10 @@ class Propensities:
         every = known and self._every_action(problem, single, paired=paired)
         # the certificate of a log that is read in batches asks the policy again: there is nothing to store
         targets = tuple(
-            ask_target(one, every_action=every) if one.log.held or one.policy_in_log else None for one in parts
+            query_target(one, every_action=every) if one.log.held or one.policy_in_log else None for one in parts
         )
         empty = PropensityProof(
-            asked_of(problem, against), self._budget(alpha), self.side, value, self._used(), Strategy(), 1, False,
+            estimand_of(problem, against), self._budget(alpha), self.side, value, self._used(), Strategy(), 1, False,
             targets, every, None, {}, dict.fromkeys(ends_of(self.side), (1.0,)) if value == "contexts" else {}, Provenance(),
         )  # fmt: skip
         columns = empty.columns(question_of(parts))
@@ -197,7 +197,7 @@ class Propensities:
         proof, first = self._plan(empty, problem, columns, borders, control, columns)
         if first > problem.rows.start:
             parts = tuple(one.select(first) for one in parts)
-            proof = replace(proof, asked=asked_of(*parts))
+            proof = replace(proof, estimand=estimand_of(*parts))
             columns = columns.part(slice(int(np.searchsorted(columns.rows, first)), None))
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
         return self._result(proof, parts, columns, clock, planner, {"method": why} if why else {})
@@ -219,7 +219,7 @@ class Propensities:
                 coefficients = np.array([one.coefficients[-1] for one in fits])
                 control = replace(fits[0], borders=borders, coefficients=coefficients)
         again, first = self._plan(proof, problem, columns, borders, control, known)
-        refuse(first != proof.asked.rows[0], f"Rows from {first} on follow the pilot, not {proof.asked.rows[0]}.")
+        refuse(first != proof.estimand.rows[0], f"Rows from {first} on follow the pilot, not {proof.estimand.rows[0]}.")
         return again, proof.needs_replay
 
     def _plan(
@@ -252,8 +252,9 @@ class Propensities:
             provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]
         if value == "population" and control is not None and cap is not None:
             pilot = known.part(slice(0, int(np.searchsorted(known.rows, borders[0]))))
+            usual = self._usual_cap(pilot)
             for end in ends_of(self.side):
-                shares[end] = wealth_shares(pilot.seen_from(end), control, Strategy(), cap, planned, budget[end])
+                shares[end] = wealth_shares(pilot.from_end(end), control, Strategy(), usual, planned, budget[end])
         made = replace(
             proof, budget=budget, value=value, stated=self._used(), strategy=Strategy(), planned=planned, control=control,
             shares=shares, rates=rates, provenance=provenance, beforehand=self.planned is not None,
@@ -300,7 +301,7 @@ class Propensities:
         chosen: dict[str, str],
     ) -> Result:
         question, exact = question_of(parts), replace(self.stated, gamma_sensitivity=1.0)
-        estimators = {end: columns.seen_from(end).estimators(proof.control, exact) for end in _BOTH}
+        estimators = {end: columns.from_end(end).estimators(proof.control, exact) for end in _BOTH}
         claims = proof.claims_on(question, columns, estimators if exact == proof.stated else {})
         strata = proof.strata(question, columns)
         estimate = _estimate(columns.limits, estimators["lower"][-1], estimators["upper"][-1], strata)
@@ -327,6 +328,12 @@ class Propensities:
         """The bound of the ratios that doubly robust values use."""
         return None if self.model is None else self.stated.robust_cap()
 
+    def _usual_cap(self, pilot: Units) -> float:
+        """Of most ratios of a policy; two policies share their predictions, and the stated bound."""
+        cap = self._cap()
+        assert cap is not None
+        return pilot.usual_cap(self.stated, pilot.units) if isinstance(pilot, Decisions) else cap
+
     def _may_fit(self, columns: Units) -> bool:
         """Whether doubly robust values have a floor: ratios are bounded, and so are the steps of an episode."""
         cap = self._cap()
@@ -336,7 +343,7 @@ class Propensities:
         """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
         cap, discrete = self._cap(), problem.layout.discrete and _answers(problem)
         slots = int(problem.log.inspection.action_counts.size) if problem.policy_in_log else problem.layout.slots
-        fits = len(problem.rows) * slots <= _MOST_NUMBERS
+        fits = len(problem.rows) * slots <= _MAX_NUMBERS
         if paired and single and discrete and fits:  # the distance of two policies at a state
             return True
         return cap is not None and discrete and fits and (single or math.isfinite(weight_sum(problem.terms, cap)))
@@ -374,7 +381,7 @@ class Propensities:
                 "A regressor is for single decisions; episodes have the control variate 'linear', or None."
             )
         slots = 1 if columns.probs is None else columns.probs.shape[1]
-        if len(columns.rows) * slots > _MOST_NUMBERS:
+        if len(columns.rows) * slots > _MAX_NUMBERS:
             raise InvalidInput(
                 f"Predictions for {len(columns.rows)} rows and {slots} actions do not fit into a certificate: model='linear'."
             )
@@ -383,9 +390,10 @@ class Propensities:
     def _rates(self, columns: Units, control: Control | None, border: int, planned: int, budget: ErrorBudget) -> PerEnd:
         """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot; less where caps would cut most bets."""
         before, cap = int(np.searchsorted(columns.rows, border)), self._cap()
+        uncut = min(risk / multiple for multiple, risk in Strategy().bets)
         found: PerEnd = {}
         for end in ends_of(self.side):
-            pilot, mirrored = (columns.part(slice(0, before)).seen_from(one) for one in ((end, _OTHER_END[end])))
+            pilot, mirrored = (columns.part(slice(0, before)).from_end(one) for one in ((end, _OTHER_END[end])))
             price = 2 * math.log(1 / budget[end]) / max(planned - pilot.units, 1)
             rates = []
             ends = (one.estimators(None, self.stated) for one in (pilot, mirrored))
@@ -395,14 +403,15 @@ class Propensities:
                 # as if one more row had a reward of the largest variance: where all were 0, rare rewards are likely
                 possible = float(np.mean(swing**2)) / (4 * (pilot.units + 1))
                 spread = max(float(moderate(free.values).var()), possible, 1e-12 * pilot.limits.width**2)
-                rates.append(math.sqrt(price / spread))
+                # how far below the mean of the pilot a value can be
+                lost = float(free.centers(np.full(free.values.size, moderate(free.values).mean()))[1].max())
+                rates.append(min(math.sqrt(price / spread), uncut / max(lost, 1e-9 * pilot.limits.width)))
             if control is not None and cap is not None:
                 # how far below its center a doubly robust value can be
                 most, lost = float(self.stated.caps(cap, pilot.first.probs, before).max()), 0.0
                 for policy in pilot.policies:
                     room = max(policy.sign * one - policy.limits.low for one in control.clip)
                     lost += policy.limits.width if policy.of_behavior else most * room
-                uncut = min(risk / multiple for multiple, risk in Strategy().bets)
                 rates.append(min(math.sqrt(price / control.expected[1]), uncut / max(lost, 1e-9 * pilot.limits.width)))
             found[end] = tuple(rates)
         return found
@@ -412,7 +421,7 @@ class Propensities:
         if self.planned is None:
             found["planned"] = f"{proof.planned} {columns.unit}s, the log's own length"
         if proof.value == "contexts":
-            found["pilot"] = f"rows before {proof.asked.rows[0]} set the rates, {proof.asked.rows} are certified"
+            found["pilot"] = f"rows before {proof.estimand.rows[0]} set the rates, {proof.estimand.rows} are certified"
         bounded = columns.unit == "decision" or columns.first.terms.horizon is not None
         if proof.control is not None:
             found["control variate"] = (

@@ -39,7 +39,7 @@ def predicted(stated: Stated, pilot: Rows, alpha: float, rows: float) -> float:
     weight, units = float(columns.unit == "episode"), columns.units * rows / len(pilot.rows)
     length = 0.0
     for end in _BOTH:
-        values = [moderate(one.values) for one in columns.seen_from(end).estimators(None, stated)]
+        values = [moderate(one.values) for one in columns.from_end(end).estimators(None, stated)]
         length -= max(
             weight * float(v.mean()) - expected_spread(float(v.var()), float(np.ptp(v)), units, alpha / 2)
             for v in values

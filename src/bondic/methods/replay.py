@@ -56,7 +56,7 @@ def replay(
             None if data is None else data["parts"][k],
             f"planner.parts.{k}",
             part,
-            (own.restricted(RowRange(*part.asked.rows)),),
+            (own.restricted(RowRange(*part.estimand.rows)),),
         )
         for k, (part, own) in enumerate(zip(proof.parts, rows, strict=True))
     ]
@@ -108,13 +108,13 @@ def _read(
 
 
 def _question(proof: Proof, rows: Rows, first: int) -> Rows:
-    """What the planner was asked: the rows before the certified ones, too, and starts that come with the rows."""
+    """The planner's problem: the rows before the certified ones as well, and starts that come with the rows."""
     whole, states = rows.restricted(RowRange(first, rows.rows.stop)), rows.initial_states
-    if not proof.asked.start.from_log:
+    if not proof.estimand.start.from_log:
         return whole
     own = InitialStates.from_log(rows.log, count=len(states) if states.count_fixed else None)
     same = np.array_equal(own.observations, states.observations)
-    refuse(not same, "The initial states are said to be those of the log, and are others.")
+    refuse(not same, "The certificate calls its initial states those of the log; they are not.")
     return replace(whole, initial_states=replace(states, from_rows=True))
 
 

@@ -25,11 +25,11 @@ from bondic.methods.value_range import START_SHARE, WholeRange, degenerate_range
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.plan import (
-    MOST_LANDMARKS,
-    MOST_SEEN,
+    MAX_LANDMARKS,
+    MAX_VISIBLE,
     Shape,
     costs_of,
     make_plan,
@@ -38,14 +38,14 @@ from bondic.search.sequential.plan import (
 )
 from bondic.search.sequential.starts import known_starts
 from bondic.tuning.defaults import Advanced, Choices, ChosenClass, Radius, check_radius, choose_class
-from bondic.tuning.scales import seen_states
-from bondic.tuning.states import PILOT, SeenStates, check_categorical, kind_of_pilot, pilot_length
+from bondic.tuning.scales import observed_states
+from bondic.tuning.states import PILOT, ObservedStates, check_categorical, kind_of_pilot, pilot_length
 
 NAME = "sequential"
 _PREDICTED = "predicted"
 NOTES = ("states", "Q", _PREDICTED)
-"""What a choice of Q is told by."""
-FEWEST_ROWS = 200
+"""Names of the choices that fix Q."""
+MIN_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it: the default takes another method."""
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
@@ -115,8 +115,8 @@ class Sequential:
         """None, or why there is no pilot, or too little after it."""
         if self.pilot == 0:
             return "no rows may be set aside (pilot=0), and the sequential method starts from a pilot"
-        if (rows := planned_length(problem, self.planned_rows)) < FEWEST_ROWS:
-            return f"{rows} rows are fewer than the {FEWEST_ROWS} that the sequential method needs"
+        if (rows := planned_length(problem, self.planned_rows)) < MIN_ROWS:
+            return f"{rows} rows are fewer than the {MIN_ROWS} that the sequential method needs"
         return None
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
@@ -161,7 +161,7 @@ class Sequential:
         choices: Mapping[str, str],
         clock: Clock,
     ) -> Result | None:
-        """The interval of a log that grows; Q and the plan of the update before, told by its `choices`, are continued.
+        """The interval of a log that grows; Q and the plan of the update before, which its `choices` name, are continued.
 
         None while no start follows the pilot.
         """
@@ -174,7 +174,7 @@ class Sequential:
             )
         else:  # the log has another hash when it has grown: what was chosen with its first rows says so of the grown log
             ball, budget = before.ball, before.budget
-            if ball.provenance.log_hash == before.asked.log_hash:
+            if ball.provenance.log_hash == before.estimand.log_hash:
                 ball = replace(ball, provenance=replace(ball.provenance, log_hash=problem.log_hash))
             chosen = ChosenClass(ball, {name: str(text) for name, text in choices.items() if name in NOTES})
         clock.done("pilot")
@@ -189,7 +189,7 @@ class Sequential:
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Q from the pilot, every block from the rows before it; rounds of the evaluation are those of the certificate."""
         proof = check_proof(proof, SequentialProof, NAME)
-        problem, first, method = prefixes.problem, proof.asked.rows[0], replace(self, engine=sums)
+        problem, first, method = prefixes.problem, proof.estimand.rows[0], replace(self, engine=sums)
         refuse(first == problem.rows.start, "No rows were set aside for a pilot.")
         begin = problem.rows.start + method.pilot_rows(prefixes.announced(first))
         refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
@@ -202,7 +202,7 @@ class Sequential:
         plan = replay_plan(prefixes, pilot, chosen.ball, budget, ends_of(self.side), shape, sums)
         rounds = proof.plan.rounds
         plan = replace(plan, rounds=rounds if len(rounds) == len(plan.blocks) + 1 else ())
-        return SequentialProof(proof.asked, budget, self.side, chosen.ball, plan, self.planned_rows), ("plan",)
+        return SequentialProof(proof.estimand, budget, self.side, chosen.ball, plan, self.planned_rows), ("plan",)
 
     def evaluate(
         self,
@@ -218,7 +218,7 @@ class Sequential:
         if why := _without_starts(certified, plan):
             clock.done("evaluate")
             return WholeRange(why, self.side).run(certified, budget.alpha, clock.progress, clock.seconds)
-        proof = SequentialProof(asked_of(certified), budget, self.side, chosen.ball, plan, self.planned_rows)
+        proof = SequentialProof(estimand_of(certified), budget, self.side, chosen.ball, plan, self.planned_rows)
         found = proof.evaluate(certified, self._sums)
         estimate, source = estimate_of(found.claims)
         rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
@@ -237,48 +237,48 @@ class Sequential:
 
     def shape(self, problem: Rows) -> Shape:
         """How a plan for the planned rows is cut."""
-        rank = MOST_LANDMARKS if self.advanced.rank is None else self.advanced.rank
-        return Shape(planned_length(problem, self.planned_rows), min(MOST_SEEN, rank), rank)
+        rank = MAX_LANDMARKS if self.advanced.rank is None else self.advanced.rank
+        return Shape(planned_length(problem, self.planned_rows), min(MAX_VISIBLE, rank), rank)
 
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
         total, planned = len(problem.rows), planned_length(problem, self.planned_rows)
         chosen = self.pilot is None and self.ball is None and self.radius is None
-        wanted = self._chosen_pilot(problem, planned) if chosen else self.planned_pilot(planned)
-        if wanted >= total:
-            raise TooFewRows(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
-        return wanted
+        requested = self._chosen_pilot(problem, planned) if chosen else self.planned_pilot(planned)
+        if requested >= total:
+            raise TooFewRows(f"A pilot of {requested} rows cannot be set aside from a log of {total} rows.")
+        return requested
 
     def planned_pilot(self, planned: int) -> int:
         """The same where nothing but the planned number of rows is known."""
         share = PILOT if self.pilot is None else self.pilot
         if not isinstance(share, float):
-            wanted = int(share)
+            requested = int(share)
         elif 0 < share < 1:
-            wanted = pilot_length(share, planned)
+            requested = pilot_length(share, planned)
         else:
             raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
-        if wanted < 1:
-            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {planned} rows.")
-        return wanted
+        if requested < 1:
+            raise InvalidInput(f"A pilot of {requested} rows cannot be set aside from a log of {planned} rows.")
+        return requested
 
     def _chosen_pilot(self, problem: Rows, planned: int) -> int:
         """As long as what the states are taken for needs it."""
         layout, start = problem.layout, problem.rows.start
         stated = check_categorical(self.choices.categorical, layout.observation_dim)
 
-        def first(rows: int) -> SeenStates:
+        def first(rows: int) -> ObservedStates:
             seen = problem.load(start, start + rows)
-            return seen_states(problem.first_block() if seen is None else seen)  # None: all beyond the horizon
+            return observed_states(problem.first_block() if seen is None else seen)  # None: all beyond the horizon
 
         return kind_of_pilot(first, planned, layout, stated)[1]
 
-    def pilot_of(self, problem: Rows, wanted: int) -> Rows:
+    def pilot_of(self, problem: Rows, requested: int) -> Rows:
         """The pilot as a problem of its own."""
-        pilot = tuning_problem(problem, wanted)
+        pilot = tuning_problem(problem, requested)
         if pilot is None:
             raise InvalidInput(
-                f"The sequential interval needs a pilot, and {wanted} of {len(problem.rows)} rows are too few for one. Pass "
+                f"The sequential interval needs a pilot, and {requested} of {len(problem.rows)} rows are too few for one. Pass "
                 "pilot= as a larger number of rows, or use method=Dual()."
             )
         return pilot
@@ -296,7 +296,7 @@ class Sequential:
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
         costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
-        length = predicted_length(pilot, chosen.ball, shape.planned, costs, shape.seen, self._sums)
+        length = predicted_length(pilot, chosen.ball, shape.planned, costs, shape.visible, self._sums)
         length = min(length, range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length)

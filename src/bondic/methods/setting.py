@@ -38,7 +38,7 @@ from bondic.tuning.defaults import (
 from bondic.tuning.defaults import kind_of_states as kind_of_class
 from bondic.tuning.instruments import pick_instruments, pick_table
 from bondic.tuning.states import (
-    SMALLEST_PILOT,
+    MIN_PILOT,
     StateKind,
     refuse_unstated,
     share_of_rows,
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 FIXED_LAMBDA = "fixed-lambda"
-_MOST_TIMES = 1000
+_MAX_TIMES = 1000
 
-NOTHING = "nothing is said"
+NOTHING = "nothing is stated"
 """The choice that says why the answer is the value range, from no row."""
 _NOMINAL = 4
 """Certified rows per row of the pilot, for the choice of W when their number is a stopping time."""
@@ -66,34 +66,34 @@ def pilot_rows(method: Dual, problem: Rows) -> int:
     if isinstance(method.pilot, float):
         if not 0 <= method.pilot < 1:
             raise InvalidInput(f"pilot={method.pilot}: a share of rows in [0, 1), or a whole number of rows.")
-        wanted = share_of_rows(method.pilot, total)
+        requested = share_of_rows(method.pilot, total)
     else:
-        wanted = int(method.pilot)
-        if not 0 <= wanted < len(problem.rows):
-            raise InvalidInput(f"pilot={wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
-    if method.instruments is not None or wanted < SMALLEST_PILOT:
+        requested = int(method.pilot)
+        if not 0 <= requested < len(problem.rows):
+            raise InvalidInput(f"pilot={requested} rows cannot be set aside from a log of {len(problem.rows)} rows.")
+    if method.instruments is not None or requested < MIN_PILOT:
         return 0
     if isinstance(method.pilot, float) and method.planned_rows is None and _any_time(method.gauge):
         raise InvalidInput(
             "This noise bound is for logs whose length was not fixed beforehand; a pilot of a share of the log would then "
             "depend on the future. Pass pilot= as a whole number of rows, or planned_rows=."
         )
-    if wanted >= len(problem.rows):
+    if requested >= len(problem.rows):
         raise InvalidInput(
-            f"The log ended after {len(problem.rows)} rows, within its pilot of {wanted} rows: nothing is left."
+            f"The log ended after {len(problem.rows)} rows, within its pilot of {requested} rows: nothing is left."
         )
-    return wanted
+    return requested
 
 
-def tuning_problem(problem: Rows, wanted: int) -> Rows | None:
+def tuning_problem(problem: Rows, requested: int) -> Rows | None:
     """The pilot as a problem; None when too few of its rows can be used.
 
     Initial states that were read off the log include later rows: the pilot's first next states stand in for them, or its
     logged ones where no row has a next state.
     """
     start = problem.rows.start
-    pilot = problem.load(start, start + wanted)
-    if pilot is None or len(pilot) < SMALLEST_PILOT:
+    pilot = problem.load(start, start + requested)
+    if pilot is None or len(pilot) < MIN_PILOT:
         return None
     states = pilot.initial_states
     if states.count_fixed and not states.from_rows:
@@ -109,7 +109,7 @@ def tuning_problem(problem: Rows, wanted: int) -> Rows | None:
 
 
 def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
-    """Logged points of a one-step log, with equal weights on all actions: the policy is not asked again for tuning."""
+    """Logged points of a one-step log, with equal weights on all actions: tuning does not query the policy again."""
     slots = pilot.layout.slots
     return pilot.logged[:count], np.full((count, slots), 1.0 / slots)
 
@@ -125,16 +125,16 @@ def make_setting(
     known = problem if known is None else known
     sides = len(ends_of(method.side))
     notes: dict[str, str] = {}
-    wanted = pilot_rows(method, known)
-    pilot = tuning_problem(known, wanted)
-    certified = problem.select(problem.rows.start + wanted) if wanted else problem
+    requested = pilot_rows(method, known)
+    pilot = tuning_problem(known, requested)
+    certified = problem.select(problem.rows.start + requested) if requested else problem
     notes["pilot"] = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
     if pilot is None:
         notes["pilot"] = f"no pilot: {certified.rows} are certified, nothing is tuned on earlier ones"
     kind = _choose_states(method, known, pilot, notes)
     if method.ball is None and method.radius is None and not kind.table:
         refuse_unstated(known.layout)
-    instruments = _choose_instruments(method, known, pilot, wanted, kind, notes)
+    instruments = _choose_instruments(method, known, pilot, requested, kind, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
         raise TunedOnCertifiedRows(
@@ -171,12 +171,12 @@ def _choose_states(method: Dual, problem: Rows, pilot: Rows | None, notes: dict[
         return StateKind(False, (), "")
     stated = method.radius if method.ball is None else method.ball
     kind = kind_of_class(stated, method.choices, problem.first_block() if pilot is None else pilot)
-    notes["states"] = kind.said
+    notes["states"] = kind.description
     return kind
 
 
 def _choose_instruments(
-    method: Dual, problem: Rows, pilot: Rows | None, wanted: int, kind: StateKind, notes: dict[str, str]
+    method: Dual, problem: Rows, pilot: Rows | None, requested: int, kind: StateKind, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
     declared, table = bool(method.choices.categorical), _table_weights(method, kind)
@@ -189,13 +189,13 @@ def _choose_instruments(
             problem, None, method.choices, kind.columns if declared else (), method.advanced
         )
     else:
-        instruments, notes["W picked"] = _pick(method, problem, pilot, wanted, kind)
+        instruments, notes["W picked"] = _pick(method, problem, pilot, requested, kind)
     notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
     return instruments
 
 
-def _pick(method: Dual, problem: Rows, pilot: Rows, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
-    ahead, limits = _rows_ahead(method, problem, wanted), range_at_all_times(pilot.terms)
+def _pick(method: Dual, problem: Rows, pilot: Rows, requested: int, kind: StateKind) -> tuple[Instruments, str]:
+    ahead, limits = _rows_ahead(method, problem, requested), range_at_all_times(pilot.terms)
     if _table_weights(method, kind):
         return pick_table(pilot, ahead, _box(pilot), method.advanced.constant_share)
     plain = default_instruments(problem, pilot, method.choices, kind.columns, method.advanced)
@@ -209,11 +209,11 @@ def _table_weights(method: Dual, kind: StateKind) -> bool:
     return kind.table and method.choices.weight_bandwidth is None
 
 
-def _rows_ahead(method: Dual, problem: Rows, wanted: int) -> int:
+def _rows_ahead(method: Dual, problem: Rows, requested: int) -> int:
     """How many rows W is picked for: never the number that a stopping time happened to give."""
     if method.planned_rows is None and _any_time(method.gauge):
-        return max(_NOMINAL * wanted, 1)
-    return max(planned_length(problem, method.planned_rows) - wanted, 1)
+        return max(_NOMINAL * requested, 1)
+    return max(planned_length(problem, method.planned_rows) - requested, 1)
 
 
 def _choose_class(
@@ -277,6 +277,6 @@ def mean_square_width(terms: Terms) -> float:
     Any lambda fixed beforehand is valid: over a long horizon the average is taken at evenly spaced times.
     """
     horizon = 1 if terms.horizon is None else terms.horizon
-    count = min(horizon, _MOST_TIMES)
+    count = min(horizon, _MAX_TIMES)
     middles = [(2 * k + 1) * horizon // (2 * count) for k in range(count)]  # of `count` equal stretches
     return float(np.mean(np.square([range_of(terms, time).width for time in middles])))

@@ -20,21 +20,21 @@ from bondic.core.cells.localize import CellTails
 from bondic.core.cells.paired import PairedCells
 from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import StateCells, TableCells
-from bondic.core.cells.system import MOST_TOGETHER
+from bondic.core.cells.system import MAX_TOGETHER
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput
-from bondic.core.proof import Asked, Proof
+from bondic.core.proof import Estimand, Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
-from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
-from bondic.methods.on_tables import CAREFUL, PredictedTable, predicted_table, propose_table, states_of
+from bondic.methods.on_cells import CAREFUL, CLIPS, cell_budget, expected_starts, pilot_of, replayed_pilot
+from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
 from bondic.rows.coded import coded
-from bondic.rows.paired import PairedRows
+from bondic.rows.estimand import estimand_of
+from bondic.rows.paired import PairedRows, question_rows
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,11 +43,9 @@ NAME = "table"
 PILOT = 0.05
 _SHARES = ((0.15, 0.1), (0.1, 0.02), (0.02, 0.02))
 """Shares of alpha of the vector event and of those of single cells: the pilot tells which promises the shortest interval."""
-_CLIPS = (2.0, 0.25)
-"""Where forecasts of differences are cut, in units of the value range (above 1: nowhere). The pilot tells what promises more."""
 _STARTS = 0.1
 """That of sampled starts."""
-_MOST_NUMBERS = 20_000_000
+_MAX_NUMBERS = 20_000_000
 """States times pairs: larger equations do not fit into memory."""
 
 
@@ -134,7 +132,7 @@ class Table:
         pair = PairedRows.of(problem, other)
         pilot = self._pilot(pair)
         states = states_of(pilot, self._most_states(problem))
-        if states is None or 4 * states.shape[0] ** 2 * problem.layout.slots > MOST_TOGETHER:
+        if states is None or 4 * states.shape[0] ** 2 * problem.layout.slots > MAX_TOGETHER:
             return False  # cells one by one know nothing of what both policies have in common
         ahead = int(CAREFUL * (planned_length(problem, self.planned_rows) - len(pilot.rows)))
 
@@ -146,7 +144,7 @@ class Table:
 
     @staticmethod
     def _most_states(problem: Rows) -> int:
-        return int(math.sqrt(_MOST_NUMBERS / problem.layout.slots))
+        return int(math.sqrt(_MAX_NUMBERS / problem.layout.slots))
 
     def _plan(
         self,
@@ -205,8 +203,8 @@ class Table:
         """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
-        question = certified.parts() if isinstance(certified, PairedRows) else (certified,)
-        proof = self._proof(asked_of(*question), made)
+        question = question_rows(certified)
+        proof = self._proof(estimand_of(*question), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
         estimate, source = estimate_of(found.claims)
         clock.done("evaluate")
@@ -228,8 +226,8 @@ class Table:
             planner=planner,
         )
 
-    def _proof(self, asked: Asked, made: PlannedTable) -> CellsProof:
-        return CellsProof(asked, made.budget, self.side, made.cells, made.events, planned=self.planned_rows)
+    def _proof(self, estimand: Estimand, made: PlannedTable) -> CellsProof:
+        return CellsProof(estimand, made.budget, self.side, made.cells, made.events, planned=self.planned_rows)
 
     def replan(
         self, prefixes: Prefixes, proof: Proof, sums: Sums, against: Prefixes | None = None
@@ -241,7 +239,7 @@ class Table:
         proof = check_proof(proof, CellsProof, NAME)
         pilot = replayed_pilot(prefixes, proof, self._pilot)
         made = self._plan(prefixes.problem, pilot, proof.budget.alpha, prefixes.before)
-        again = self._proof(proof.asked, made)
+        again = self._proof(proof.estimand, made)
         # the reference and Λ may come from anywhere
         tails = {end: replace(tail, rate=proof.events.tails[end].rate) for end, tail in again.events.tails.items()}
         events = replace(again.events, reference=proof.events.reference, tails=tails)
@@ -256,7 +254,7 @@ class Table:
         """
         states, clips = (
             states_of(pilot, self._most_states(problem)),
-            _CLIPS[: 2 if isinstance(problem, PairedRows) else 1],
+            CLIPS[: 2 if isinstance(problem, PairedRows) else 1],
         )
         if states is None:
             return None, self.budget(problem, alpha, _SHARES[0]), clips[0]
@@ -284,8 +282,8 @@ def _cells(problem: Rows, states: FloatArray, share: float) -> StateCells:
 def _continued(before: CellsProof, made: PlannedTable) -> PlannedTable:
     """The new plan with everything that the earlier one has used on rows."""
     old, new = before.events, made.events
-    begins = (before.asked.rows[0], *old.stops[:-1])
-    used = sum(begin < before.asked.rows[1] for begin in begins)
+    begins = (before.estimand.rows[0], *old.stops[:-1])
+    used = sum(begin < before.estimand.rows[1] for begin in begins)
     tails = {
         end: replace(tail, weights=_kept(old.tails[end].weights, tail.weights, used)) for end, tail in new.tails.items()
     }

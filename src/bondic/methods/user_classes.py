@@ -66,7 +66,7 @@ def _supplies(value: Any) -> dict[str, Any]:
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Refuse a user's leaf that no certificate can hold, or whose promises fail at a few points."""
+    """Refuse a user's kernel that no certificate can hold, or that violates its contract at a few points."""
     for leaf in kernel.leaves():
         if from_outside(leaf):
             check_part(leaf.on)
@@ -104,8 +104,8 @@ def _check_promises(leaf: Leaf) -> None:
     for what, kept in promises.items():
         if not kept:
             raise InvalidInput(
-                f"The kernel {name} does not keep its promises at {count} points: {what}. Correct it, or, if it is meant for "
-                "other points, give it a method probe() that returns some."
+                f"The kernel {name} violates its contract at {count} points: {what}. Correct it, or, if it is meant for other "
+                "points, give it a method probe() that returns some."
             )
 
 
@@ -135,4 +135,4 @@ def check_noise_bound(gauge: NoiseBound) -> None:
         (guarantee in get_args(Guarantee), f"guarantee is one of {', '.join(get_args(Guarantee))}"),
     ):
         if not fine:
-            raise InvalidInput(f"The noise bound {name} does not keep its promises: {what}.")
+            raise InvalidInput(f"The noise bound {name} violates its contract: {what}.")

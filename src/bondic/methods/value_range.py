@@ -16,7 +16,7 @@ from bondic.methods.base import Progress
 from bondic.methods.setting import NOTHING
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.rows.asked import asked_of
+from bondic.rows.estimand import estimand_of
 from bondic.search.table import table_kernel
 
 START_SHARE = 0.1
@@ -54,7 +54,7 @@ class WholeRange:
         limits, ends = range_at_all_times(problem.terms), ends_of(self.side)
         shares = {"noise": 1.0 - START_SHARE, "initial": START_SHARE}
         return DualProof(
-            asked_of(problem),
+            estimand_of(problem),
             ErrorBudget.split(alpha, shares if sampled_start(problem, len(ends)) is not None else {"noise": 1.0}),
             self.side,
             Box.around(limits.low, limits.high, problem.layout),

@@ -4,7 +4,7 @@ Action codes are never merged: the tree splits states, and a cell is (group, act
 columns beside the states, and a cell is a leaf.
 
 The tree splits where the model's values and its residuals differ, action by action. An allowance covers how q* − q̂
-varies inside a cell, which nobody sees. On worlds with known q* trees on the values of a fitted model left the least of
+varies inside a cell, which cannot be observed. On worlds with known q* trees on the values of a fitted model left the least of
 it and trees on residuals alone the most; but residuals show what a poor model (a constant, the user's) misses.
 """
 

@@ -31,7 +31,7 @@ _CAUTION = (0.1, 1.0)
 _SURE, _SPREAD = 0.5, 2.0
 """Of the rows of a cell that are expected, so many are counted on: all but two standard deviations, at least half."""
 _STEPS, _CLOSE = 400, 1e-6
-_MOST_BET = 0.99
+_MAX_BET = 0.99
 _FIRST = np.geomspace(0.3, 30_000.0, 32)
 """Λ times the value range, for the first block."""
 _NEAR = np.geomspace(0.75, 1.4, 10)
@@ -40,8 +40,8 @@ _LATER = np.array([0.5, 0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.13, 1.2, 1.35, 1.5])
 _SETTLED = 0.2
 """With so few of the rows left Λ stays as it is."""
 _TAKING_BACK = 1.1
-"""Taking weight back costs more than is foreseen: it is done where it promises to gain more than this."""
-_MOST_TOGETHER = 500
+"""Taking weight back costs more than predicted: it is done where the predicted gain exceeds this."""
+_MAX_TOGETHER = 500
 """Cells whose values are bounded together, in predictions."""
 
 
@@ -54,7 +54,7 @@ class Prices:
     unknown: FloatArray  # (p,) u: half of the interval of the cell's value
 
     @staticmethod
-    def of(located: Located, seen: FloatArray, doubt: float) -> Prices:
+    def of(located: Located, seen: FloatArray, prior_weight: float) -> Prices:
         """As a set of values predicts them; as if `doubt` rows of every cell, beside those that were seen, were not foreseen."""
         system, limits = located.system, located.limits
         rows, intervals, size = system.rows, located.intervals, system.counts.size
@@ -64,7 +64,7 @@ class Prices:
         scale = located.ground.events.vector.shape**2
         more = max(located.energy_bound - float(scale @ square), 0.0) / max(float(count.sum()), 1.0) / scale
         known, half = count > 0, 0.5 * limits.width
-        noise = (seen * noise + doubt * half**2) / np.maximum(seen + doubt, 1e-300)
+        noise = (seen * noise + prior_weight * half**2) / np.maximum(seen + prior_weight, 1e-300)
         if located.sets:
             usual = np.repeat(_means(square, count, system.tally.shape.layers), size // system.tally.shape.layers)
             noise = np.minimum(noise, np.where(known, mean, usual) + more)
@@ -74,7 +74,7 @@ class Prices:
         np.maximum.at(spread, system.labels.cell, np.maximum(-rows.low, rows.high).max(axis=0))
         worst = np.where(known, np.minimum(worst + spread, limits.width), half)
         unknown = 0.5 * (intervals.values.high - intervals.values.low)
-        if located.sets and size <= _MOST_TOGETHER:
+        if located.sets and size <= _MAX_TOGETHER:
             unknown = np.minimum(unknown, located.supports(np.eye(size)))
         return Prices(noise, worst, np.minimum(unknown, half))
 
@@ -96,7 +96,7 @@ class WeightPlan:
     total: float  # Λ of all rows
     weights: FloatArray  # (p,) W
     sizes: FloatArray  # (p,) per row
-    wanted: FloatArray  # (p,) what arrives: as much as a cell may carry if it comes more often than expected
+    demand: FloatArray  # (p,) what arrives: as much as a cell may carry if it comes more often than expected
     price: float  # noise and bias together, times Λ
 
     def half(self, log_term: float) -> float:
@@ -154,17 +154,17 @@ class CellCapacity:
 
     def aim(self, total: float, start: FloatArray, balanced: FloatArray, guess: FloatArray | None = None) -> WeightPlan:
         """Weights for a Λ in all, when so much was balanced before."""
-        caps, wanted = self.largest * self.sure, total * start - balanced
+        caps, demand = self.largest * self.sure, total * start - balanced
         found = np.zeros(start.size) if guess is None else guess
         for _ in range(_STEPS):
-            new = self._cut(wanted + self.sent_on(found), caps)
+            new = self._cut(demand + self.sent_on(found), caps)
             done = np.abs(new - found).sum() <= _CLOSE * np.abs(new).sum()
             found = new
             if done:
                 break
-        arriving = wanted + self.sent_on(found)
+        arriving = demand + self.sent_on(found)
         sizes = np.minimum(np.abs(found) / np.maximum(self.sure, 1e-300), self.largest)
-        bets = np.minimum(sizes * self.prices.worst, _MOST_BET)
+        bets = np.minimum(sizes * self.prices.worst, _MAX_BET)
         noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
         bias = float(self.prices.unknown @ np.abs(arriving - found))
         return WeightPlan(total, found, sizes, np.abs(arriving), noise + bias)
@@ -198,11 +198,11 @@ class TableWeights:
         capacity = CellCapacity(past, self.atoms, self.gamma, prices, rows, self.width, **own)
         found = self.best(capacity, start, rows > _SETTLED * self.rows)
         self.total = found.total
-        rows_needed = found.wanted / np.maximum(found.sizes, 1e-300)
+        rows_needed = found.demand / np.maximum(found.sizes, 1e-300)
         # a cell that comes less often than it should has no rows to spare for small parts
         whole = np.where(rows_needed > capacity.sure, np.floor(rows_needed), np.ceil(rows_needed * (1 - 1e-9)))
         quotas = np.where(found.sizes > 0, whole.clip(1, 2**53), 0.0)
-        sizes = np.minimum(found.sizes, found.wanted / np.maximum(quotas, 1.0))
+        sizes = np.minimum(found.sizes, found.demand / np.maximum(quotas, 1.0))
         return np.sign(found.weights) * sizes, quotas
 
     def best(self, capacity: CellCapacity, start: FloatArray, free: bool = True) -> WeightPlan:
@@ -237,7 +237,7 @@ def _shortest(
     return min(aims, key=lambda aim: aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0))
 
 
-def doubts(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
+def validity_notes(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
     """d, the share of pairs of rows of the same cell that are followed by different atoms; d / (1 - d) where cells are alone.
 
     Without sets of all cells together a row that was not foreseen costs what the range allows.
@@ -250,6 +250,6 @@ def doubts(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
     return share if together else min(share / max(1 - share, 1e-3), 10.0)
 
 
-def doubted(past: EarlierRows, doubt: float, middle: FloatArray | float) -> EarlierRows:
+def with_prior_rows(past: EarlierRows, prior_weight: float, middle: FloatArray | float) -> EarlierRows:
     """With `doubt` rows more at every cell, whose outcome is the middle of the range, and which nothing follows."""
-    return replace(past, count=past.count + doubt, outcome=past.outcome + doubt * middle)
+    return replace(past, count=past.count + prior_weight, outcome=past.outcome + prior_weight * middle)

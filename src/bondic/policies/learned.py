@@ -1,6 +1,6 @@
 """Policies that were learned on rows of the log: who learns, what was learned, and what a policy says about it.
 
-A policy that has seen a certified row is flattered by it. So whoever learns a `LearnedPolicy` is handed the rows before those
+A policy that was trained on a certified row is flattered by it. So the learner of a `LearnedPolicy` gets the rows before those
 that it is certified on, and nothing else. A policy of the user's own may say what it has seen, by two attributes:
 
     fitted_rows = (first, one after the last)     rows of a log
@@ -20,7 +20,7 @@ import numpy as np
 
 from bondic.core.balls import Provenance
 from bondic.core.errors import InvalidInput, one_line
-from bondic.core.proof import MOST_POLICIES, Learned
+from bondic.core.proof import MAX_POLICIES, Learned
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.transitions import Transitions
 from bondic.policies.answers import logged_action_probs, logged_state_probs
@@ -63,8 +63,8 @@ class LearnedPolicy:
         whole = isinstance(self.rows, int | np.integer) and self.rows >= 1
         if not (whole or 0 < self.rows < 1):
             raise InvalidInput(f"rows={one_line(repr(self.rows))}: a share in (0, 1), or a whole number of rows.")
-        if not (isinstance(self.blocks, int | np.integer) and 1 <= self.blocks <= MOST_POLICIES):
-            raise InvalidInput(f"blocks={one_line(repr(self.blocks))}: a whole number from 1 to {MOST_POLICIES}.")
+        if not (isinstance(self.blocks, int | np.integer) and 1 <= self.blocks <= MAX_POLICIES):
+            raise InvalidInput(f"blocks={one_line(repr(self.blocks))}: a whole number from 1 to {MAX_POLICIES}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,30 +119,34 @@ class PolicyMixture(LoggedTarget):
                 part.observations[mine],
                 None if times is None else times[mine],
             )
-            asking: dict[str, Any] = {"slots": slots, "log_rows": rows[mine]}
+            options: dict[str, Any] = {"slots": slots, "log_rows": rows[mine]}
             if every_action:
-                found.append(logged_state_probs(policy, states, later, **asking))
+                found.append(logged_state_probs(policy, states, later, **options))
                 slots = found[0].shape[1]
             else:
-                found.append(logged_action_probs(policy, states, part.actions[mine], later, **asking))
+                found.append(logged_action_probs(policy, states, part.actions[mine], later, **options))
         return np.concatenate(found)
 
 
-def seen_by(policy: Any, log_hash: str, rows: int) -> Learned:
+def training_provenance(policy: Any, log_hash: str, rows: int) -> Learned:
     """What a policy says that it was learned on, as far as it is this log of so many rows."""
     if isinstance(policy, PolicyMixture):
         return policy.learned
-    found = (_provenance(seen, log, rows) for seen, log in _statements(policy, _DEEPEST) if log in (None, "", log_hash))
-    return tuple((0, seen) for seen in dict.fromkeys(found))
+    found = (
+        _provenance(provenance, log, rows)
+        for provenance, log in _statements(policy, _DEEPEST)
+        if log in (None, "", log_hash)
+    )
+    return tuple((0, provenance) for provenance in dict.fromkeys(found))
 
 
-def _provenance(seen: Any, log: str | None, rows: int) -> Provenance:
+def _provenance(provenance: Any, log: str | None, rows: int) -> Provenance:
     try:
-        first, stop = (0, rows) if seen is None else (int(row) for row in seen)
+        first, stop = (0, rows) if provenance is None else (int(row) for row in provenance)
         return Provenance("learned", (first, stop), log or "")
     except (TypeError, ValueError) as problem:
         raise InvalidInput(
-            f"The policy's `fitted_rows` are {one_line(repr(seen))}: (first row, one after the last) of the log is needed."
+            f"The policy's `fitted_rows` are {one_line(repr(provenance))}: (first row, one after the last) of the log is needed."
         ) from problem
 
 

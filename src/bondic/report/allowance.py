@@ -18,7 +18,7 @@ _TOP, _FLOOR, _HEIGHT = 34.0, 214.0, 252
 """Of the picture, in pixels: the upper and the lower end of the value range, and all of it."""
 _LEFT, _WIDTH = 1.0, 98.0
 """Percent of the width."""
-_MOST_CELLS = 100
+_MAX_CELLS = 100
 """Groups times actions, up to which the table of averages and single values is made in seconds."""
 
 
@@ -51,7 +51,7 @@ def _table(curve: AllowanceCurve, stated: Allowance | None) -> list[list[CurvePo
 def _singles(curve: AllowanceCurve, stated: Allowance | None) -> tuple[float, ...]:
     """Columns of the second slider; what was stated alone where a point of the curve takes seconds."""
     own = [] if stated is None or stated.pair[1] <= stated.pair[0] else [stated.pair[1]]
-    listed = curve.singles if curve.bound.tally.shape.cells <= _MOST_CELLS else ()
+    listed = curve.singles if curve.bound.tally.shape.cells <= _MAX_CELLS else ()
     return tuple(sorted({*listed, *own}))
 
 
@@ -80,7 +80,7 @@ def allowance_section(result: Result) -> str:
 is needed.</p>
 <p class="note">{escape(unbroken(shown.advice))}</p>
 <h3>Where does a decision break?</h3>
-<p>The value is at <select id="allow-direction" aria-label="direction"><option value="above">least</option>
+<p>The {curve.subject} is at <select id="allow-direction" aria-label="direction"><option value="above">least</option>
 <option value="below">most</option></select>
 <input id="allow-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
 <p id="allow-break" aria-live="polite" hidden></p>

@@ -16,17 +16,17 @@ from bondic.core.columns import Batch, Cloud
 from bondic.core.sums.measure import equal_rows
 from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
-from bondic.policies.answers import can_be_asked, logged_state_probs
+from bondic.policies.answers import answers_queries, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-FEWEST_ROWS = 5
+MIN_ROWS = 5
 """A cell with fewer rows is not shown when rows are withheld."""
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0, 50.0)
-_MOST_BINS = 24
+_MAX_BINS = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,10 @@ def range_bins(low: float, high: float) -> Bins:
     if not (math.isfinite(span) and span > 1e-12 * max(abs(low), abs(high), 1e-300)):
         size = 10.0 ** math.floor(math.log10(max(abs(low), 1.0)))
         return Bins(np.array([math.floor(low / size) * size, (math.floor(low / size) + 1) * size]))
-    size = 10.0 ** math.floor(math.log10(span / _MOST_BINS))
+    size = 10.0 ** math.floor(math.log10(span / _MAX_BINS))
     for step in (size * factor for factor in _STEPS):
         first, last = math.floor(low / step), math.ceil(high / step)
-        if last - first <= _MOST_BINS:
+        if last - first <= _MAX_BINS:
             break
     # whole multiples divided back, so that 0.30000000000000004 does not appear as an edge
     return Bins(np.array([float(f"{k * step:.12g}") for k in range(first, max(last, first + 1) + 1)]))
@@ -64,7 +64,7 @@ def range_bins(low: float, high: float) -> Bins:
 
 @dataclass(frozen=True)
 class ActionUse:
-    """How often an action was logged, and how often the target policy takes it where it was asked."""
+    """How often an action was logged, and how often the target policy takes it at the queried states."""
 
     name: str
     logged: float
@@ -88,7 +88,7 @@ class Health:
         ActionUse, ...
     ]  # shares (discrete) or means (continuous); none of a policy known at logged actions alone
     discrete: bool
-    asked_at: str  # the states at which the target policy was asked, in words
+    queried_at: str  # the states at which the target policy was queried, in words
     rows: int | None = None
     episodes: int | None = None
     terminations: int | None = None
@@ -113,13 +113,13 @@ def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) ->
             distinct = _distinct(np.column_stack([part.logged, part.slots]))
         if actions is not None:
             actions.add(part)
-    uses, asked_at = ((), "") if actions is None else actions.found(no_rows)
+    uses, queried_at = ((), "") if actions is None else actions.found(no_rows)
     if no_rows:
-        counts[counts < FEWEST_ROWS] = 0.0
+        counts[counts < MIN_ROWS] = 0.0
     source = question.log if log is None else log
     return Health(
         rows, question.dropped, final, distinct, bins, counts, (low, high), total / max(rows, 1), uses,
-        question.layout.discrete, asked_at, **_of_log(source),
+        question.layout.discrete, queried_at, **_of_log(source),
     )  # fmt: skip
 
 
@@ -133,7 +133,7 @@ class _Actions:
     def __init__(self, question: Rows) -> None:
         self._question, self._discrete = question, question.layout.discrete
         self._width = question.layout.slots if self._discrete else question.layout.action_dim
-        self._asks = self._discrete and can_be_asked(question.policy)
+        self._asks = self._discrete and answers_queries(question.policy)
         self._used, self._logged = np.zeros(self._width, dtype=np.int64), np.zeros(self._width)
         self._target, self._weight = np.zeros(self._width), 0.0
 
@@ -153,15 +153,20 @@ class _Actions:
             self._weight += float(part.next.weights.sum())
 
     def found(self, no_rows: bool) -> tuple[tuple[ActionUse, ...], str]:
-        """Every action, and the states at which the policy was asked."""
+        """Every action, and the states at which the policy was queried."""
         logged = (self._used if self._discrete else self._logged) / max(len(self._question), 1)
-        target, asked_at = self._shares()
-        thin = self._used < FEWEST_ROWS if no_rows and self._discrete else np.zeros(self._width, dtype=bool)
+        target, queried_at = self._shares()
+        thin = self._used < MIN_ROWS if no_rows and self._discrete else np.zeros(self._width, dtype=bool)
         uses = (
-            ActionUse(f"action {k}", float(logged[k]), float(target[k]), -1 if thin[k] else int(self._used[k]))
+            ActionUse(
+                self._question.action_name(k) if self._discrete else f"action {k}",
+                float(logged[k]),
+                float(target[k]),
+                -1 if thin[k] else int(self._used[k]),
+            )
             for k in range(self._width)
         )
-        return tuple(uses), asked_at
+        return tuple(uses), queried_at
 
     def _shares(self) -> tuple[FloatArray, str]:
         if self._weight:

@@ -17,7 +17,7 @@ from bondic.rendering import STATE_WORDS, Grid, confidence, grouped, sentence, t
 from bondic.rendering import escape as esc
 from bondic.report.allowance import allowance_data, allowance_section
 from bondic.report.drawings import action_bars, forest, reward_histogram, stacked_terms
-from bondic.report.health import FEWEST_ROWS, Health, examine
+from bondic.report.health import MIN_ROWS, Health, examine
 from bondic.report.html import badge, document, facts, html_table
 from bondic.report.subgroups import subgroups_section
 from bondic.report.words import COVERED, FRAGILE, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
@@ -41,26 +41,26 @@ def report_page(
     out: thin cells are left out, no row is listed. `command` is what a reader types to check the number, if there is such a
     command. A method without a proof, such as a baseline, has nothing to verify.
     """
-    asked = result.question if problem is None else problem
-    if asked is None:
+    question = result.question if problem is None else problem
+    if question is None:
         raise InvalidInput(
             "This result no longer holds its question: pass the problem, report_page(result, problem, ...)."
         )
-    if asked.log_hash != result.hashes["log"]:
+    if question.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
-    doubts, notes = result.remarks()
-    doubts = doubts[len(result.warnings) :]  # those are in the answer
-    view = summarize(replace(result, steps=result.steps or next_steps(result, asked, no_rows=no_rows)))
-    health = examine(asked.select(*result.rows), asked.log, no_rows=no_rows)
-    values = _values(result, asked)
+    validity_notes, notes = result.remarks()
+    validity_notes = validity_notes[len(result.warnings) :]  # those are in the answer
+    view = summarize(replace(result, steps=result.steps or next_steps(result, question, no_rows=no_rows)))
+    health = examine(question.select(*result.rows), question.log, no_rows=no_rows)
+    values = _values(result, question)
     beside = result.today if result.comparison is not None or len(values) < _BOTH else values[1][1]
     body = [
-        _answer(view, result, doubts, values),
+        _answer(view, result, validity_notes, values),
         allowance_section(result),
         subgroups_section(result, view.subgroups),
         _next_steps(view.steps),
         _assumptions(result, all_assumptions(result, beside)),
-        _data_health(health, no_rows, doubts),
+        _data_health(health, no_rows, validity_notes),
         _details(result, view, notes, command),
     ]
     return document(title, "".join(body), allowance_data(result))
@@ -88,22 +88,22 @@ def _warnings(texts: Sequence[str]) -> str:
 # --- the answer ---------------------------------------------------------------------------------------
 
 
-def _values(result: Result, asked: Rows) -> list[tuple[str, Result]]:
-    """What is drawn on the axis of values: both policies where they are known, the one that is asked about always."""
+def _values(result: Result, question: Rows) -> list[tuple[str, Result]]:
+    """What is drawn on the axis of values: both policies where they are known, the evaluated one always."""
     if (compared := result.comparison) is not None:
         return list(zip(compared.names, compared.parts, strict=True))
     today = None
     if not result.is_difference and result.status is not Status.REJECTED and result.guarantee == "finite-sample":
-        today = today_value(asked, result.alpha)
+        today = today_value(question, result.alpha)
     return [*([] if result.is_difference else [("new", result)]), *([] if today is None else [("today", today)])]
 
 
-def _answer(view: Summary, result: Result, doubts: Sequence[str], values: Sequence[tuple[str, Result]]) -> str:
+def _answer(view: Summary, result: Result, validity_notes: Sequence[str], values: Sequence[tuple[str, Result]]) -> str:
     """What a decision maker quotes, the intervals on one axis, and what they are worth."""
     rejected, compared = result.status is Status.REJECTED, result.comparison
-    count = "There is a warning" if len(doubts) == 1 else f"There are {len(doubts)} warnings"
+    count = "There is a warning" if len(validity_notes) == 1 else f"There are {len(validity_notes)} warnings"
     where = f"<b>{count} about the log, under “Is it the right log?”.</b>"
-    pointer = f'<p class="note">{where} If it applies, the interval is not valid.</p>' if doubts else ""
+    pointer = f'<p class="note">{where} If it applies, the interval is not valid.</p>' if validity_notes else ""
     difference = compared if compared is not None else result if result.is_difference else None
     pictures = forest(values, "the values on one axis") if values and not rejected else ""
     if difference is not None:
@@ -122,13 +122,13 @@ def _answer(view: Summary, result: Result, doubts: Sequence[str], values: Sequen
 def _emphasized(answer: str, difference: Result | None) -> str:
     """What is shown about the difference stands out."""
     shown = esc(answer)
-    told = "" if difference is None else esc("".join(difference_words(difference)))
-    return shown.replace(told, f"<strong>{told}</strong>", 1) if told else shown
+    difference_text = "" if difference is None else esc("".join(difference_words(difference)))
+    return shown.replace(difference_text, f"<strong>{difference_text}</strong>", 1) if difference_text else shown
 
 
 def _meaning(result: Result, values: Sequence[tuple[str, Result]]) -> Iterator[str]:
     """What the numbers are."""
-    one_step = result.proof is not None and result.proof.asked.terms.gamma == 0
+    one_step = result.proof is not None and result.proof.estimand.terms.gamma == 0
     yield f"The value is the expected {'reward of one decision' if one_step else 'discounted sum of rewards (not normalized)'}."
     if "today" in dict(values):
         yield (
@@ -245,7 +245,7 @@ def _title(item: Assumption, result: Result) -> str:
 # --- the log, and how to check ------------------------------------------------------------------------
 
 
-def _data_health(health: Health, no_rows: bool, doubts: Sequence[str]) -> str:
+def _data_health(health: Health, no_rows: bool, validity_notes: Sequence[str]) -> str:
     """Counts of the log, and how it was read."""
     known = [
         ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
@@ -253,17 +253,17 @@ def _data_health(health: Health, no_rows: bool, doubts: Sequence[str]) -> str:
         ("rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
         ("distinct situations", health.distinct),
     ]  # fmt: skip
-    thin = f"below {FEWEST_ROWS}"
-    items = [(name, thin if no_rows and n < FEWEST_ROWS else grouped(n)) for name, n in known if n]
+    thin = f"below {MIN_ROWS}"
+    items = [(name, thin if no_rows and n < MIN_ROWS else grouped(n)) for name, n in known if n]
     low, high = health.reward_range
     earned = f"Mean reward {three(health.reward_mean)}"
     if health.return_mean is not None:
         earned += f" per step; an episode of the log earns {three(health.return_mean)} on average, undiscounted"
-    hidden = f" Bars of fewer than {FEWEST_ROWS} rows are not shown." if no_rows else ""
+    hidden = f" Bars of fewer than {MIN_ROWS} rows are not shown." if no_rows else ""
     return _section(
         "health",
         "Is it the right log?",
-        f"{_warnings(doubts)}{facts(items)}"
+        f"{_warnings(validity_notes)}{facts(items)}"
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">{esc(earned)}. Dashed lines: the stated range. Every possible reward '
         f"must lie inside.{hidden}</p>{_actions(health)}",
@@ -280,7 +280,9 @@ def _actions(health: Health) -> str:
         if health.discrete
         else html_table(["action", "mean logged", "mean of the policy"], means)
     )
-    return f'<h3>Actions</h3>{shown}<p class="soft">The policy\'s actions are those at the {esc(health.asked_at)}.</p>'
+    return (
+        f'<h3>Actions</h3>{shown}<p class="soft">The policy\'s actions are those at the {esc(health.queried_at)}.</p>'
+    )
 
 
 def _details(result: Result, view: Summary, notes: Sequence[str], command: str) -> str:
@@ -302,14 +304,14 @@ def _details(result: Result, view: Summary, notes: Sequence[str], command: str) 
 
 
 def _verification(result: Result, command: str) -> str:
-    """How anybody can repeat the calculation; without a `command` the log's file (and the policy's) are blanks."""
+    """How to repeat the calculation; without a `command` the log's file (and the policy's) are blanks."""
     if result.proof is None:
         words = (
             f"The method {result.method} writes no certificate: run it again on the same log. bondic's own methods write one "
-            "that anybody can check."
+            "that can be verified."
         )
         return f"<p>{esc(words)}</p>"
-    withheld = any(one.answers.next is None for one in result.proof.asked.policies)
+    withheld = any(one.answers.next is None for one in result.proof.estimand.policies)
     command = command or f"bondic verify certificate.json LOG{' --policy POLICY' if withheld else ''}"
     code = f'bondic.verify("certificate.json", log{", policy" if withheld else ""})'
     needed = (

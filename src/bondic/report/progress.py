@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,11 +23,12 @@ LINE_SECONDS = 5.0
 
 @contextmanager
 def progress_bar(console: Console, every: float = LINE_SECONDS) -> Iterator[Callable[[str, float], None] | None]:
-    """Yields a callback for `estimate_interval(progress=...)`, or None when nothing is to be said."""
+    """Yields a callback for `estimate_interval(progress=...)`, or None without a terminal."""
     if console.quiet:
         yield None
         return
-    if not console.is_terminal:
+    # the pseudo-terminal of a notebook's `!command` cannot move up: every step of a bar would stay below the cell
+    if not console.is_terminal or "JPY_PARENT_PID" in os.environ:
         with _lines(console, every) as say:
             yield say
         return

@@ -74,7 +74,7 @@ def check_actions(log: Transitions, frame: Frame, slots: int, first_row: int) ->
 
 
 _SALT = 0x626F6E64
-"""Keeps the action draws apart from whatever simulated the log with the same small seed."""
+"""Separates the action draws from those of a simulator of the log with the same small seed."""
 
 
 @dataclass(frozen=True)

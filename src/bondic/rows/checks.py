@@ -1,4 +1,4 @@
-"""What is doubtful about a question: faults of the log, and actions of the policy that the log never took."""
+"""What makes the assumptions of a problem doubtful: faults of the log, and actions of the policy that the log never took."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bondic.core.terms import in_full, range_of
 from bondic.data._arrays import FloatArray
 from bondic.data.episodes import episode_starts
 from bondic.data.hygiene.findings import Finding, judge
-from bondic.errors import Doubt, ValidityWarning, shown
+from bondic.errors import ValidityNote, ValidityWarning, shown
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.rows import Rows
 
@@ -28,14 +28,14 @@ def inspected(question: Rows, accept: Iterable[str]) -> Rows:
         *unseen_actions(question),
         *question.log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),
     ]
-    doubts, stated = judge(found, accept)
-    for doubt in doubts:
-        warnings.warn(doubt, ValidityWarning, stacklevel=4)
-    return replace(question, doubts=doubts, stated=stated)
+    validity_notes, stated = judge(found, accept)
+    for validity_note in validity_notes:
+        warnings.warn(validity_note, ValidityWarning, stacklevel=4)
+    return replace(question, validity_notes=validity_notes, stated=stated)
 
 
 def cut_by_horizon(question: Rows) -> tuple[str, ...]:
-    """A note where episodes of the log are longer than what was asked about."""
+    """A note where episodes of the log are longer than the horizon."""
     horizon, lengths = question.terms.horizon, question.log.inspection.episode_lengths
     longer = 0 if horizon is None else int((lengths > horizon).sum())
     if not longer:
@@ -81,11 +81,11 @@ def first_rewards_alone(question: Rows) -> tuple[str, ...]:
     )
     if first or not total:
         return (words,)
-    doubt = Doubt(
+    validity_note = ValidityNote(
         f"{words} Every first reward of the log is 0, later ones are not: a discount near 1 is probably meant."
     )
-    warnings.warn(doubt, ValidityWarning, stacklevel=3)
-    return (doubt,)
+    warnings.warn(validity_note, ValidityWarning, stacklevel=3)
+    return (validity_note,)
 
 
 def unseen_actions(question: Rows) -> Iterator[Finding]:
@@ -119,14 +119,14 @@ def _never_taken(question: Rows, counts: npt.NDArray[np.int64]) -> Iterator[Find
     yield Finding(
         "unseen-actions", "warn", int(taken.size), -1,
         f"The policy takes actions that the log never took: {shown(f'action {action}' for action in taken)}. They get "
-        f"{next_states}{first[taken].sum():.1%} {'' if points else 'of its probability '}at the initial states. "
-        "No row says what they earn: what is said of them rests on assumptions alone.",
+        f"{next_states}{first[taken].sum():.1%} {'' if points else 'of its probability '}at the initial states. No row shows "
+        "what they earn: for them the interval rests on assumptions alone.",
         "Evaluate a policy that keeps to logged actions, or log these; check that actions are numbered as the policy has them.",
     )  # fmt: skip
 
 
 def _outside(question: Rows, limits: tuple[FloatArray, FloatArray] | None) -> Iterator[Finding]:
-    """Judged on the first block: the policy is not asked twice everywhere for a warning."""
+    """Judged on the first block: a warning is not worth a second pass over all rows."""
     part = next(question.batches(), None)
     if limits is None or part is None or not part.next.points.shape[0]:
         return
@@ -135,7 +135,7 @@ def _outside(question: Rows, limits: tuple[FloatArray, FloatArray] | None) -> It
     if far.mean() > _OUTSIDE:
         yield Finding(
             "unseen-actions", "warn", int(far.sum()), int(part.log_rows[part.next.rows[int(np.argmax(far))]]),
-            f"{far.mean():.0%} of the policy's actions at the log's next states lie outside the range of all logged actions. No "
-            "row is near them: what is said of them rests on assumptions alone.",
+            f"{far.mean():.0%} of the policy's actions at the log's next states lie outside the range of all logged actions. "
+            "No row is near them: for them the interval rests on assumptions alone.",
             "Evaluate a policy that keeps to logged actions, or log these; check the units of the actions.",
         )  # fmt: skip

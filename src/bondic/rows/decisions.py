@@ -76,7 +76,7 @@ def _columns(
     """Those rows of a batch that count; a column of one number is that number."""
     inside = RowRange(max(where.start, rows.rows.start), min(where.stop, rows.rows.stop))
     own_rows = RowRange(inside.start - where.start, inside.stop - where.start)
-    if target is None and not rows.policy_in_log:  # a policy is asked for a whole block
+    if target is None and not rows.policy_in_log:  # a policy is queried for a whole block
         probs = _policy_probs(rows, part, where, None, every_action=every_action)
         probs = None if probs is None else probs[own_rows.start : own_rows.stop]
         part, where = part.cut(own_rows), inside
@@ -185,7 +185,7 @@ def _answered_at_starts(rows: Rows, part: Transitions, where: RowRange) -> Float
     return answers.initial if len(part) == len(states) else answers.initial[here]
 
 
-def ask_target(rows: Rows, *, every_action: bool, again: bool = False) -> Target | None:
+def query_target(rows: Rows, *, every_action: bool, again: bool = False) -> Target | None:
     """The policy at the logged states, to be stored; None where the log's own columns hold it."""
     if rows.policy_in_log and not isinstance(rows.policy, PolicyMixture):
         return None
@@ -232,8 +232,8 @@ def _refuse_later_steps(rows: Rows, columns: Decisions) -> None:
     if later.size:
         raise InvalidInput(
             f"Every row is taken as a decision of its own, but row {columns.rows[later[0]]} carries timestep "
-            f"{times[later[0]]}: what is left at a later step, and what the policy does there, are others. Pass "
-            "`episode_ids`, so that rows are weighed as episodes from step 0 on."
+            f"{times[later[0]]}: the remaining value and the policy may depend on the step. Pass `episode_ids`, so that rows "
+            "are weighed as episodes from step 0 on."
         )
 
 

@@ -1,4 +1,4 @@
-"""A log that grows while it is looked at: its rows so far, with the policy's answers at them, each asked for once.
+"""A log that grows while it is looked at: its rows so far, with the policy's answers at them, each queried once.
 
 What was answered for a row is kept, so that later rows cannot change it. A policy whose actions are drawn is asked for whole
 groups of rows, and a group has its draws when its last row is there: the rows of an incomplete group wait.
@@ -24,7 +24,15 @@ from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import PolicyError
 from bondic.policies.adapters.rule import Rule
-from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start, same_answers
+from bondic.policies.answers import (
+    GROUP,
+    NextStates,
+    StartAnswers,
+    StoredAnswers,
+    query_next,
+    query_start,
+    same_answers,
+)
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws, check_part, make_frame
@@ -40,7 +48,7 @@ NEXT, INITIAL = "next_answers", "initial_answers"
 
 @dataclass(frozen=True, eq=False)
 class Statements:
-    """What is asked at every length of the log, fixed before its first row."""
+    """Policy and terms of the problem at every length of the log, fixed before its first row."""
 
     policy: Any
     initial: InitialStates | None  # None: the log's own episode starts, as they come
@@ -70,7 +78,7 @@ class Statements:
         return replace(self, policy=policy, notes=(*self.notes, *notes))
 
     def for_actions(self, count: int) -> Statements:
-        """The same for as many as it was asked for before."""
+        """The same for as many as were queried before."""
         unknown = isinstance(self.policy, Rule) and self.policy.actions is None
         return replace(self, policy=self.policy.with_actions(count)) if unknown else self
 
@@ -80,11 +88,11 @@ class Statements:
     def at_start(self, states: FloatArray, action_dim: int, log_rows: int) -> StartAnswers:
         """The policy at initial states."""
         times = np.zeros(len(states), dtype=np.int64) if self.terms.time_varying else None
-        asking: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
+        options: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
         rng, policy = Draws(self.seed).at_start(), self.policy
         if isinstance(policy, RowProbabilities):  # the last starts are those that are new
             policy = replace(policy, initial_probs=policy.initial_probs[len(policy.initial_probs) - len(states) :])
-        found = ask_start(policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
+        found = query_start(policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **options)
         if self.initial is None and not found.exact:
             raise InvalidInput(
                 "Episode starts of a growing log need a policy whose means over actions are exact: with drawn actions, every "
@@ -101,7 +109,7 @@ class Statements:
         later = None if frame.times is None else frame.times[frame.continues] + 1
         following = part.next_observations[frame.next_rows]
         states = NextStates(following, later, frame.next_rows + rows.start, 0)
-        return ask_next(self.policy, states, start, Draws(self.seed).at_group)
+        return query_next(self.policy, states, start, Draws(self.seed).at_group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +142,11 @@ class GrowingRows:
     def grown(self, rows: Transitions, written: WrittenProbabilities | None = None) -> GrowingRows:
         """The log with these rows after its own."""
         _refuse_wrong(rows, self.statements, len(self.log))
-        log, said = _joined(self.log, rows), self.statements
+        log, stated = _joined(self.log, rows), self.statements
         if self.written is not None:
             written = self.written.then(written)
-            said = replace(said, policy=written.policy(log))
-        return replace(self, log=log, statements=said, written=written)._asked()
+            stated = replace(stated, policy=written.policy(log))
+        return replace(self, log=log, statements=stated, written=written)._asked()
 
     def in_single_rows(self) -> GrowingRows:
         """The same, with all rows that are there."""
@@ -146,7 +154,7 @@ class GrowingRows:
 
     def _asked(self) -> GrowingRows:
         """Ask the policy for what is new, whole groups only where it draws."""
-        total, said, initial = len(self.log), self.statements, self.answers.initial
+        total, stated, initial = len(self.log), self.statements, self.answers.initial
         used = total if self.answers.exact else total // GROUP * GROUP
         if self.whole_episodes:
             used = int(complete_rows(self.log).max(initial=0))
@@ -157,9 +165,9 @@ class GrowingRows:
                 )
         if used == self.used:
             return self
-        if said.initial is None and len(states := said.starts(self.log).observations[len(initial) :]):
-            initial = np.concatenate([initial, said.at_start(states, self.log.action_dim, total).initial])
-        following = said.at_next(self.log, RowRange(self.used, used), self.start)
+        if stated.initial is None and len(states := stated.starts(self.log).observations[len(initial) :]):
+            initial = np.concatenate([initial, stated.at_start(states, self.log.action_dim, total).initial])
+        following = stated.at_next(self.log, RowRange(self.used, used), self.start)
         answers = replace(self.answers, initial=initial, next=np.concatenate([self.answers.next, following]))
         return replace(self, used=used, answers=answers)
 
@@ -200,14 +208,14 @@ class GrowingRows:
         return self._rows(used)
 
     def _rows(self, used: int) -> Rows:
-        said, log = self.statements, self.first(used)
+        stated, log = self.statements, self.first(used)
         following, starts = self._counts(used)
         answers = replace(self.answers, next=self.answers.next[:following], initial=self.answers.initial[:starts])
-        asking: dict[str, Any] = {"draws": said.draws, "initial_draws": said.initial_draws, "seed": said.seed}
-        asked = said.policy if isinstance(said.policy, LoggedTarget) else answers
-        rows = make_rows(log, asked, said.starts(log), said.terms, **asking)
-        # its answers are held; it may be asked at other states
-        return replace(rows, policy=said.policy, notes=said.notes)
+        options: dict[str, Any] = {"draws": stated.draws, "initial_draws": stated.initial_draws, "seed": stated.seed}
+        answering = stated.policy if isinstance(stated.policy, LoggedTarget) else answers
+        rows = make_rows(log, answering, stated.starts(log), stated.terms, **options)
+        # its answers are held; it may be queried at other states
+        return replace(rows, policy=stated.policy, notes=stated.notes)
 
     @property
     def layout(self) -> Layout:
@@ -243,39 +251,39 @@ class GrowingRows:
         discrete_observations: bool,
         unrecorded: Sequence[str] = (),
     ) -> GrowingRows:
-        """From its portions, without asking the policy; `start` has the initial answers that are in none of them."""
+        """From its portions, without querying the policy; `start` has the initial answers that are in none of them."""
         joined: dict[str, Any] = {name: np.concatenate([part[name] for part in portions]) for name in portions[0]}
         written, following = WrittenProbabilities.taken(joined), joined.pop(NEXT)
         initial = joined.pop(INITIAL, start.initial)
         answers = StoredAnswers(following, initial, start.discrete, start.exact)
         log = Transitions(**joined, discrete_observations=discrete_observations, unrecorded=tuple(unrecorded))
         slots = StartAnswers(initial, start.discrete, start.exact, start.draws).slots
-        said = statements.for_actions(slots) if written is None else replace(statements, policy=written.policy(log))
-        whole = said.initial is None and start.exact and has_propensities(log)
-        return GrowingRows(said, log, used, answers, start.draws, whole_episodes=whole, written=written)
+        stated = statements.for_actions(slots) if written is None else replace(statements, policy=written.policy(log))
+        whole = stated.initial is None and start.exact and has_propensities(log)
+        return GrowingRows(stated, log, used, answers, start.draws, whole_episodes=whole, written=written)
 
     def check_policy(self) -> None:
         """The policy against its stored answers: at the initial states, and at the last rows that were used."""
-        said, first = self.statements, max(self.used - 1, 0) // GROUP * GROUP
-        if isinstance(said.policy, LoggedTarget | RowProbabilities):  # it stands in the log
+        stated, first = self.statements, max(self.used - 1, 0) // GROUP * GROUP
+        if isinstance(stated.policy, LoggedTarget | RowProbabilities):  # it stands in the log
             return
-        states = said.starts(self.log).observations[: len(self.answers.initial)]
-        _compare(said.at_start(states, self.log.action_dim, len(self.log)).initial, self.answers.initial, "initial")
+        states = stated.starts(self.log).observations[: len(self.answers.initial)]
+        _compare(stated.at_start(states, self.log.action_dim, len(self.log)).initial, self.answers.initial, "initial")
         if self.used:
-            fresh = said.at_next(self.log, RowRange(first, self.used), self.start)
+            fresh = stated.at_next(self.log, RowRange(first, self.used), self.start)
             _compare(fresh, self.answers.next[len(self.answers.next) - len(fresh) :], "next")
 
 
 def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
     if not same_answers(mine, stored):
         raise PolicyError(
-            f"The policy answers differently at the {what} states than before: it is not the one that is followed. An interval "
-            "is about one policy; follow another one from the beginning."
+            f"The policy answers differently at the {what} states than at earlier updates. A monitor is about one policy: "
+            "begin a new monitor for another one."
         )
 
 
-def _written(found: WrittenProbabilities | None, said: Statements) -> WrittenProbabilities:
-    if found is None or said.initial is not None:
+def _written(found: WrittenProbabilities | None, stated: Statements) -> WrittenProbabilities:
+    if found is None or stated.initial is not None:
         raise InvalidInput(
             "The policy is 'columns': its probabilities come with the rows, update(read_log(...)), and episode starts of the log "
             "are its initial states (no initial=, no --initial)."
@@ -302,14 +310,14 @@ def _of(columns: Mapping[str, Any], log: Transitions) -> Transitions:
     return Transitions(**columns, discrete_observations=log.discrete_observations, unrecorded=log.unrecorded)
 
 
-def _refuse_wrong(rows: Transitions, said: Statements, first_row: int) -> None:
+def _refuse_wrong(rows: Transitions, stated: Statements, first_row: int) -> None:
     """Rows that can never be evaluated are not taken in."""
     if not isinstance(rows, Transitions):
         raise InvalidInput(
             f"New rows are Transitions, not {type(rows).__name__}: read_log(path).transitions, or Transitions(...)."
         )
-    terms = said.terms
-    if not isinstance(said.policy, LoggedTarget):
+    terms = stated.terms
+    if not isinstance(stated.policy, LoggedTarget):
         refuse_unrecorded(rows)
     if terms.time_varying and not rows.has_timesteps:
         raise InvalidInput(

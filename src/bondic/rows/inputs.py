@@ -13,7 +13,7 @@ import numpy as np
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
-from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.log import Log, is_log
 from bondic.data.names import held_by
 from bondic.errors import did_you_mean, kind_of, shown
@@ -39,7 +39,7 @@ class GivenLog:
     log: Log
     loaded: LoadedLog | None = None
     order_stated: bool = (
-        True  # the order of actions that are text was said, or is that of a log which the caller has read
+        True  # the order of actions that are text was stated, or is that of a log which the caller has read
     )
 
     @property
@@ -49,6 +49,10 @@ class GivenLog:
     @property
     def names(self) -> tuple[str, ...]:
         return self.log.observation_names if self.loaded is None else self.loaded.names
+
+    @property
+    def encodings(self) -> Mapping[str, Encoding]:
+        return {} if self.loaded is None else self.loaded.encodings
 
     @property
     def reading(self) -> Mapping[str, Any]:
@@ -67,11 +71,11 @@ def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
 
 def take_log(given: Any, **reading: Any) -> GivenLog:
     """A log as it is, one that `read_log` has read, or anything that it reads; `reading` are its options."""
-    said = {name: value for name, value in reading.items() if value is not None and value is not False}
+    options = {name: value for name, value in reading.items() if value is not None and value is not False}
     if is_log(given) or isinstance(given, LoadedLog):
-        if said:
+        if options:
             raise InvalidInput(
-                f"{next(iter(said))}= says how a file or table is read; the log is {kind_of(given)} already. Leave it "
+                f"{next(iter(options))}= says how a file or table is read; the log is {kind_of(given)} already. Leave it "
                 "out."
             )
         return GivenLog(given.transitions, given) if isinstance(given, LoadedLog) else GivenLog(given)
@@ -80,11 +84,11 @@ def take_log(given: Any, **reading: Any) -> GivenLog:
             f"The first argument is the log, the second the policy; the first is {kind_of(given)}. A log is Transitions, what "
             "read_log returns, a path, or a table."
         )
-    from bondic.data.io.read import read_log  # it loads pyarrow: whoever has a log already does not wait for it
+    from bondic.data.io.read import read_log  # it loads pyarrow, which a log in memory does not need
 
     source = given if isinstance(given, str | Path) or not isinstance(given, PathLike) else Path(given)
-    loaded = read_log(source, **said)
-    return GivenLog(loaded.transitions, loaded, order_stated="actions" in said)
+    loaded = read_log(source, **options)
+    return GivenLog(loaded.transitions, loaded, order_stated="actions" in options)
 
 
 def take_initial(given: Any, log: Log) -> InitialStates:
@@ -115,7 +119,7 @@ def refuse_no_policy(given: Any) -> None:
 def take_policy(
     given: Any, source: GivenLog, starts: int | None, actions: int | None = None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The policy in a form that can be asked, and how it was read, where it could have been read in another way.
+    """The policy in a form that can be queried, and how it was read, where it could have been read in another way.
 
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
     the log has its probabilities there, and nowhere else. `actions` is how many there are, where that is known from elsewhere.
@@ -123,7 +127,7 @@ def take_policy(
     if isinstance(given, LearnedPolicy):
         refuse_unrecorded(source.log)
         return learn(given, source.log, lambda made: _learned(made, source, actions))
-    policy = _with_names(chosen_policy(given, source.loaded, starts), source.names)
+    policy = _with_names(chosen_policy(given, source.loaded, starts), source.names, source.encodings)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
@@ -138,12 +142,12 @@ def _learned(made: Any, source: GivenLog, actions: int | None) -> tuple[Any, tup
     if actions is None and not source.log.action_dim:
         names = action_names(source.loaded)
         actions = int(source.log.inspection.action_counts.size) if names is None else len(names)
-    policy = _with_names(load_policy(made, actions=actions), source.names)
+    policy = _with_names(load_policy(made, actions=actions), source.names, source.encodings)
     return take_policy(policy, GivenLog(source.log), None, actions)
 
 
 def _notes_on(policy: Any) -> tuple[str, ...]:
-    """Whether a classifier draws, and which columns a fitted model was asked with."""
+    """Whether a classifier draws, and which columns a fitted model was queried with."""
     drawn = (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
     found = words_on(policy.model, policy.names) if isinstance(policy, ClassifierPolicy | Rule) else None
     return drawn if found is None else (*drawn, found)
@@ -164,12 +168,15 @@ def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **re
     if isinstance(given, _READY):
         return given
     policy = load_policy(given, actions=action_names(loaded), **reading)
-    return policy if loaded is None else _with_names(policy, loaded.names)
+    return policy if loaded is None else _with_names(policy, loaded.names, loaded.encodings)
 
 
-def _with_names(policy: Any, names: tuple[str, ...]) -> Any:
-    """A model that was fitted on a table is asked by the names of its columns."""
-    return replace(policy, names=names) if names and isinstance(policy, ClassifierPolicy | Rule) else policy
+def _with_names(policy: Any, names: tuple[str, ...], encodings: Mapping[str, Encoding]) -> Any:
+    """A model that was fitted on a table, and a function that takes a frame, get columns by their names."""
+    if not (names and isinstance(policy, ClassifierPolicy | Rule)):
+        return policy
+    named = replace(policy, names=names)
+    return replace(named, encodings=encodings) if encodings and isinstance(named, Rule) else named
 
 
 def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:
@@ -180,8 +187,9 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
         )
     if loaded.next_action_probs is None and loaded.transitions.terminations.all():
         raise InvalidInput(
-            "The policy is 'columns' (--policy columns): nothing says which columns hold its probabilities of all actions, one "
-            "per action. Name them: columns={'logged_action_probs': ['p_0', 'p_1', ...]} (--columns 'logged_action_probs=p_*')."
+            "The policy is 'columns' (--policy columns): the columns with its probabilities of all actions are not named. "
+            "Name them, one per action: columns={'logged_action_probs': ['p_0', 'p_1', ...]} (--columns "
+            "'logged_action_probs=p_*')."
         )
     if loaded.next_action_probs is None:
         raise InvalidInput(
@@ -208,12 +216,19 @@ def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
     named = (
         isinstance(policy, ClassifierPolicy) and np.asarray(getattr(policy.model, "classes_", ())).dtype.kind in "UO"
     )
-    if names is not None and not named and not isinstance(policy, _READY):
-        raise InvalidInput(
-            f"The log's actions are text ({shown(names)}), and nothing says which of them the policy's first probability "
-            "belongs to. Another order is another policy. Name them in the order of the policy's probabilities, actions=[...] "
-            "(--actions FIRST,SECOND,...); actions that the log never took count as well."
-        )
+    if names is None or named or isinstance(policy, _READY) or (loaded is not None and _answers_names(policy, loaded)):
+        return
+    raise InvalidInput(
+        f"The log's actions are text ({shown(names)}), and the order of the policy's answers is unknown. Another order is "
+        "another policy. Return the names themselves, one per state; or list the actions in the order of the policy's "
+        "probabilities, actions=[...] (--actions FIRST,SECOND,...): actions that the log never took count as well."
+    )
+
+
+def _answers_names(policy: Any, loaded: LoadedLog) -> bool:
+    """Whether a function returns actions by their names: then no order has to be stated."""
+    known = isinstance(policy, Rule) and "observations" not in loaded.transitions.unrecorded
+    return known and policy.kind_of_answer(loaded.transitions.observations[:1]) == "names"
 
 
 def _with_actions(rule: Rule, source: GivenLog, actions: int | None) -> tuple[Rule, tuple[str, ...]]:
@@ -235,7 +250,7 @@ def _with_actions(rule: Rule, source: GivenLog, actions: int | None) -> tuple[Ru
 
 
 def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> None:
-    """A keyword that nobody takes, with the one that was probably meant."""
+    """An unknown keyword, with the one that was probably meant."""
     names = list(known)
     for name in given:
         if name not in names:

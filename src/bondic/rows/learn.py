@@ -14,7 +14,7 @@ from bondic.policies.learned import FittedPolicy, LearnedPolicy, PolicyMixture
 from bondic.rows.episodes import episode_borders
 
 Taken = Callable[[Any], tuple[Any, tuple[str, ...]]]
-"""What a learner returns -> a policy that can be asked, and how it was read."""
+"""What a learner returns -> a policy that can be queried, and how it was read."""
 
 
 def learn(learner: LearnedPolicy, log: Log, take: Taken) -> tuple[FittedPolicy | PolicyMixture, tuple[str, ...]]:
@@ -49,8 +49,8 @@ def block_borders(learner: LearnedPolicy, log: Log) -> tuple[int, ...]:
     """The first row of every block, an episode start."""
     count = len(log)
     first = int(learner.rows) if learner.rows >= 1 else max(round(learner.rows * count), 1)
-    wanted = [first + (count - first) * number // learner.blocks for number in range(learner.blocks)]
-    found = [episode_borders(log, RowRange(0, count), row)[1] for row in wanted if row < count]
+    requested = [first + (count - first) * number // learner.blocks for number in range(learner.blocks)]
+    found = [episode_borders(log, RowRange(0, count), row)[1] for row in requested if row < count]
     borders = tuple(dict.fromkeys(row for row in found if row is not None))
     if not borders:
         raise InvalidInput(

@@ -13,7 +13,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
 from bondic.data.initial import InitialStates, first_starts, of_stream
 from bondic.data.log import Log
-from bondic.policies.answers import StartAnswers, StoredAnswers, ask_start, ask_start_later
+from bondic.policies.answers import StartAnswers, StoredAnswers, query_start, query_start_later
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, LaterCloud, NoCloud, check_actions, check_part, make_cloud, make_frame
 from bondic.rows.returns import ReturnCheck
@@ -42,9 +42,9 @@ def make_rows(
         )
     _refuse_without_target(log, policy)
     if of_stream(initial, log) and not terms.time_varying and not log.action_dim and hasattr(policy, "action_probs"):
-        answers, starts = _asked_later(policy, initial)
+        answers, starts = _query_starts_later(policy, initial)
     else:
-        answers, starts = _asked_now(log, policy, initial, terms, draws, initial_draws, seed)
+        answers, starts = _query_starts(log, policy, initial, terms, draws, initial_draws, seed)
     layout = Layout(log.observation_dim, terms.time_varying, log.action_dim, answers.slots)
     rows = Rows(log, policy, terms, layout, starts, initial, answers, RowRange(0, len(log)), seed, len(log))
     if log.plan is not None:
@@ -56,24 +56,24 @@ def make_rows(
     return whole
 
 
-def _asked_now(
+def _query_starts(
     log: Log, policy: Any, initial: InitialStates, terms: Terms, draws: int, initial_draws: int | None, seed: int
 ) -> tuple[StartAnswers, Cloud]:
     """The policy at the initial states."""
     times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
-    asking: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
-    asking |= {"draws": draws, "initial_draws": initial_draws}
-    answers = ask_start(policy, initial.observations, times, **asking)
+    options: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
+    options |= {"draws": draws, "initial_draws": initial_draws}
+    answers = query_start(policy, initial.observations, times, **options)
     if isinstance(policy, LoggedTarget):
         return answers, NoCloud()
     every = np.arange(len(initial))
     return answers, make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
 
 
-def _asked_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
-    """The same where starts are read off the log, and may be as many as its rows: they are read and asked for when used."""
+def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Cloud]:
+    """The same where starts are read off the log, and may be as many as its rows: they are read and queried when used."""
     some = first_starts(initial, _TRIED)
-    answers = ask_start_later(policy, some, lambda: initial.observations)
+    answers = query_start_later(policy, some, lambda: initial.observations)
 
     def made() -> dict[str, Any]:
         every = np.arange(len(initial))
@@ -83,7 +83,7 @@ def _asked_later(policy: Any, initial: InitialStates) -> tuple[StartAnswers, Clo
 
 
 _TRIED = 64
-"""Starts at which a policy is asked at once: how many actions it knows."""
+"""Starts at which a policy is queried at once: how many actions it knows."""
 
 
 def _refuse_without_target(log: Log, policy: Any) -> None:
@@ -94,8 +94,8 @@ def _refuse_without_target(log: Log, policy: Any) -> None:
         raise InvalidInput(
             "The policy is LoggedTarget() (--policy logged), but the log has no column with the target policy's probabilities "
             "of the logged actions. Name it, columns={'target_action_probs': 'name'} (--columns target_action_probs=NAME; "
-            "target_log_probs for logarithms). To make it, ask the policy at every logged state for the action that was taken: "
-            "table['target_action_probs'] = probs[np.arange(len(table)), table['action']]; of a language model, "
+            "target_log_probs for logarithms). To make it, take the policy's probability of the logged action at every logged "
+            "state: table['target_action_probs'] = probs[np.arange(len(table)), table['action']]; of a language model, "
             "table['target_log_probs'], the sum over the tokens that were logged. Or pass the policy itself."
         )
 
@@ -104,9 +104,9 @@ def refuse_unrecorded(log: Log) -> None:
     """What was not recorded cannot be compared with what a policy would have done."""
     if log.unrecorded:
         raise InvalidInput(
-            f"The log has no {' and no '.join(log.unrecorded)} (others stand in for them), so a policy cannot be asked what it "
-            "would have done. Take LoggedTarget() (--policy logged), which needs the log's probabilities of the logged actions "
-            "alone, or record them."
+            f"The log has no {' and no '.join(log.unrecorded)} (placeholders are stored), so no policy can be evaluated at its "
+            "states. Use LoggedTarget() (--policy logged), which needs only the log's probabilities of the logged actions; or "
+            "record them."
         )
 
 
@@ -132,7 +132,7 @@ def _looked_through(rows: Rows) -> Rows:
 
 
 def _known_to_fit(rows: Rows) -> bool:
-    """Whether opening the log has told that every row fits: decisions of one step, read in batches."""
+    """Whether every row was checked when the log was opened: decisions of one step, read in batches."""
     log, terms = rows.log, rows.terms
     if log.held or not log.single_rows or not terms.may_terminate or terms.value_range is not None:
         return False

@@ -45,7 +45,7 @@ class Prefixes:
             kept=tuple(batch.cut(cut) for batch in problem.kept if batch.rows.start < row),
             following=None,
         )
-        return self._with_starts(known, int(np.searchsorted(self._told_by, row))) if self._own_starts else known
+        return self._with_starts(known, int(np.searchsorted(self._start_rows, row))) if self._own_starts else known
 
     def with_unseen_starts(self, problem: Rows, seen: int) -> Rows:
         """The same question with one known initial state in place of all after the first `seen`: as many as were announced."""
@@ -58,8 +58,8 @@ class Prefixes:
         return self.problem.initial_states.from_rows
 
     @cached_property
-    def _told_by(self) -> IntArray:
-        """The row of the log that tells each of its own starts."""
+    def _start_rows(self) -> IntArray:
+        """The row of the log that shows each of its own starts."""
         return np.concatenate([rows.start + starts for rows, _, starts in episode_starts(self.problem.log)])
 
     def _with_starts(self, problem: Rows, count: int, which: IntArray | None = None) -> Rows:

@@ -41,27 +41,42 @@ def make_problem(
     one_step: bool = False,
     trust_pickle: bool = False,
 ) -> Rows:
-    """Build the question "what would `policy` have earned from `initial`?" on this log.
+    """The problem "what would `policy` have earned from `initial`?" on this log.
 
-    `log` is Transitions, a log opened with `stream_log`, what `read_log` has returned, or anything that it reads: a path, a
-    table (pandas, polars, pyarrow), a mapping of arrays, a dataset; `columns`, `missing`, `actions`, `one_step` and
-    `trust_pickle` then say how, as there. `policy` is anything that `load_policy` takes: an object with action_probs,
-    sample_action, predict_proba or predict, a function of all states that returns probabilities or actions, a dict
-    {state: action}, a number, a file; 'columns' or 'logged' where it stands in the log. `initial` defaults to the log's
-    episode starts. `gamma` may be left out for one-step logs, where it has no meaning.
+    The log is inspected first (`inspect_log`): certain errors are refused, doubtful findings become warnings of the result.
 
-    `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
-    that the process never ends (it narrows the value range when all rewards have one sign). `value_range` states that
-    every realized discounted return, from any state-action pair, at any time and whichever policy follows, lies in it
-    (a reward paid once at the end, a score in [0, 1]); it is used wherever it is narrower than what the reward range
-    implies. `draws` actions are
-    drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must
-    not depend on the log (use another one when W was tuned on a log whose draws came from the same seed). A log opened
-    with `stream_log` gives the same answers, bit for bit; its rows are read in blocks.
-
-    The log is inspected first: what is surely wrong is refused, what is doubtful is a warning that travels with the
-    result (see `inspect_log`). `accept` names kinds of findings that are right as they are; they are then printed as
-    assumptions that you state. `accept=None` skips the inspection (verification makes no new claim about the log).
+    Parameters
+    ----------
+    log : Transitions, LoadedLog, LogStream, path, table or mapping
+        Transitions, the result of `read_log` or `stream_log`, or anything that `read_log` reads. A streamed log gives the same
+        interval, bit for bit.
+    policy : object
+        Anything that `load_policy` takes: an object with action_probs, sample_action, predict_proba or predict; a function of
+        all states that returns probabilities or actions; a dict {state: action}; a number; a file. "columns" if the log holds
+        its probabilities of all actions, "logged" if it holds those of the logged actions.
+    initial : InitialStates, default None
+        Initial states; None: the log's episode starts.
+    gamma : float
+        Discount in [0, 1); 1 with a horizon. It may be left out for logs of one-step episodes.
+    reward_range : (float, float)
+        Range of every possible reward: prior knowledge, never read off the log.
+    horizon : int, default None
+        Number of steps whose rewards count; None: all.
+    may_terminate : bool, default True
+        False states that the process never ends, which narrows the value range when all rewards have one sign.
+    time_varying : bool, default False
+        States that value and policy depend on the time step; implied by a horizon. It needs `timesteps` in the log.
+    value_range : (float, float), default None
+        States a range of every discounted return, from any state-action pair, at any time, under any policy: a reward paid once
+        at the end, a score in [0, 1]. Used where it is narrower than the range that the reward range implies.
+    draws, initial_draws : int
+        Actions drawn at each next state, and at each initial state, of a continuous policy.
+    seed : int, default 0
+        Seed of these draws. It must not depend on the log; use another one if W was tuned on a log with draws of this seed.
+    accept : iterable of str or None, default ()
+        Kinds of findings that are no error in this log: each becomes an assumption that you state. None skips the inspection.
+    columns, missing, actions, one_step, trust_pickle
+        How the log is read, as in `read_log`.
     """
     refuse_no_policy(policy)
     if not isinstance(seed, int | np.integer) or seed < 0:
@@ -80,11 +95,11 @@ def make_problem(
     )
     terms = stated_terms(0.0 if source.one_step else gamma)
     starts = take_initial(initial, source.log)
-    asked, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
-    rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
+    answering, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
+    rows = make_rows(source.log, answering, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     if isinstance(policy, LearnedPolicy):
-        rows = rows.select(first_certified(asked))
+        rows = rows.select(first_certified(answering))
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
     notes = (*source.notes, *read, *cut_by_horizon(rows), *first_rewards_alone(rows), *discounts)
-    return replace(rows, names=source.names, notes=notes, reading=source.reading)
+    return replace(rows, names=source.names, notes=notes, reading=source.reading, encodings=source.encodings)

@@ -107,7 +107,7 @@ class ReturnCheck:
         rows: IntArray,
         entries: dict[int, tuple[_Limit, _Limit]],
     ) -> dict[int, tuple[_Limit, _Limit]]:
-        """Walk along the rows at which less than the whole range is left, and say what is left after stretches of them."""
+        """The range of the remaining return after stretches of rows, where it is less than the whole range."""
         gamma, low, high = self._terms.gamma, self._low, self._high
         narrows = (rewards + gamma * low < low) | (rewards + gamma * high > high)
         narrow = np.where(continues, narrows, (rewards > high) | (rewards < low))

@@ -15,14 +15,16 @@ from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import Target
-from bondic.core.terms import Terms
+from bondic.core.terms import Terms, in_full
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.initial import InitialStates
+from bondic.data.io.loaded import Encoding
 from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
-from bondic.policies.answers import NextStates, StartAnswers, ask_next
+from bondic.policies.adapters.frame import named_columns
+from bondic.policies.answers import NextStates, StartAnswers, query_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
 from bondic.rows.decisions import read_decisions, single_rows
@@ -37,7 +39,7 @@ LONGEST_BLOCK = 65_536
 _SHORTEST_BLOCK = 256
 _BLOCK_BYTES = 150_000_000
 _STRETCHES = 16
-_MOST_NUMBERS = 50_000_000
+_MAX_NUMBERS = 50_000_000
 """More than this many numbers of a log that is read in batches are not brought into memory: 400 MB."""
 
 
@@ -57,9 +59,9 @@ def block_length(layout: Layout, draws: int) -> int:
 class Rows:
     """A policy-evaluation question over a stretch of a log, whose rows come in blocks.
 
-    Borders of blocks are multiples of the block length, counted in rows of the log; the policy is asked for a whole block, and
+    Borders of blocks are multiples of the block length, counted in rows of the log; the policy is queried for a whole block, and
     draws are keyed by row. So nothing depends on how the log is read, which rows are selected, or whether they are kept in
-    memory. Rows of a log in memory are kept, and the policy is asked once; others are read and asked for again
+    memory. Rows of a log in memory are kept, and the policy is queried once; others are read and queried again
     in every pass.
     """
 
@@ -75,9 +77,10 @@ class Rows:
     count: int  # rows that count: those within the horizon
     time_counts: dict[int, int] | None = None  # how many of them at each time before the horizon
     following: IntArray | None = None  # how many next states stand before each block of the log
-    doubts: tuple[str, ...] = ()  # warnings on log and policy, for the top of the answer
+    validity_notes: tuple[str, ...] = ()  # warnings on log and policy, for the top of the answer
     stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
     names: tuple[str, ...] = ()  # of the observation columns, where they are known
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)  # how text became numbers, where that is known
     notes: tuple[str, ...] = ()  # how the log was read, where it was read from something else
     reading: Mapping[str, Any] = field(
         default_factory=dict
@@ -112,6 +115,28 @@ class Rows:
     def actions(self) -> int | None:
         """How many actions the policy answers for; None where they are numbers, or it has no answers."""
         return self.layout.slots if self.layout.discrete and not self.policy_in_log else None
+
+    def action_name(self, slot: int) -> str:
+        """What an action is called: by the log, or by its number."""
+        coding = self.encodings.get("actions")
+        named = (
+            coding is not None
+            and slot < len(coding.values)
+            and coding.values != tuple(map(str, range(len(coding.values))))
+        )
+        return coding.values[slot] if coding is not None and named else f"action {slot}"
+
+    def state_name(self, state: FloatArray) -> str:
+        """A state in the words of the log: its values, with the names of the columns where there are several."""
+        if len(self.names) != state.size:
+            return ", ".join(in_full(value) for value in state.tolist())
+        columns = {name: values[0] for name, values in named_columns(state[None], self.names, self.encodings).items()}
+        words = [
+            (name, value if isinstance(value, str) else in_full(float(value)))
+            for name, value in columns.items()
+            if value is not None
+        ]
+        return words[0][1] if len(words) == 1 else ", ".join(f"{name} {value}" for name, value in words)
 
     @property
     def states_recorded(self) -> bool:
@@ -163,7 +188,7 @@ class Rows:
     def over_parts(self, task: Callable[[Rows, RowRange, Transitions], T]) -> Iterator[T]:
         """task(question, rows, part) for the log's own rows, in order: all at once in memory, else block by block.
 
-        The policy is a part of the question: it may be another process that asks it.
+        The policy is part of the problem: another process may query it.
         """
         if self.log.held:
             return (task(self, where, part) for where, part in self.log.batches(self.rows))
@@ -184,7 +209,7 @@ class Rows:
     @cached_property
     def _whole(self) -> Batch:
         numbers = len(self) * (self.layout.dimension + self.layout.slots) * (1 + self.answers.draws)
-        if self.kept is None and numbers > _MOST_NUMBERS:
+        if self.kept is None and numbers > _MAX_NUMBERS:
             raise InvalidInput(
                 f"This method needs all rows in memory, and {len(self)} rows of this log are about {numbers:.2g} numbers. Use "
                 "Dual with its own search, fewer rows (problem.select), or load the log: Transitions(...) in place of "
@@ -197,7 +222,7 @@ class Rows:
         return self._whole
 
     def logged_rows(self) -> Iterator[tuple[FloatArray, IntArray, IntArray | None]]:
-        """Logged points, slots and times of the rows that count, block by block; the policy is not asked."""
+        """Logged points, slots and times of the rows that count, block by block; the policy is not queried."""
         if self.kept is not None:
             yield from ((batch.logged, batch.slots, batch.times) for batch in self.batches())
             return
@@ -232,7 +257,7 @@ class Rows:
             return make_batch(self._empty, part, frame, None, where.start)
         later = None if frame.times is None else frame.times[frame.continues] + 1
         states = NextStates(part.next_observations[frame.next_rows], later, frame.next_rows + where.start, before)
-        answers = ask_next(self.policy, states, self.answers, Draws(self.seed).at_group)
+        answers = query_next(self.policy, states, self.answers, Draws(self.seed).at_group)
         return make_batch(self._empty, part, frame, answers, where.start)
 
     @cached_property
@@ -343,7 +368,7 @@ class Rows:
         return [RowRange(start, min(start + length, self.rows.stop)) for start in starts]
 
     def _some_batches(self, stretches: Sequence[RowRange]) -> Iterator[Batch]:
-        """The rows of these stretches, in order; every block is asked for once."""
+        """The rows of these stretches, in order; every block is read once."""
         done = 0
         for stretch in stretches:
             if stretch.stop <= done:

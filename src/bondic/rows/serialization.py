@@ -16,7 +16,7 @@ from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray
 from bondic.data.initial import InitialStates, first_starts
 from bondic.errors import PolicyError
-from bondic.policies.answers import NextStates, StoredAnswers, ask_next, same_answers
+from bondic.policies.answers import NextStates, StoredAnswers, query_next, same_answers
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bondic.rows.rows import Rows
 
 _TRIED = 64
-"""Initial states at which a policy that was sent is asked first: it has to answer as it does where it comes from."""
+"""Initial states at which a policy that was sent is queried first: it has to give the answers of the process that sent it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +34,14 @@ class SentRows:
     rows: Rows
     raw: bool  # whether a task takes rows of the log as they are, or batches of columns
     tried: FloatArray  # some initial states
-    answers: FloatArray  # and what the policy said there
+    answers: FloatArray  # and the policy's answers there
 
     @staticmethod
     def of(question: Rows, *, raw: bool) -> SentRows:
         if isinstance(question.policy, StoredAnswers | RowProbabilities):
             raise InvalidInput(
-                "Other processes have to ask the policy themselves. Probabilities that were written down row by row stay in this "
-                "process: leave the executor out, or pass the policy (file.py:function)."
+                "Worker processes evaluate the policy themselves; probabilities that are stored row by row stay in this "
+                "process. Leave the executor out, or pass the policy (file.py:function)."
             )
         layout, tried = question.layout, first_starts(question.initial_states, 0 if question.policy_in_log else _TRIED)
         light = replace(
@@ -50,7 +50,7 @@ class SentRows:
             initial_states=InitialStates.exact(np.zeros((1, layout.observation_dim))),
             answers=question.answers.without_starts(layout.action_dim),
             notes=(),
-            doubts=(),
+            validity_notes=(),
         )
         return SentRows(light, raw, tried, _answers(light, tried))
 
@@ -58,8 +58,8 @@ class SentRows:
         """In another process: the policy has to be the same there."""
         if not same_answers(_answers(self.rows, self.tried), self.answers):
             raise PolicyError(
-                "The policy does not answer as it does where the work was sent from: it is another one, it is not the same "
-                "whenever it is asked, or its libraries differ between the machines."
+                "The policy answers differently here than in the process that sent the work: another version of it, random "
+                "answers, or other library versions. Install the same files and versions everywhere."
             )
 
     @property
@@ -79,9 +79,9 @@ class SentRows:
 
 
 def _answers(rows: Rows, states: FloatArray) -> FloatArray:
-    """The policy at these states, asked as it is at next states."""
+    """The policy at these states, queried as at next states."""
     if not len(states):
         return np.zeros(0)
     times = np.zeros(len(states), np.int64) if rows.terms.time_varying else None
-    asked = NextStates(states, times, np.arange(len(states)), 0)
-    return ask_next(rows.policy, asked, rows.answers, Draws(rows.seed).at_group)
+    queried = NextStates(states, times, np.arange(len(states)), 0)
+    return query_next(rows.policy, queried, rows.answers, Draws(rows.seed).at_group)

@@ -59,8 +59,8 @@ def action_groups(rows: Rows, most: int) -> IntArray | None:
         return None
     first = next(rows.batches())
     logged = np.bincount(first.slots, minlength=slots) + 1.0
-    wanted = _mean(rows.initial.weights) + _mean(first.next.weights)
-    return grouped(logged / logged.sum(), wanted, most)
+    target = _mean(rows.initial.weights) + _mean(first.next.weights)
+    return grouped(logged / logged.sum(), target, most)
 
 
 def sharing(slots: int, cap: Cap) -> str:
@@ -74,12 +74,12 @@ def _mean(weights: FloatArray) -> FloatArray:
     return weights.mean(axis=0) if len(weights) else np.zeros(weights.shape[1])
 
 
-def grouped(logged: FloatArray, wanted: FloatArray, most: int) -> IntArray:
+def grouped(logged: FloatArray, target: FloatArray, most: int) -> IntArray:
     """Groups 0..most-1 of actions with these shares in the log and in the policy."""
     alone = int(_ALONE * most)
-    heavy = np.argsort(-(logged + wanted), kind="stable")[:alone]
+    heavy = np.argsort(-(logged + target), kind="stable")[:alone]
     rest = np.setdiff1d(np.arange(logged.size), heavy)
-    rest = rest[np.argsort(wanted[rest] / logged[rest], kind="stable")]
+    rest = rest[np.argsort(target[rest] / logged[rest], kind="stable")]
     out = np.empty(logged.size, np.int64)
     out[heavy] = np.arange(alone)
     for number, part in enumerate(np.array_split(rest, most - alone)):

@@ -110,9 +110,9 @@ class TermBasis:
         """The function with these coordinates (m, p) as an expansion on the landmarks."""
         assert self.landmarks is not None
         assert self.factor is not None
-        return TermExpansion(self.landmarks, np.asarray(solve_triangular(self.factor, self.apart(coordinates))))
+        return TermExpansion(self.landmarks, np.asarray(solve_triangular(self.factor, self.by_action(coordinates))))
 
-    def apart(self, coordinates: FloatArray) -> FloatArray:
+    def by_action(self, coordinates: FloatArray) -> FloatArray:
         """Coordinates of groups of actions (m, groups) as those of the kernel's own embedding (m, p)."""
         return coordinates if self.mixing is None else coordinates @ self.mixing.T
 
@@ -162,7 +162,7 @@ class Basis:
         """The function phi . w, in a form that the trusted core can evaluate."""
         matrices = self.split(coordinates)
         if all(part.landmarks is None for part in self.parts):
-            pieces = [part.apart(matrix).ravel() for part, matrix in zip(self.parts, matrices, strict=True)]
+            pieces = [part.by_action(matrix).ravel() for part, matrix in zip(self.parts, matrices, strict=True)]
             return FeatureFunction(self.kernel, self.layout, np.concatenate(pieces))
         if any(part.landmarks is None for part in self.parts):
             raise AssertionError("a basis mixes features and landmarks")

@@ -50,7 +50,7 @@ class SearchModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """A proposed ω (None: 0 is best), how the search ended, and a value that no ω in its space can beat."""
 
     omega: Function | None
@@ -65,7 +65,7 @@ class Search(Protocol):
     def offset(self) -> float:
         """E_{d_{pi,0}}[center]."""
 
-    def propose(self, *, sign: float, radius: float, kappa: float) -> Found: ...
+    def propose(self, *, sign: float, radius: float, kappa: float) -> SearchResult: ...
 
     def witnesses(self, *, radius: float, epsilon: float) -> tuple[Function | None, ...]: ...
 

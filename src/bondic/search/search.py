@@ -25,7 +25,7 @@ from bondic.rows.rows import rows_of
 from bondic.search import spectral
 from bondic.search.actions import Cap, sharing
 from bondic.search.basis import capped_basis
-from bondic.search.model import Found, ModelSums, Search, SearchModel, second_moments, whiten
+from bondic.search.model import ModelSums, Search, SearchModel, SearchResult, second_moments, whiten
 from bondic.search.table import table_search, table_share
 
 
@@ -95,11 +95,11 @@ _LANDMARK_ROWS = 50_000
 """Landmarks are looked for among this many rows, spread over the log."""
 _CAP = Cap(2400, 20)
 _ROUNDS = 20
-MOST_ROWS = 200_000
+MAX_ROWS = 200_000
 """Of a search: what is proposed is certified on every row, whatever it was found from."""
-_FEWEST_ROWS, _READ = 50_000, 2**20
+_MIN_ROWS, _READ = 50_000, 2**20
 """However long rows are; and rows that are read for a sample."""
-_MOST_NUMBERS = 24_000_000
+_MAX_NUMBERS = 24_000_000
 """Numbers of points and weights that are held for a sample."""
 
 
@@ -120,14 +120,14 @@ class KernelSearch:
     def offset(self) -> float:
         return self.model.offset
 
-    def propose(self, *, sign: float, radius: float, kappa: float) -> Found:
+    def propose(self, *, sign: float, radius: float, kappa: float) -> SearchResult:
         found = spectral.propose(self.spectrum, sign=sign, radius=radius, kappa=kappa)
         weights = found.weights if self.costs is None else self._sparse(found.weights, sign, radius, kappa)
         omega = self.model.function(weights) if np.any(weights) else None
         shared = sharing(self.model.weights.layout.slots, _CAP)
         note = f"{found.status} after {found.iterations} steps, {found.weights.size} coordinates"
         note += "".join(f"; {words}" for words in (shared, self.sample) if words)
-        return Found(omega, note, -math.inf if self.sample else found.primal)
+        return SearchResult(omega, note, -math.inf if self.sample else found.primal)
 
     def _sparse(self, w: FloatArray, sign: float, radius: float, kappa: float) -> FloatArray:
         """Go on from w: sum_j c_j |w_j| is the least of sqrt( sum_j c_j^2 w_j^2 / s_j ) over s >= 0 that add up to 1.
@@ -197,7 +197,7 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
         note = words and f"looked at {sums.rows} of {len(problem)} rows"
         return KernelSearch(model, costs, setting.epsilon().upper, note)
 
-    if len(problem) > MOST_ROWS:
+    if len(problem) > MAX_ROWS:
         sample = sampled_rows(problem)
         found = searched(lambda: sample, "sample")
         if (
@@ -208,10 +208,10 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
 
 
 def sampled_rows(problem: Rows) -> list[Batch]:
-    """At most about `MOST_ROWS` rows, at uneven places of blocks that are spread over the log; fewer where rows are long."""
+    """At most about `MAX_ROWS` rows, at uneven places of blocks that are spread over the log; fewer where rows are long."""
     layout, draws = problem.layout, problem.answers.draws
     numbers = 2 * layout.dimension + (layout.dimension + layout.slots) * draws
-    most = min(MOST_ROWS, max(_FEWEST_ROWS, _MOST_NUMBERS // numbers))
+    most = min(MAX_ROWS, max(_MIN_ROWS, _MAX_NUMBERS // numbers))
     share = most / min(len(problem), _READ)
     blocks = problem.spread_blocks(_READ)
     return [batch.pick(spread_rows(len(batch), max(int(share * len(batch)), 1))) for batch in blocks]

@@ -28,7 +28,7 @@ SpectralStatus = Literal["optimal", "zero is optimal", "stalled", "unbounded: Q 
 
 _TINY = 1e-300
 _REACH = 80.0
-"""Ridges between e^-80 and e^80 times the largest sigma^2: far beyond what float64 can tell apart."""
+"""Ridges between e^-80 and e^80 times the largest sigma^2: far beyond the resolution of float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +103,9 @@ def propose(s: Spectrum, *, sign: float, radius: float, kappa: float, tolerance:
         return zero
     path = _Path(s, sign, radius, kappa)
     ridge, steps = _crossing(s, path.excess)
-    v, b, theta, along = path.at(ridge)
+    v, b, theta, perp = path.at(ridge)
     weights = s.right.T @ v - sign * b * s.outside
-    best = Proposal(weights, path.objective(v, b), path.primal(theta, along, inner), "optimal", steps)
+    best = Proposal(weights, path.objective(v, b), path.primal(theta, perp, inner), "optimal", steps)
     if not best.objective < trivial:
         best = replace(zero, primal=best.primal, iterations=steps)
     return best if best.gap <= tolerance * max(trivial, abs(best.objective)) else replace(best, status="stalled")
@@ -121,7 +121,7 @@ class _Path:
     kappa: float
 
     def at(self, log_ridge: float) -> tuple[FloatArray, float, FloatArray, float]:
-        """(V^T w, b, theta along P, theta along the unreachable part of psi_0).
+        """(V^T w, b, theta along P, theta in the unreachable part of psi_0).
 
         b minimizes  alpha / b + beta b,  alpha = psi_0 . psi_0 / (l + AA^T),  beta = kappa^2 + l r^2 - min_theta
         ( |g + A^T theta|^2 + l |theta|^2 ) >= 0. beta is a difference and is known to about 1e-15 of its first part.
@@ -143,8 +143,8 @@ class _Path:
         At the best b both have the same sign, as l (|theta|^2 - r^2) = kappa^2 - loss^2; one is accurate where the ridge
         is small, the other where it is large.
         """
-        v, b, theta, along = self.at(log_ridge)
-        size = math.hypot(float(np.linalg.norm(theta)), along)
+        v, b, theta, perp = self.at(log_ridge)
+        size = math.hypot(float(np.linalg.norm(theta)), perp)
         loss = math.hypot(float(np.linalg.norm(v)) / b, self.s.rest)
         return math.log(max(size, _TINY) / self.radius) + math.log(max(self.kappa, _TINY) / max(loss, _TINY))
 
@@ -155,16 +155,16 @@ class _Path:
         size = math.hypot(float(np.linalg.norm(v)), b * s.rest)
         return self.sign * float(s.gradient @ v) - b * s.rest**2 + self.radius * t + self.kappa * size
 
-    def primal(self, theta: FloatArray, along: float, inner: FloatArray) -> float:
+    def primal(self, theta: FloatArray, perp: float, inner: FloatArray) -> float:
         """psi_0 . theta after pulling theta into the ball and then toward `inner` until its loss is at most kappa."""
         s = self.s
-        scale = min(1.0, self.radius / max(math.hypot(float(np.linalg.norm(theta)), along), _TINY))
-        theta, along = scale * theta, scale * along
+        scale = min(1.0, self.radius / max(math.hypot(float(np.linalg.norm(theta)), perp), _TINY))
+        theta, perp = scale * theta, scale * perp
         share = 1.0
         if _loss(s, self.sign, theta) > self.kappa:
             first = self.sign * s.gradient + s.sigma * inner
             share = _leave(first, s.sigma * (theta - inner), self.kappa**2 - s.rest**2)
-        return float(s.start @ (inner + share * (theta - inner))) + share * along * s.unreachable
+        return float(s.start @ (inner + share * (theta - inner))) + share * perp * s.unreachable
 
 
 def _leave(inside: FloatArray, direction: FloatArray, square: float) -> float:

@@ -32,7 +32,7 @@ from bondic.core.terms import row_widths
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.rows.rows import rows_of
-from bondic.search.model import Found
+from bondic.search.model import SearchResult
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -99,7 +99,7 @@ def _flow(part: Batch, states: FloatArray, pair: IntArray, size: int, n: int) ->
     return csr_array(there.tocsr() + here.tocsr())
 
 
-_MOST_PAIRS = 20_000
+_MAX_PAIRS = 20_000
 _DENSE = 600
 """Smaller systems are solved as full matrices."""
 _STEPS = 40
@@ -218,10 +218,10 @@ class TableSearch:
         share = (-b + math.sqrt(b * b - square * c)) / square
         return min(share, 1.0) * float(self.model.start @ theta)
 
-    def propose(self, *, sign: float, radius: float, kappa: float) -> Found:
+    def propose(self, *, sign: float, radius: float, kappa: float) -> SearchResult:
         w, _, primal = self.solve(sign=sign, radius=radius, kappa=kappa)
         note = f"{_STEPS} steps, {w.size} coordinates"
-        return Found(self.function(w) if np.any(w) else None, note, primal)
+        return SearchResult(self.function(w) if np.any(w) else None, note, primal)
 
     def function(self, w: FloatArray) -> Function:
         """ω = phi . w as tables over states, in the form the trusted core evaluates."""
@@ -267,10 +267,10 @@ def _solve(system: csc_array, right: FloatArray, *, dense: int) -> FloatArray:
     if not dense:
         return np.asarray(first)
     border = system[:inner, inner:].toarray()[:, 0]
-    along = core.solve(border)
-    rest = float(system[inner, inner]) - float(border @ along)
+    solved = core.solve(border)
+    rest = float(system[inner, inner]) - float(border @ solved)
     last = (float(right[inner]) - float(border @ first)) / rest
-    return np.append(first - last * along, last)
+    return np.append(first - last * solved, last)
 
 
 def table_search(setting: Setting) -> TableSearch:
@@ -278,7 +278,7 @@ def table_search(setting: Setting) -> TableSearch:
     share = table_share(setting.instruments.kernel)
     if share is None or setting.ball.kernel is not None:
         raise InvalidInput("This search is for a box with tables as instruments.")
-    model = table_model(rows_of(setting.problem), setting.ball.center, _MOST_PAIRS)
+    model = table_model(rows_of(setting.problem), setting.ball.center, _MAX_PAIRS)
     penalty = setting.gauge.penalty(setting.facts)
     tau = None if penalty is None else penalty[0]
     return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout, tau)

@@ -30,19 +30,19 @@ from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.actions import sharing
 from bondic.tuning.radius import CAP, FittedRadius, held_out_radius
-from bondic.tuning.scales import Scales, measure_scales, pilot_points, seen_states
+from bondic.tuning.scales import Scales, measure_scales, observed_states, pilot_points
 from bondic.tuning.states import Categorical, StateKind, check_categorical, refuse_unstated, state_kind
 
 FloatArray = npt.NDArray[np.float64]
 
-FEWEST_ROWS = 20_000
+MIN_ROWS = 20_000
 """Below, every sum over pairs is a matter of seconds or minutes."""
 _SUMS = 3
 """Sums over all rows behind an interval: the initial distribution, and both ends."""
-_MOST_SECONDS = 600.0
+_MAX_SECONDS = 600.0
 """Of one core, for these sums."""
 _TOLERANCE = 0.1
-_MOST_FEATURES = 1000
+_MAX_FEATURES = 1000
 
 
 def expected_points(points: FloatArray, rows: int) -> int:
@@ -68,16 +68,16 @@ def _near(points: FloatArray, kernel: Gaussian) -> FloatArray:
 def affordable(kernel: Gaussian, layout: Layout, points: FloatArray, rows: int) -> Gaussian | GaussianSeries:
     """The Gaussian, or its series where the log is too long for it; the Gaussian all the same where no series is near it."""
     whole = kernel * Dirac(on="action") if layout.discrete else kernel
-    if rows < FEWEST_ROWS or seconds_of_sums(whole, layout, points, rows) <= _MOST_SECONDS:
+    if rows < MIN_ROWS or seconds_of_sums(whole, layout, points, rows) <= _MAX_SECONDS:
         return kernel
     columns = list(layout.columns(kernel.on))
     try:
         series = GaussianSeries.fit(
             _near(points[:, columns], kernel), kernel.bandwidth, tolerance=_TOLERANCE, on=kernel.on
         )
-    except InvalidInput:  # points too far apart, as where columns hold names
+    except InvalidInput:  # distances too large, as where columns hold names
         return kernel
-    return series if feature_count(series.degree, len(columns)) <= _MOST_FEATURES else kernel
+    return series if feature_count(series.degree, len(columns)) <= _MAX_FEATURES else kernel
 
 
 PAPER: Literal["paper"] = "paper"
@@ -232,7 +232,7 @@ def ball_of_radius(
 def paper_ball(rows: Rows, kernel: Kernel, instruments: Instruments, limits: ValueRange) -> tuple[Ball, str]:
     """Q by the rule of the paper, r_Q = 10 |q̂|: q̂ is the fit of least Bellman loss on held-out rows (`tuning.radius`).
 
-    Around the middle of the value range, 0 where the range depends on time. The rule is stated by whoever names it.
+    Around the middle of the value range, 0 where the range depends on time. Naming the rule states the radius.
     """
     center, half = _center(rows, limits)
     fitted = held_out_radius(rows, kernel, instruments.kernel, factor=RADIUS_FACTOR, half_range=half, center=center)
@@ -299,13 +299,13 @@ def choose_class(
     kernel = default_value_kernel(pilot, choices, kind.columns, planned)
     plain = partial(default_instruments, pilot, pilot, choices, kind.columns, advanced)
     stated, note = ball_of_radius(radius, pilot, pilot, plain, kernel, where)
-    return ChosenClass(stated, {"states": kind.said, "Q": note})
+    return ChosenClass(stated, {"states": kind.description, "Q": note})
 
 
 def kind_of_states(stated: object, choices: Choices, rows: Rows) -> StateKind:
     """Names or numbers, from these rows alone; a stated class speaks of numbers unless something else is stated."""
     categorical = check_categorical(choices.categorical, rows.layout.observation_dim)
-    kind = state_kind(seen_states(rows), rows.layout, categorical)
+    kind = state_kind(observed_states(rows), rows.layout, categorical)
     if stated is not None and kind.table and choices.categorical is None:
         return StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
     return kind

@@ -1,4 +1,4 @@
-"""Which W: the one that promises the shortest interval on pilot rows.
+"""Which W: the one with the shortest predicted interval on pilot rows.
 
 Any W that has not seen the certified rows is valid.
 """
@@ -25,7 +25,7 @@ _WIDTHS = (0.5, 1.0, 2.0, 4.0)
 _SHARES = (0.2, 0.5, 0.8)
 _NOMINAL = 0.1
 """The comparison assumes this error probability whatever alpha is, so that W does not change with alpha."""
-_MOST_ROWS = 1500
+_MAX_ROWS = 1500
 _FEWER_PAIRS, _RANK = 48, 100
 _CAP = Cap(400, 10)
 """The comparison runs on the last pilot rows with fewer features: it only ranks candidates."""
@@ -42,7 +42,7 @@ def pick_instruments(
 ) -> tuple[Instruments, str]:
     """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
     whole = pilot.whole()
-    rows = pilot.select(int(whole.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
+    rows = pilot.select(int(whole.log_rows[-_MAX_ROWS]) if len(pilot) > _MAX_ROWS else pilot.rows.start)
     points = np.concatenate([whole.logged, pilot.initial.points])
     values = capped_basis(ball.kernel, pilot, points, rank=_RANK, cap=_CAP, tolerance=1e-9)
     more = Advanced() if advanced is None else advanced

@@ -4,7 +4,7 @@
 
 The first part holds every constant value, seen or not; the second every deviation from one up to `factor` times that of the q
 which predicts held-out rows best. Where the rows cannot tell (no reward seen, one action, few rows) B/2 stands in for
-|q̂ - level|. No log proves a radius: whoever names the rule states it.
+|q̂ - level|. No log proves a radius: naming the rule states it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bondic.search.model import build_model, cloud_coordinates
 
 FloatArray = npt.NDArray[np.float64]
 
-_FEWEST_ROWS = 20
+_MIN_ROWS = 20
 _AS_GOOD = 1.05
 CAP = Cap(1000, 20)
 
@@ -138,7 +138,7 @@ def _joined(fitted: FittedRadius, factor: float, half_range: float) -> FittedRad
 
 def weakness(pilot: Rows) -> str:
     """Why these rows say too little about the size of q*; empty when they do not."""
-    if len(pilot) < _FEWEST_ROWS:
+    if len(pilot) < _MIN_ROWS:
         return f"only {len(pilot)} rows"
     rows = pilot.whole()
     ends = 1.0 - float(np.mean(rows.continues))

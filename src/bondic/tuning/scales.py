@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 
 from bondic.data.spread import spread_rows
 from bondic.rows import Rows
-from bondic.tuning.states import SeenStates
+from bondic.tuning.states import ObservedStates
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _NAMES_APART = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """How large and how far apart points are."""
+    """The size of points, and the distances between them."""
 
     center: FloatArray  # (D,)
     spread: FloatArray  # (D,) standard deviation per dimension
@@ -41,11 +41,11 @@ def pilot_points(pilot: Rows) -> FloatArray:
     return np.concatenate([rows.logged, rows.next.points]) if len(rows.next.points) else rows.logged
 
 
-def seen_states(rows: Rows) -> SeenStates:
+def observed_states(rows: Rows) -> ObservedStates:
     """Their states, without times and actions."""
     batch, dimension = rows.whole(), rows.layout.observation_dim
     following, origins = batch.next.points[:: batch.next.draws], batch.next.rows[:: batch.next.draws]
-    return SeenStates(batch.logged[:, :dimension], following[:, :dimension], batch.logged[origins, :dimension])
+    return ObservedStates(batch.logged[:, :dimension], following[:, :dimension], batch.logged[origins, :dimension])
 
 
 def measure_scales(points: FloatArray | None, dimension: int, names: tuple[int, ...] = ()) -> Scales:

@@ -26,13 +26,13 @@ PILOT, LONG_PILOT = 0.05, 0.1
 """Of the sequential one: where states come again within the first, and where they do not."""
 _ENOUGH = 200
 """Its pilot has at least so many rows, or a fifth of the log."""
-SMALLEST_PILOT = 20
-LARGEST_PILOT = 5000
+MIN_PILOT = 20
+MAX_PILOT = 5000
 
 
 def share_of_rows(share: float, rows: int) -> int:
-    """Rows that a share stands for; fewer than SMALLEST_PILOT tune nothing."""
-    return min(int(share * rows), LARGEST_PILOT)
+    """Rows that a share stands for; fewer than MIN_PILOT tune nothing."""
+    return min(int(share * rows), MAX_PILOT)
 
 
 def pilot_length(share: float, rows: int) -> int:
@@ -56,7 +56,7 @@ Categorical = bool | tuple[int, ...] | None
 """True: every column holds names; False: none does; numbers of columns; None: look at the states."""
 
 STATED = "as you stated"
-"""Ends what is said of states that the user described."""
+"""How a description of states ends that the user stated."""
 _FEW_NAMES = 50
 """Different whole numbers in one column, beside columns that are not whole, that are taken for names."""
 
@@ -71,12 +71,12 @@ class StateKind:
     question: str = ""  # what a reader may want to state instead
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         return self.text + (f"; {self.question}" if self.question else "")
 
 
 @dataclass(frozen=True, eq=False)
-class SeenStates:
+class ObservedStates:
     """The states of some rows, in their order."""
 
     logged: FloatArray  # (n, d)
@@ -84,7 +84,7 @@ class SeenStates:
     origins: FloatArray  # (k, d) the states in which these steps began
 
     @cached_property
-    def come_again(self) -> bool:
+    def has_repeats(self) -> bool:
         """Whether states are names: in one-step logs if any comes again.
 
         Where steps follow each other, starts do not count: they may come from a list whatever states are. Steps that meet (from
@@ -117,7 +117,7 @@ def check_categorical(categorical: Categorical | Sequence[int], observation_dim:
     return columns
 
 
-def state_kind(seen: SeenStates, layout: Layout, categorical: Categorical) -> StateKind:
+def state_kind(seen: ObservedStates, layout: Layout, categorical: Categorical) -> StateKind:
     """Decide from the statement, or else from these states alone; InvalidInput where it has to be stated."""
     if categorical is False:
         return StateKind(False, (), f"states are numbers, {STATED}")
@@ -130,27 +130,27 @@ def state_kind(seen: SeenStates, layout: Layout, categorical: Categorical) -> St
         if not layout.discrete:
             return StateKind(False, tuple(range(layout.observation_dim)), f"states are names, {STATED}")
         return StateKind(True, (), f"states are names, {STATED}: a table")
-    return _kind_seen(seen, layout)
+    return _kind_observed(seen, layout)
 
 
 def kind_of_pilot(
-    first: Callable[[int], SeenStates], rows: int, layout: Layout, categorical: Categorical
+    first: Callable[[int], ObservedStates], rows: int, layout: Layout, categorical: Categorical
 ) -> tuple[StateKind, int]:
     """What the states of a log of so many rows are taken for, and the rows that are set aside: names need the fewest.
 
     `first` gives the states of the first rows. Where these are too few for a pilot, all are looked at.
     """
     short, long = (pilot_length(share, rows) for share in (PILOT, LONG_PILOT))
-    seen = first(short if short >= SMALLEST_PILOT else rows)
-    if categorical is not None or seen.come_again:
+    seen = first(short if short >= MIN_PILOT else rows)
+    if categorical is not None or seen.has_repeats:
         kind = state_kind(seen, layout, categorical)
         if kind.table:
             return kind, short
-    return state_kind(first(long if long >= SMALLEST_PILOT else rows), layout, categorical), long
+    return state_kind(first(long if long >= MIN_PILOT else rows), layout, categorical), long
 
 
 def unstated(layout: Layout) -> str:
-    """Why nothing can be said where a table is impossible and nothing was stated; one sentence, without its full stop."""
+    """Why there is no interval where a table is impossible and nothing was stated; one sentence, without its full stop."""
     return (
         f"{'states' if layout.discrete else 'actions'} are numbers: without a statement on how values vary nothing can be proved "
         "from rows that never repeat"
@@ -169,14 +169,14 @@ def refuse_unstated(layout: Layout) -> NoReturn:
     )
 
 
-def _kind_seen(seen: SeenStates, layout: Layout) -> StateKind:
+def _kind_observed(seen: ObservedStates, layout: Layout) -> StateKind:
     observed, count = seen.all, len(seen.logged)
     whole = [int(c) for c in np.flatnonzero(np.all(observed == np.round(observed), axis=0))]
     numbers = [c for c in whole if np.unique(observed[:, c]).size > 2]
     if not layout.discrete:
         return _line(observed, numbers, "actions are numbers, so a table is impossible")
     distinct, column = int(np.unique(observed, axis=0).shape[0]), layout.observation_dim == 1 and whole
-    if not seen.come_again and distinct > 1:
+    if not seen.has_repeats and distinct > 1:
         if column:
             raise InvalidInput(
                 f"States are one column of whole numbers, and do not come again in the first {count} rows: are they names, or a "
@@ -193,7 +193,7 @@ def _kind_seen(seen: SeenStates, layout: Layout) -> StateKind:
 
 
 def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
-    """Numbers; columns of few whole numbers beside others that are not whole are taken for names, and it is said."""
+    """Numbers; columns of few whole numbers beside others that are not whole are taken for names, and the note says so."""
     if not numbers:
         return StateKind(False, (), f"states are numbers ({why})")
     if observed.shape[1] == 1:

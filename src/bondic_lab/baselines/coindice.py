@@ -25,7 +25,7 @@ from bondic_lab.baselines.units import IntArray, OverFeatures, Sample, Unit
 FloatArray = npt.NDArray[np.float64]
 
 _STEPS = (1.0, 0.5, 0.25, 0.1)
-_LARGEST_TILT = 1e6
+_MAX_TILT = 1e6
 
 
 def divergence(p: FloatArray) -> float:
@@ -45,9 +45,9 @@ def tilt(scores: FloatArray, radius: float) -> FloatArray:
         return np.asarray(weights / weights.sum())
 
     top = 1.0
-    while divergence(at(top)) < radius and top < _LARGEST_TILT:
+    while divergence(at(top)) < radius and top < _MAX_TILT:
         top *= 2.0
-    if top >= _LARGEST_TILT:  # few units: the ball holds the best unit alone
+    if top >= _MAX_TILT:  # few units: the ball holds the best unit alone
         return at(top)
     return at(float(brentq(lambda rate: divergence(at(rate)) - radius, 0.0, top, xtol=1e-12)))
 

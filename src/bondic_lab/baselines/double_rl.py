@@ -21,7 +21,7 @@ from bondic_lab.baselines.units import OverFeatures, Sample, fold_numbers
 BoolArray = npt.NDArray[np.bool_]
 
 
-def fit_seen(design: Design, *, ridge: float, guess: float) -> tuple[LinearFit, BoolArray]:
+def fit_observed(design: Design, *, ridge: float, guess: float) -> tuple[LinearFit, BoolArray]:
     """q and w of a training fold, and which features occur in it, (D,).
 
     A table pair without a row is held by the ridge alone, which would make its weight a million (the flow into it over
@@ -51,7 +51,7 @@ class DoubleRL(OverFeatures, name="drl", words="double reinforcement learning, c
         for k in range(self.folds):
             mine = fold == k
             others = restrict(design, ~mine)
-            fit, seen = fit_seen(others, ridge=ridge, guess=0.5 * (limits.low + limits.high))
+            fit, seen = fit_observed(others, ridge=ridge, guess=0.5 * (limits.low + limits.high))
             here = restrict(design, mine)
             unseen += int((here.logged[:, ~seen] != 0).any(axis=1).sum())
             # phi . u is w / (number of rows it was fitted on)

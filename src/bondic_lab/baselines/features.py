@@ -47,17 +47,17 @@ class Design:
         """phi at the logged points, row i counted counts_i times (once unless given): (n, D)."""
         return self.logged if counts is None else self.logged * counts[:, None]
 
-    def ridge(self, wanted: float | None) -> float:
+    def ridge(self, requested: float | None) -> float:
         """A penalty in rows: as asked, else next to none for a table and a tenth of a row for other features.
 
         A table needs none but for pairs without a row; landmarks are nearly dependent, and a prior of unit size against
         noise of the size of the rewards is worth about that much.
         """
-        if wanted is None:
+        if requested is None:
             return 1e-6 if self.table else 0.1
-        if not wanted > 0:
-            raise InvalidInput(f"ridge={wanted}; a positive number (in rows) is needed.")
-        return float(wanted)
+        if not requested > 0:
+            raise InvalidInput(f"ridge={requested}; a positive number (in rows) is needed.")
+        return float(requested)
 
     @property
     def start(self) -> FloatArray:

@@ -31,9 +31,9 @@ def fit_q(
     With M = gamma (Phi'C Phi + ridge)^-1 Phi'C Phi_next and c its reward part, theta_K = (I + M + ... + M^(K-1)) c.
     """
     power, total = _regression(design, counts, ridge)
-    wanted = default_iterations(design.gamma) if iterations is None else iterations
+    requested = default_iterations(design.gamma) if iterations is None else iterations
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(max(0, math.ceil(math.log2(wanted)))):
+        for _ in range(max(0, math.ceil(math.log2(requested)))):
             total = total + power @ total
             power = power @ power
     return _finite(total)
@@ -69,8 +69,8 @@ def _finite(theta: FloatArray) -> FloatArray:
 
 def default_iterations(gamma: float) -> int:
     """Regressions until gamma^K is 1e-10, rounded up to a power of 2; at least 16 (finite horizons need their length)."""
-    wanted = 16 if gamma == 0 else (4096 if gamma >= 1 else math.log(1e-10) / math.log(gamma))
-    return int(2 ** math.ceil(math.log2(max(wanted, 16))))
+    requested = 16 if gamma == 0 else (4096 if gamma >= 1 else math.log(1e-10) / math.log(gamma))
+    return int(2 ** math.ceil(math.log2(max(requested, 16))))
 
 
 @dataclass(frozen=True)

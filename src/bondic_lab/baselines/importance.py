@@ -59,7 +59,7 @@ _NAMED: tuple[tuple[str, str, WeightingName, Interval], ...] = (
     ("is-bca", "pdis", "pdis", "bca"),
 )
 
-_FEWEST_EFFECTIVE = 2.0
+_MIN_EFFECTIVE = 2.0
 
 
 def weighted_sums(paths: Trajectories, weighting: WeightingName) -> RatioSums:
@@ -101,7 +101,7 @@ def _above(values: FloatArray, base: float, end: str) -> FloatArray:
 
 def rests_on_enough(sums: RatioSums) -> BoolArray:
     """Ratios with at least 2 effective episodes, (K,): with fewer the spread tends to 0, which is not knowledge."""
-    return np.asarray(sums.effective() >= _FEWEST_EFFECTIVE * (1.0 - 1e-9))
+    return np.asarray(sums.effective() >= _MIN_EFFECTIVE * (1.0 - 1e-9))
 
 
 def largest_value(paths: Trajectories, weighting: WeightingName, ratio: float) -> float:

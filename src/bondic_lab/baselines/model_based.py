@@ -18,7 +18,7 @@ from bondic_lab.baselines.units import OverUnits, Sample, Unit
 
 FloatArray = npt.NDArray[np.float64]
 
-_MOST_STATES = 512
+_MAX_STATES = 512
 
 
 def table_values(design: Design, counts: FloatArray | None, unseen: float) -> FloatArray:
@@ -46,10 +46,10 @@ class ModelBased(OverUnits, name="model", words="most likely table, bootstrap ov
     def unit_ends(self, sample: Sample) -> out.Outcome:
         problem, rows = sample.problem, sample.problem.whole()
         states = np.unique(np.concatenate([rows.logged, rows.next.points]), axis=0).shape[0]
-        if not problem.layout.discrete or states > _MOST_STATES:
+        if not problem.layout.discrete or states > _MAX_STATES:
             raise InvalidInput(
                 f"The model is a table of states and discrete actions; this log has {states} distinct states (at most "
-                f"{_MOST_STATES} are allowed) or continuous actions. Use FittedQ() or Dual()."
+                f"{_MAX_STATES} are allowed) or continuous actions. Use FittedQ() or Dual()."
             )
         design = make_design(problem, table_kernel())
         limits = range_of(problem.terms)

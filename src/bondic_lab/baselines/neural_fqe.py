@@ -246,10 +246,10 @@ class _Ensemble:
         torch = self.torch
         index = torch.from_numpy(rows)
         with torch.no_grad():
-            wanted = self.targets(frozen, rows)
+            requested = self.targets(frozen, rows)
         q = self.q(self.parameters, self.logged[index])
         slots = self.slots[index].expand(q.shape[0], -1)[:, :, None]
-        error = q.gather(2, slots)[:, :, 0] - wanted
+        error = q.gather(2, slots)[:, :, 0] - requested
         loss = (self.counts[:, index] * error**2).mean(dim=1).sum()
         optimizer.zero_grad()
         loss.backward()

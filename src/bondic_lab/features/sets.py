@@ -33,7 +33,7 @@ from bondic_lab.features.sums import FeatureTally, WeightedSums
 FloatArray = npt.NDArray[np.float64]
 
 _ROUNDS = 200
-_SETTLED = 3e-3
+_CONVERGED = 3e-3
 """Relative change of ϱ at which iterating stops: any number of rounds gives a bound."""
 
 
@@ -204,7 +204,7 @@ class FeatureGround:
             ]
             last, (radius, best) = radius, min([(radius, best), *tried])
             found = self._sets(allowance, radius)
-            if not radius < last * (1 - _SETTLED):
+            if not radius < last * (1 - _CONVERGED):
                 break
         return found
 

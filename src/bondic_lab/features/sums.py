@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.betting import LARGEST_BET
+from bondic.core.betting import MAX_BET
 from bondic.core.bounded import U, norm, row_norms
 from bondic.core.bounded import gamma as sum_error
 from bondic.core.errors import InvalidInput, NumericalError
@@ -290,6 +290,6 @@ def _all_bets(part: FeatureRows, limits: Range, rate: float, columns: _Columns, 
         room = np.where(v > 0, limits.high - end, end - limits.low)
         under = np.where(room < limits.width, v * (floor - center), -np.inf)  # at an end of the range it is no floor
         found.append(_Bets(np.abs(v), room, -v * columns.deviation, under))
-    if not all(np.all(bets.sizes * bets.room <= LARGEST_BET) for bets in found):
+    if not all(np.all(bets.sizes * bets.room <= MAX_BET) for bets in found):
         raise NumericalError("A bet is too large for the value range.")
     return found

@@ -11,7 +11,7 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic_lab.search.conic import ConicSearch
 
-_MOST_ROWS = 3000
+_MAX_ROWS = 3000
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Primal:
     tolerance: float = 1e-9
 
     def run(self, problem: Rows, alpha: float, progress: Callable[[str, float], None] | None) -> Result:
-        if len(problem) > _MOST_ROWS:
+        if len(problem) > _MAX_ROWS:
             raise InvalidInput(
                 f"The primal method solves a cone program over all points; {len(problem)} rows are too many (at most "
-                f"{_MOST_ROWS}). Use Dual(), which gives the same interval."
+                f"{_MAX_ROWS}). Use Dual(), which gives the same interval."
             )
         advanced = replace(self.settings.advanced, rank=max(self.settings.rank, 3 * len(problem)))
         dual = replace(self.settings, solver=ConicSearch(self.tolerance), advanced=advanced)

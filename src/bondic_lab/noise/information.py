@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Weighted = tuple[FloatArray, IntArray, FloatArray]  # points, slots and widths B_i of some rows
 
-MOST_JOINT = 2000
+MAX_JOINT = 2000
 """Coordinates whose products are all summed: n D^2 operations and D^2 numbers. Of more than these only the squares are."""
 _BLOCK = 4096
 
@@ -138,7 +138,7 @@ class _Matrix:
         probe = np.zeros((1, layout.dimension))
         sizes = [part.values(probe).shape[1] * part.term.embedding.shape[1] for part in parts]
         self._parts, self._size = parts, sum(sizes)
-        self._joint = self._size <= MOST_JOINT
+        self._joint = self._size <= MAX_JOINT
         self._sum = np.zeros((self._size, self._size) if self._joint else self._size)
         self._squares, self._inexact, self._steps = 0.0, 0.0, 0
         self.exact = all(part.exact for part in parts)

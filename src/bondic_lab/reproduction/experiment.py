@@ -13,7 +13,7 @@ import numpy as np
 from bondic.core.errors import InvalidInput
 from bondic.result import Result
 from bondic_lab.reproduction.figures import Curve, FigureData, Panel
-from bondic_lab.reproduction.intervals import GAUGES, FoundInterval, dual_intervals
+from bondic_lab.reproduction.intervals import GAUGES, StoredInterval, dual_intervals
 from bondic_lab.reproduction.store import Row
 from bondic_lab.reproduction.summary import along, binomial_checks, failed, groups, median, raw_length
 from bondic_lab.reproduction.trials import Cell, Job, Progress, Trial, run_jobs
@@ -48,8 +48,8 @@ class Experiment:
             raise InvalidInput(f"--trials {trials}: at least one trial per cell is needed.")
         return [
             Job(self.name, cell, number, self.trial)
-            for cell, wanted in self.cells(quick)
-            for number in range(wanted if trials is None else trials)
+            for cell, requested in self.cells(quick)
+            for number in range(requested if trials is None else trials)
         ]
 
     def run(
@@ -80,7 +80,7 @@ def dual_rows(
     return found_rows(setup, found[0], started, **more)
 
 
-def found_rows(setup: Setup, found: Sequence[FoundInterval], started: float, **more: Any) -> list[Row]:
+def found_rows(setup: Setup, found: Sequence[StoredInterval], started: float, **more: Any) -> list[Row]:
     """Seconds are those of the whole trial, divided evenly."""
     seconds = (time.perf_counter() - started) / max(len(found), 1)
     return [
@@ -92,7 +92,7 @@ def found_rows(setup: Setup, found: Sequence[FoundInterval], started: float, **m
 def rival_row(setup: Setup, name: str, result: Result, started: float, **more: Any) -> Row:
     """A rival's interval as a row with the same columns; it has no terms."""
     nothing, status, low, high = float("nan"), result.status.name, result.low, result.high
-    found = FoundInterval("", result.alpha, low, high, low, high, status, result.guarantee, nothing, nothing)
+    found = StoredInterval("", result.alpha, low, high, low, high, status, result.guarantee, nothing, nothing)
     return found_rows(setup, [found], started, **more)[0] | {"method": name}
 
 

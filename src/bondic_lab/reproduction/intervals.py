@@ -27,7 +27,7 @@ GAUGES = ("paper", "half", "plug-in", "feng2020")
 
 
 @dataclass(frozen=True)
-class FoundInterval:
+class StoredInterval:
     """One interval; `raw_*` are F⁻ and F⁺ before they are cut to the value range."""
 
     gauge: str
@@ -50,9 +50,9 @@ def dual_intervals(
     gauges: Sequence[str] = GAUGES,
     alphas: Sequence[float] = (0.1,),
     rank: int = 150,
-) -> list[list[FoundInterval]]:
+) -> list[list[StoredInterval]]:
     """One list per ball, gauges outer, alphas inner. The balls share kernel and center and differ in their radii."""
-    out: list[list[FoundInterval]] = [[] for _ in balls]
+    out: list[list[StoredInterval]] = [[] for _ in balls]
     advanced = Advanced(rank=rank)
     base = Dual(instruments=instruments, ball=balls[0], advanced=advanced)
     model = kernel_search(make_setting(base, problem, alphas[0])[0], rank).model
@@ -71,7 +71,7 @@ def dual_intervals(
 
 def _interval(
     name: str, alpha: float, setting: Setting, model: SearchModel, spectrum: spectral.Spectrum
-) -> FoundInterval:
+) -> StoredInterval:
     epsilon, radius = setting.epsilon().upper, setting.ball.radius
     proposals = []
     for sign in (-1.0, 1.0):
@@ -83,7 +83,7 @@ def _interval(
     rejected = spectral.minimal_radius(spectrum, epsilon) > radius
     found = conclude(setting.range(), (lower, upper), rejected, "both")
     noise, bias = (0.5 * (lower[part].upper + upper[part].upper) for part in (NOISE, BIAS))
-    return FoundInterval(
+    return StoredInterval(
         name,
         alpha,
         found.low,

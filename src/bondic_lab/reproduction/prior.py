@@ -22,8 +22,8 @@ import numpy as np
 from bondic.core.kernels.leaves import Gaussian
 from bondic.core.terms import Terms, range_of
 from bondic_lab.reproduction.known import synthetic_world, weight_features
-from bondic_lab.worlds.bumps import Bumps
 from bondic_lab.worlds.continuous import ContinuousMDP
+from bondic_lab.worlds.gaussians import GaussianSum
 from bondic_lab.worlds.occupancy import LogDistribution, log_distribution, mean_under, pair_grid
 from bondic_lab.worlds.rollout import Floats
 
@@ -70,10 +70,10 @@ def describe(mdp: ContinuousMDP, log: LogDistribution, axis: Floats) -> Populati
     states, actions, law = states[kept], actions[kept], law[kept]
     # a world whose q* has one bump of height 1 at every landmark: its value functions, bump by bump, are means of k̃
     places, pushes = (part.ravel() for part in np.meshgrid(axis, axis, indexing="ij"))
-    bumps = replace(mdp, state_centers=places, action_centers=pushes, weights=np.ones(places.size))
+    gaussians = replace(mdp, state_centers=places, action_centers=pushes, weights=np.ones(places.size))
     now = Gaussian(mdp.bandwidth).block(np.hstack([states, actions]), np.column_stack([places, pushes]))
-    later = _each(bumps.next_value_bumps, mdp.reversion * states[:, 0] + mdp.push * actions[:, 0])
-    first = _each(bumps.value_bumps.smoothed(mdp.initial_variance), np.array([mdp.initial_mean]))[0]
+    later = _each(gaussians.next_value_sum, mdp.reversion * states[:, 0] + mdp.push * actions[:, 0])
+    first = _each(gaussians.value_sum.smoothed(mdp.initial_variance), np.array([mdp.initial_mean]))[0]
     features = weight_features(np.hstack([states, actions]))
     weighted = law[:, None] * features
     marks = np.column_stack([places, pushes])
@@ -107,10 +107,10 @@ def promise(gauge: str, rows: int, radius: float, alpha: float, *, gamma: float 
     return Promise(law.length(epsilon, radius, noise), law.length(epsilon, radius, 0.0))
 
 
-def _each(bumps: Bumps, points: Floats) -> Floats:
+def _each(gaussians: GaussianSum, points: Floats) -> Floats:
     """Every bump by itself: (n,) to (n, J)."""
-    squares = np.subtract.outer(points, bumps.places) ** 2
-    return np.asarray(bumps.heights * np.exp(-bumps.precision / 2.0 * squares))
+    squares = np.subtract.outer(points, gaussians.places) ** 2
+    return np.asarray(gaussians.heights * np.exp(-gaussians.precision / 2.0 * squares))
 
 
 def _whitening(gram: Floats) -> Floats:

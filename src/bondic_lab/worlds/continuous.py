@@ -15,7 +15,7 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput
 from bondic.policies.standard import GaussianPolicy, MixturePolicy
-from bondic_lab.worlds.bumps import SLACK, Bumps
+from bondic_lab.worlds.gaussians import SLACK, GaussianSum
 from bondic_lab.worlds.rollout import Flags, Floats, Rollout, freeze, freeze_fields, simulate_draws
 
 QFunction = Callable[[Floats, Floats], Floats]
@@ -85,26 +85,26 @@ class ContinuousMDP:
 
         Exact, not only an upper bound: the Gaussian space on R² holds no constant but 0.
         """
-        gram = self._bumps(self.state_centers[:, None], self.action_centers[:, None])
+        gram = self._gaussians(self.state_centers[:, None], self.action_centers[:, None])
         return float(np.sqrt(self.weights @ gram @ self.weights + self.constant**2 / self.offset))
 
     @property
     def value(self) -> float:
         """J* = E v*(s_0), s_0 ~ N(μ_0, v_0), theory (3)."""
-        smooth = self.value_bumps.smoothed(self.initial_variance)
+        smooth = self.value_sum.smoothed(self.initial_variance)
         return self.constant + float(smooth.at(np.array([self.initial_mean]))[0])
 
     def q_star(self, states: Floats, actions: Floats) -> Floats:
         """q*(s_i, a_i): (n, 1) and (n, 1) to (n,)."""
-        return np.asarray(self.constant + self._bumps(states, actions) @ self.weights)
+        return np.asarray(self.constant + self._gaussians(states, actions) @ self.weights)
 
     def state_values(self, states: Floats) -> Floats:
         """v*(s_i) = ∫ π(a|s_i) q*(s_i, a) da: (n, 1) to (n,)."""
-        return self.constant + self.value_bumps.at(states[:, 0])
+        return self.constant + self.value_sum.at(states[:, 0])
 
     def expected_rewards(self, states: Floats, actions: Floats) -> Floats:
         """r(s_i, a_i) = q*(s_i, a_i) − γ E[ v*(s') | s_i, a_i ]: (n, 1) and (n, 1) to (n,)."""
-        following = self.constant + self.next_value_bumps.at(self._drift(states, actions))
+        following = self.constant + self.next_value_sum.at(self._drift(states, actions))
         return self.q_star(states, actions) - self.gamma * following
 
     def expected_residuals(self, q: QFunction, states: Floats, actions: Floats) -> Floats:
@@ -134,8 +134,8 @@ class ContinuousMDP:
         A row whose a' is drawn has γ² E Var( q*(s', a') | s' ) more.
         """
         drift = self._drift(states, actions)
-        square = self.value_bumps.squared().smoothed(self.noise**2).at(drift)
-        mean = self.next_value_bumps.at(drift)
+        square = self.value_sum.squared().smoothed(self.noise**2).at(drift)
+        mean = self.next_value_sum.at(drift)
         return np.asarray(self.reward_noise**2 + self.gamma**2 * np.maximum(square - mean**2, 0.0))
 
     @cached_property
@@ -149,7 +149,7 @@ class ContinuousMDP:
         step = 2.0 * edge / COVER_CELLS
         axis = -edge + step * (np.arange(COVER_CELLS) + 0.5)
         radius = step / np.sqrt(2.0) * (1.0 + SLACK)
-        next_low, next_high = self.next_value_bumps.range()
+        next_low, next_high = self.next_value_sum.range()
         tail, base = np.abs(self.weights).sum() * np.exp(-18.0), (1.0 - self.gamma) * self.constant
         low, high = base - self.gamma * next_high - tail, base - self.gamma * next_low + tail
         for state in axis:  # one column of cells at a time keeps the arrays small
@@ -230,19 +230,19 @@ class ContinuousMDP:
         return self.reversion + self.push * self.gain
 
     @cached_property
-    def value_bumps(self) -> Bumps:
+    def value_sum(self) -> GaussianSum:
         """v* − c_0: the Gaussian integral over a, square completed."""
         square, wide = self.bandwidth**2, self.bandwidth**2 + self.target_temperature
         precision = 1.0 / square + self.gain**2 / wide
         places = (self.state_centers / square + self.gain * self.action_centers / wide) / precision
         rest = self.state_centers**2 / square + self.action_centers**2 / wide - precision * places**2
         heights = self.weights * np.sqrt(square / wide) * np.exp(-rest / 2.0)
-        return Bumps(freeze(heights), freeze(places), float(precision))
+        return GaussianSum(freeze(heights), freeze(places), float(precision))
 
     @cached_property
-    def next_value_bumps(self) -> Bumps:
+    def next_value_sum(self) -> GaussianSum:
         """E v*(s') − c_0 as a function of ρ s + b a."""
-        return self.value_bumps.smoothed(self.noise**2)
+        return self.value_sum.smoothed(self.noise**2)
 
     @property
     def _reward_curvature(self) -> float:
@@ -250,18 +250,18 @@ class ContinuousMDP:
 
         That of a bump is at most its height times its precision.
         """
-        onward = (self.reversion**2 + self.push**2) * self.next_value_bumps.curvature
+        onward = (self.reversion**2 + self.push**2) * self.next_value_sum.curvature
         return float(np.abs(self.weights).sum() / self.bandwidth**2 + self.gamma * onward)
 
     def _reward_slopes(self, states: Floats, actions: Floats) -> Floats:
         """‖∇r(s_i, a_i)‖: (n, 1) and (n, 1) to (n,)."""
-        bumps = self._bumps(states, actions) * (self.weights / self.bandwidth**2)
-        onward = self.gamma * self.next_value_bumps.slopes(self._drift(states, actions))
-        by_state = np.sum(bumps * (states - self.state_centers), axis=1) + onward * self.reversion
-        by_action = np.sum(bumps * (actions - self.action_centers), axis=1) + onward * self.push
+        gaussians = self._gaussians(states, actions) * (self.weights / self.bandwidth**2)
+        onward = self.gamma * self.next_value_sum.slopes(self._drift(states, actions))
+        by_state = np.sum(gaussians * (states - self.state_centers), axis=1) + onward * self.reversion
+        by_action = np.sum(gaussians * (actions - self.action_centers), axis=1) + onward * self.push
         return np.asarray(np.hypot(by_state, by_action))
 
-    def _bumps(self, states: Floats, actions: Floats) -> Floats:
+    def _gaussians(self, states: Floats, actions: Floats) -> Floats:
         """exp(−((s_i − z_j)² + (a_i − u_j)²) / (2 h²)): (n, 1) and (n, 1) to (n, J)."""
         squares = (states - self.state_centers) ** 2 + (actions - self.action_centers) ** 2
         return np.asarray(np.exp(-squares / (2.0 * self.bandwidth**2)))

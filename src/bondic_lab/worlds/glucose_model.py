@@ -46,7 +46,7 @@ VG = NAMES.index("Vg")
 
 TOLERANCE = 1e-11  # of one integration step, relative to 1 + |x_i|; small enough for kinks to be stepped around
 FIRST_STEP = 0.25  # minutes; every minute starts afresh, so that a restart repeats the same arithmetic
-SMALLEST_STEP = 1e-3  # minutes; reached only where an amount hits zero and its slope jumps
+MIN_STEP = 1e-3  # minutes; reached only where an amount hits zero and its slope jumps
 
 # Dormand and Prince (1980), order 5 with an embedded order 4: stages, and the difference of the two results.
 _A = np.array(
@@ -154,7 +154,7 @@ def _minute(x, p, eaten, u, work):  # type: ignore[no-untyped-def]
             for j in range(7):
                 gap += _E[j] * k[j, i]
             worst = max(worst, abs(h * gap) / (TOLERANCE * (1.0 + abs(x[i]))))
-        if worst <= 1.0 or h <= SMALLEST_STEP:
+        if worst <= 1.0 or h <= MIN_STEP:
             time = 1.0 if last else time + h
             below = False
             for i in range(STATES):
@@ -165,7 +165,7 @@ def _minute(x, p, eaten, u, work):  # type: ignore[no-untyped-def]
                     below = True
             if below:
                 _slopes(x, x[DBAR], p, eaten, u, k[0])
-        step = max(h * min(4.0, max(0.2, 0.9 * worst**-0.2)), SMALLEST_STEP)
+        step = max(h * min(4.0, max(0.2, 0.9 * worst**-0.2)), MIN_STEP)
 
 
 @numba.njit(nogil=True, cache=True, inline="always")

@@ -44,8 +44,8 @@ class MLPPolicy:
         with np.load(stream, allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
         depth = len(arrays) // 2
-        wanted = [f"{kind}_{layer}" for layer in range(depth) for kind in ("weight", "bias")]
-        if not depth or set(arrays) != set(wanted):
+        requested = [f"{kind}_{layer}" for layer in range(depth) for kind in ("weight", "bias")]
+        if not depth or set(arrays) != set(requested):
             raise InvalidInput(
                 f"A policy file has weight_0, bias_0, weight_1, …; this one has {', '.join(sorted(arrays)) or 'nothing'}. "
                 "Write it with MLPPolicy.save."

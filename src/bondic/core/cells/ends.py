@@ -28,7 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bondic.core.betting import LARGEST_BET, curvature, tail_term
+from bondic.core.betting import MAX_BET, curvature, tail_term
 from bondic.core.bounded import Between, Enclosure, FloatArray, U, certified_dot, inflate
 from bondic.core.cells.allowance import Allowance, CellAllowance
 from bondic.core.cells.forecasts import LabelTally
@@ -110,22 +110,23 @@ class CellBound:
         }
 
     def effective_rows(self) -> float:
-        """Rows that count, of the end with fewer of them: (sum |v|)^2 / sum v^2."""
-        found = []
+        """Rows that count, of the end with fewer of them: (sum |v|)^2 / sum v^2; |v| of a row is the sum over its layers."""
+        found, shape = [], self.tally.shape
+        rows = shape.by_layer(self.tally.count)[:, 0]
         for tail in self.tails.values():
-            size = float((np.abs(tail.weights) * self.tally.count).sum())
-            square = float((tail.weights**2 * self.tally.count).sum())
+            each = shape.by_layer(np.abs(tail.weights)).sum(axis=-2)
+            size, square = float((each * rows).sum()), float((each**2 * rows).sum())
             found.append(size * size / square if square > 0 else 0.0)
         return min(found, default=0.0)
 
 
 def end_terms(located: Located, starts: StartMean, tail: EndWeights, sign: float, probability: float) -> EndTerms:
     """The upper end (sign 1) or the lower one (sign -1), the shorter of both bounds."""
-    reference, averages = located.system.tally.reference, located.allowance.averages
+    reference, averages, shape = located.system.tally.reference, located.allowance.averages, located.system.tally.shape
     base = starts.center + certified_dot(reference, starts.cells)
     base = Enclosure(base.mid, inflate(base.rad + starts.error * float(np.abs(reference).max(initial=0.0))))
-    allowed = float(averages @ np.abs(starts.cells)) * (1 + located.system.tally.relative)
-    allowed = inflate(allowed + starts.error * float(averages.max(initial=0.0)))
+    allowed = float(averages @ np.abs(shape.of_policies(starts.cells))) * (1 + located.system.tally.relative)
+    allowed = inflate(allowed + shape.layers * starts.error * float(averages.max(initial=0.0)))
     plain = EndTerms(base, 0.0, 0.0, located.support(sign * starts.cells, starts.error), allowed, False)
     weighed = _weighed(located, starts, tail, sign, probability, plain)
     return weighed if sign * weighed.value.mid + weighed.spread < sign * base.mid + plain.spread else plain
@@ -137,15 +138,16 @@ def _weighed(
     tally, weights, averages = located.system.tally, tail.weights, located.allowance.averages
     if weights.shape != tally.count.shape:
         raise InvalidInput("The weights of a tail are those of other blocks or cells.")
-    if not np.all(tally.shape.by_layer(np.abs(weights) * located.limits.width).sum(axis=-2) <= LARGEST_BET):
+    if not np.all(tally.shape.by_layer(np.abs(weights) * located.limits.width).sum(axis=-2) <= MAX_BET):
         raise NumericalError("A bet of a tail is too large for the value range.")
     grow = 1 + tally.relative
     size = np.abs(weights) * (tally.count * tally.error + tally.relative * tally.size)
     residuals = Enclosure(float((weights * tally.total).sum()), inflate(float(size.sum()) * grow))
     noise, bias = _paid(located, weights, *_balance(tally, starts, tail, sign))
     share = Enclosure(tail.rate)
-    own = float((np.abs(weights) * tally.count).sum(axis=0) @ averages)
-    ahead = float(tally.over_atoms(np.abs(weights), tally.mass) @ tally.shape.at_atoms(averages))
+    each = np.abs(tally.shape.of_policies(weights))
+    own = float((each * tally.count).sum(axis=0) @ averages)
+    ahead = float(tally.over_atoms(each, tally.mass) @ tally.shape.own_at_atoms(averages))
     return EndTerms(
         plain.value - sign * (residuals / share),
         (tail_term(probability) / share).upper,
@@ -164,7 +166,7 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     """
     rows, labels, grow = located.system.rows, located.system.labels, 1 + 4 * located.system.relative
     shares = _shares(located, weights)
-    # a little too large: shares of whoever divides exactly are then at most these
+    # a little too large: shares of an exact division are then at most these
     weights = labels.spread(np.where(weights == 0, 0.0, weights / np.maximum(shares, 1e-300) * (1 + 8 * U)))
     shares = labels.spread(shares)
     each = shares * located.intervals.charges(weights, located.single, located.widths)
@@ -188,7 +190,7 @@ def _shares(located: Located, weights: FloatArray) -> FloatArray:
         return np.ones_like(weights)
     squares = located.system.over_labels(located.intervals.deviations(located.single, located.widths).sum(axis=0))
     sizes = tally.shape.by_layer(np.abs(weights) * np.sqrt(squares / np.maximum(located.system.counts, 1.0)))
-    least = tally.shape.by_layer(np.abs(weights) * (limits.width / LARGEST_BET))
+    least = tally.shape.by_layer(np.abs(weights) * (limits.width / MAX_BET))
     wanted = sizes / np.maximum(sizes.sum(axis=-2, keepdims=True), 1e-300)
     found = (least + (1 - least.sum(axis=-2, keepdims=True)).clip(0.0) * wanted) * (1 - 32 * U)
     return np.asarray(found.reshape(weights.shape))

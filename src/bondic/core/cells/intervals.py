@@ -9,7 +9,7 @@ beside cells about which nothing is known, and bound every row by what may follo
 
     <F, κ> - F_j  <=  sum_k max(a_k low_k, a_k high_k),     a = κ - 1_j,
 
-so that a row costs nothing where what follows was foreseen. Rows of a block and label, with values in [m, M] after them, have
+so that a row costs nothing where what follows was predicted. Rows of a block and label, with values in [m, M] after them, have
 
     sum_i ( <F, κ> - F_i )^2  =  n ( variance + (<F, κ> - mean)^2 )  <=  n ( (M - m)^2 / 4 + <F, κ - P̂>^2 ),
 
@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bondic.core.betting import curvature, loss
+from bondic.core.betting import bet_cost, curvature
 from bondic.core.bounded import Between, FloatArray, inflate
 from bondic.core.cells.system import System
 
@@ -147,7 +147,7 @@ class Intervals:
         widest = np.broadcast_to(width, weights.shape[1])[label]
         cut = Between(np.clip(moved.low, -widest, 0.0), np.clip(moved.high, 0.0, widest)).times(weights[block, label])
         each = np.zeros(rows.count.shape)
-        np.add.at(each, (block, label), ways.mass * np.maximum(loss(cut.low), loss(cut.high)))
+        np.add.at(each, (block, label), ways.mass * np.maximum(bet_cost(cut.low), bet_cost(cut.high)))
         return np.asarray(np.minimum(each, other) * (1 + 64 * self.system.relative))
 
 

@@ -30,7 +30,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bondic.core.betting import LARGEST_BET, curvature, vector_term
+from bondic.core.betting import MAX_BET, curvature, vector_term
 from bondic.core.bounded import Between, FloatArray, U, inflate, row_norms
 from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
@@ -40,7 +40,7 @@ from bondic.core.cells.tally import Tally
 from bondic.core.errors import InvalidInput
 
 _ROUNDS = 16
-_SETTLED = 3e-3
+_CONVERGED = 3e-3
 """Relative change of energies at which iterating stops: any number of rounds gives a bound."""
 
 
@@ -118,7 +118,7 @@ class Ground:
         vector, single = events.vector, events.cells.rates
         together = tally.shape.by_layer(vector.shape * limits.width)
         largest = float(np.linalg.norm(together, axis=0).max(initial=0.0)) * max(vector.rates)
-        if max(largest, float((single * limits.width).max(initial=0.0))) > LARGEST_BET:
+        if max(largest, float((single * limits.width).max(initial=0.0))) > MAX_BET:
             raise InvalidInput("A rate of an event is too large for the value range.")
         return Ground(
             System(tally, labels, limits.low - tally.reference, limits.high - tally.reference), events, limits
@@ -234,14 +234,15 @@ class _FixedPoint:
     def _clip(self, foreseen: FloatArray) -> None:
         """From bounds (Λ,) of |<F, κ>|."""
         rows = self.system.rows
-        size = (np.abs(rows.reference) + self.system.tally.gamma * foreseen) * (1 + 16 * self.system.relative)
+        size = np.abs(rows.reference) + self.system.labels.center + self.system.tally.gamma * foreseen
+        size = size * (1 + 16 * self.system.relative)
         self.beyond = np.minimum(self.beyond, np.maximum(size + rows.error - self.clip, 0.0))
 
     def run(self) -> Located:
         for _ in range(_ROUNDS):
             before, known = self.found, self.own
             self._step()
-            if self.found >= before * (1 - _SETTLED) and not np.any(self.own < known * (1 - _SETTLED)):
+            if self.found >= before * (1 - _CONVERGED) and not np.any(self.own < known * (1 - _CONVERGED)):
                 break
         return Located(
             self.ground, self._sets(), self.intervals, self.allowance, self.single, self.farthest, self.found
@@ -319,13 +320,17 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     rounding = tally.error + tally.relative * (
         tally.size.sum(axis=0) / counts + 4 * tally.shape.largest * system.largest
     )
-    allowed = allowance.averages + tally.gamma * system.after.times(tally.shape.at_atoms(allowance.averages))
+    allowed = tally.shape.at_cells(allowance.averages)
+    allowed = allowed + tally.gamma * system.after.times(tally.shape.at_atoms(allowance.averages))
     allowed = allowed * (1 + tally.relative)
     own = np.maximum(np.abs(system.low), np.abs(system.high))
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
 
 
-def largest_single(system: System, allowance: CellAllowance) -> float:
-    """γ max β_∞ over atoms, rounded up."""
-    most = float(system.tally.shape.at_atoms(allowance.single).max(initial=0.0))
-    return most * system.tally.gamma * (1 + 4 * system.relative)
+def largest_single(system: System, allowance: CellAllowance) -> FloatArray:
+    """(Λ,) γ max β_∞ over atoms of the label's layer, rounded up."""
+    shape = system.tally.shape
+    most = np.zeros(shape.layers)
+    np.maximum.at(most, shape.atom_layers, shape.at_atoms(allowance.single))
+    layer = system.labels.cell // (shape.cells // shape.layers)
+    return np.asarray(most[layer] * system.tally.gamma * (1 + 4 * system.relative))

@@ -29,7 +29,7 @@ from bondic.core.cells.allowance import CellAllowance
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.tally import Entries, Tally
 
-MOST_TOGETHER = 500_000
+MAX_TOGETHER = 500_000
 """Atoms times cells: with more of them cells are bounded one by one alone."""
 _AT_ONCE = 10_000_000
 """Ways times cells that are compared at a time: a bound on memory."""
@@ -94,7 +94,7 @@ class System:
     @cached_property
     def large(self) -> bool:
         """Whether matrices of atoms with cells take too many numbers."""
-        return self.tally.shape.atoms.size > MOST_TOGETHER
+        return self.tally.shape.atoms.size > MAX_TOGETHER
 
     @cached_property
     def largest(self) -> float:

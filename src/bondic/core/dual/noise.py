@@ -50,7 +50,7 @@ class NoiseFacts:
     kernel: Kernel  # of W
     layout: Layout
     terms: Terms
-    rows: Callable[[], Iterable[Logged]]  # read only if a bound asks for them
+    rows: Callable[[], Iterable[Logged]]  # read only if a bound needs them
     count: int  # n: rows that carry weight
     fixed_count: int  # rows of the stretch, fixed beforehand; dropped ones count as rows of weight 0
     time_counts: dict[int, int] | None = None  # rows at each time before a finite horizon

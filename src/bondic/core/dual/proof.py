@@ -1,6 +1,6 @@
 """The dual bound's proof: W, Q, the noise bound, the division of alpha, and an ω for every end.
 
-Claimed are F-(ω) and F+(ω) of (10) at the given ω, whoever found them, and what the given witnesses say about Q.
+Claimed are F-(ω) and F+(ω) of (10) at the given ω, however they were chosen, and what the given witnesses say about Q.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bondic.core.dual.weighing import ProposedWeights, weigh
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.functions import Function
 from bondic.core.kernels.normal_form import operations
-from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.proof import Claims, Estimand, Proof, Review
 from bondic.core.question import Question
 from bondic.core.registry import register
 from bondic.core.sums.forms import Sums
@@ -28,7 +28,7 @@ from bondic.core.sums.forms import Sums
 class DualProof(Proof):
     """Ĵ(q̂, ω) -+ ( bias + noise + allowances ), one ω per end; None stands for 0."""
 
-    asked: Asked
+    estimand: Estimand
     budget: ErrorBudget
     side: Side
     ball: ValueClass
@@ -92,15 +92,15 @@ class DualProof(Proof):
         """Nothing where the noise bound says so itself."""
         if self.any_length:
             return ()
-        seen = self.instruments.provenance
-        own = seen.rows is not None and seen.log_hash == rows.log_hash
-        return (length_assumption(rows.rows.stop - (seen.rows[0] if own and seen.rows else rows.rows.start)),)
+        tuning = self.instruments.provenance
+        own = tuning.rows is not None and tuning.log_hash == rows.log_hash
+        return (length_assumption(rows.rows.stop - (tuning.rows[0] if own and tuning.rows else rows.rows.start)),)
 
     def check_learned(self) -> None:
         """Starts of the log are averaged over, all of them: none of them may have taught the policy."""
         super().check_learned()
-        start, used = self.asked.start, any(omega is not None for omega in self.omegas.values())
-        taught = any(seen.log_hash in ("", self.asked.log_hash) for seen in self.asked.seen)
+        start, used = self.estimand.start, any(omega is not None for omega in self.omegas.values())
+        taught = any(training.log_hash in ("", self.estimand.log_hash) for training in self.estimand.trained_on)
         if used and taught and start.from_log and start.kind == "sample":
             raise InvalidInput(
                 "The policy was learned on rows of this log, and Dual() averages over all of its episode starts, those of these "
@@ -166,8 +166,10 @@ class DualProof(Proof):
             return Review(unchecked=(text,))
         where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
         if provenance.log_hash != rows.log_hash:
-            return Review(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
-        return Review((f"W is said to come from {where} of this log, which precede the certified ones",))
+            return Review(unchecked=(f"where W comes from: the certificate names {where} of another log",))
+        return Review(
+            (f"according to the certificate W comes from {where} of this log, which precede the certified ones",)
+        )
 
 
 def _nonzero(function: Function | None) -> Function | None:

@@ -139,7 +139,8 @@ class FeatureLeaf(Leaf):
         """A bound of |computed - exact| over the entries of `features`."""
 
     def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(self.features(x) @ self.features(y).T)
+        first = self.features(x)
+        return np.asarray(first @ (first if y is x else self.features(y)).T)
 
     def diag(self, x: FloatArray) -> FloatArray:
         phi = self.features(x)

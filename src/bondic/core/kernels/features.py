@@ -111,7 +111,7 @@ class ExplicitFeatures(_Stated):
     supremum : float
         A number that |f(x)|^2 exceeds at no possible point; it enters the noise bound.
     label : str
-        The name under which a certificate asks for the function.
+        The name by which a certificate refers to the function.
     on : {"observation", "time", "state", "action", "point"}, default "observation"
         Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
     """

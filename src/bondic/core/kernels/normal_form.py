@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bondic.core.kernels.base import Kernel, Leaf
 
 
-MOST_TERMS, MOST_COLUMNS = 256, 4096
+MAX_TERMS, MAX_COLUMNS = 256, 4096
 """A product of sums, and of embeddings, grows like a power: refused before it is written out."""
 
 
@@ -117,9 +117,9 @@ def identity(size: int) -> FloatArray:
 
 def normal_form(kernel: Kernel, layout: Layout) -> tuple[Term, ...]:
     """Expand a kernel expression on this layout."""
-    if (count := kernel.term_count) > MOST_TERMS:
+    if (count := kernel.term_count) > MAX_TERMS:
         raise InvalidInput(
-            f"The kernel has {count} terms when its products are written out, and at most {MOST_TERMS} are evaluated. Use "
+            f"The kernel has {count} terms when its products are written out, and at most {MAX_TERMS} are evaluated. Use "
             "fewer sums inside of products."
         )
     return kernel.terms(layout)
@@ -135,9 +135,9 @@ def multiply(terms: Sequence[Term]) -> Term:
     looking = [term.embedding for term in terms if term.embedding.shape[1] > 1 or np.any(term.embedding != 1.0)]
     embedding = looking[0] if looking else terms[0].embedding
     for other in looking[1:]:
-        if (width := embedding.shape[1] * other.shape[1]) > MOST_COLUMNS:
+        if (width := embedding.shape[1] * other.shape[1]) > MAX_COLUMNS:
             raise InvalidInput(
-                f"A product of kernels on actions has {width} embedding columns, more than {MOST_COLUMNS}: multiply fewer of "
+                f"A product of kernels on actions has {width} embedding columns, more than {MAX_COLUMNS}: multiply fewer of "
                 "them (Dirac times Dirac is Dirac)."
             )
         embedding = (embedding[:, :, None] * other[:, None, :]).reshape(len(embedding), -1)

@@ -29,7 +29,7 @@ from bondic.core.kernels.base import (
 )
 from bondic.core.registry import register
 
-MOST_FEATURES = 200_000
+MAX_FEATURES = 200_000
 """One row of features is held in memory for every point of a block."""
 
 
@@ -139,9 +139,9 @@ class GaussianSeries(FeatureLeaf):
 
     def features(self, x: FloatArray) -> FloatArray:
         scaled = self._scaled(x)
-        if (count := feature_count(self.degree, x.shape[1])) > MOST_FEATURES:
+        if (count := feature_count(self.degree, x.shape[1])) > MAX_FEATURES:
             raise InvalidInput(
-                f"A series of degree {self.degree} in {x.shape[1]} dimensions has {count} features; at most {MOST_FEATURES} "
+                f"A series of degree {self.degree} in {x.shape[1]} dimensions has {count} features; at most {MAX_FEATURES} "
                 "can be evaluated. Use a smaller degree, or Gaussian itself."
             )
         order = feature_order(self.degree, x.shape[1])

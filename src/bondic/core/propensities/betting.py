@@ -133,7 +133,7 @@ class BettingProcess:
 
     def __post_init__(self) -> None:
         if not (0 < self.risk <= MAX_RISK and self.share > 0 and 0 < self.multiple < math.inf):
-            raise NumericalError("A bet could lose everything, or is none.")
+            raise NumericalError("A bet is not positive, or can lose all wealth.")
 
     def log_factors(self, candidate: float, values: FloatArray, rates: FloatArray) -> FloatArray:
         """Of (22) at some of the values, rounded down. Below the floor nothing can be lost, and rates are not cut."""
@@ -173,7 +173,7 @@ class MeansProcess:
         fine = fine and all(bool(np.all(np.isfinite(one))) for one in columns)
         fine = fine and bool(np.all(self.losses >= 0) and np.all(self.rates >= 0))
         if not (fine and np.all(self.rates * self.losses <= self.risk * (1 + 8 * U))):
-            raise NumericalError("A bet could lose everything, or is none.")
+            raise NumericalError("A bet is not positive, or can lose all wealth.")
 
     @cached_property
     def intercept(self) -> Enclosure:

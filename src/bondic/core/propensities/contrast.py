@@ -22,6 +22,7 @@ import numpy as np
 from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
+from bondic.core.propensities.betting import running_means
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decisions import MAX_WEIGHT, Decisions, Estimator, above
 from bondic.core.propensities.ratios import Stated
@@ -48,9 +49,9 @@ class Contrast:
         if first.unit != second.unit or not np.array_equal(first.rows, second.rows):
             raise InvalidInput("The two policies are weighed on other rows.")
         known = first.unit == "decision" and first.probs is not None and second.probs is not None
-        return Contrast(first, second.seen_from("upper"), _total_variation(first, second) if known else None)
+        return Contrast(first, second.from_end("upper"), _total_variation(first, second) if known else None)
 
-    # -- what a bound asks of its units
+    # -- what a bound needs of its units
 
     @property
     def end(self) -> End:
@@ -82,8 +83,8 @@ class Contrast:
         one, other = self.first.limits, self.second.limits
         return ValueRange((Enclosure(one.low) + other.low).lower, (Enclosure(one.high) + other.high).upper)
 
-    def seen_from(self, end: End) -> Contrast:
-        return replace(self, first=self.first.seen_from(end), second=self.second.seen_from(_OTHER[end]))
+    def from_end(self, end: End) -> Contrast:
+        return replace(self, first=self.first.from_end(end), second=self.second.from_end(_OTHER[end]))
 
     def part(self, rows: slice | IntArray) -> Contrast:
         """Some of the rows, whole units."""
@@ -123,16 +124,16 @@ class Contrast:
 
     def robust_estimator(self, control: Control | None, stated: Stated) -> Estimator | None:
         """Both with the same q̂; the return itself where π_2 is the behavior."""
-        own = self.first.robust_estimator(control, stated)
+        own = self.first.robust_estimator(control, stated, alone=False)
         if own is None or control is None:
             return None
         if self.second.of_behavior:
             free = self.second.free_estimators(1.0)[0]
-            values = free.values[own.first :]
-            means = np.full(values.size, free.prior[0])
-            other = replace(free, values=values, first=own.first, predicted=(means, means - free.floor))
+            means = running_means(free.values, free.prior[0])[own.first :]
+            losses = np.maximum(means - free.floor, 0.0) * (1 + 8 * U)
+            other = replace(free, values=free.values[own.first :], first=own.first, predicted=(means, losses))
         else:
-            found = self.second.robust_estimator(control, stated)
+            found = self.second.robust_estimator(control, stated, alone=False)
             if found is None:
                 raise InvalidInput("The two policies are weighed on other rows.")
             other = found
@@ -163,9 +164,9 @@ class Contrast:
         rewards, slack = one.rewards, 8 * U * limits.largest
         gain = np.maximum(rewards - limits.low - slack, 0.0)
         loss = np.maximum(limits.high - rewards - slack, 0.0)
-        apart = one.ratios.values - other.ratios.values
+        total_variation = one.ratios.values - other.ratios.values
         error = 2 * (one.ratios.values * one.ratios.errors + other.ratios.values * other.ratios.errors)
-        more, less = (np.clip(side - error, 0.0, MAX_WEIGHT) / factor for side in (apart, -apart))
+        more, less = (np.clip(side - error, 0.0, MAX_WEIGHT) / factor for side in (total_variation, -total_variation))
         width = (Enclosure(limits.high) - limits.low).upper
         floors = -np.asarray(distances * width) * (1 + 4 * U)
         values = above(floors, more * gain + less * loss)
@@ -177,9 +178,9 @@ def _total_variation(one: Decisions, other: Decisions) -> FloatArray:
     """TV_i, rounded up; exactly 0 where both policies answer alike. A row of answers stands for itself over its sum."""
     assert one.probs is not None
     assert other.probs is not None
-    apart = np.abs(one.probs - other.probs).sum(axis=1)
+    total_variation = np.abs(one.probs - other.probs).sum(axis=1)
     slack = 8 * (one.probs.shape[1] + 8) * U
-    return np.where(apart == 0.0, 0.0, np.minimum(0.5 * apart * (1 + slack) + slack, 1.0))
+    return np.where(total_variation == 0.0, 0.0, np.minimum(0.5 * total_variation * (1 + slack) + slack, 1.0))
 
 
 def _sum(one: Estimator, other: Estimator) -> Estimator:

@@ -36,7 +36,7 @@ class Control(ABC):
     def __post_init__(self) -> None:
         ascending = all(a < b for a, b in pairwise((0, *self.borders)))
         if not (self.borders and ascending and self.clip[0] <= self.clip[1] and self.expected[1] > 0 and self.fits()):
-            raise InvalidInput("The parts of a control variate do not fit together.")
+            raise InvalidInput("The arrays of the control variate have shapes or blocks that do not match.")
 
     @abstractmethod
     def fits(self) -> bool:
@@ -49,7 +49,7 @@ class Control(ABC):
     @property
     @abstractmethod
     def by_action(self) -> bool:
-        """Whether actions are told apart."""
+        """Whether predictions depend on the action."""
 
     def values(self, rows: IntArray, inputs: FloatArray) -> FloatArray:
         """The predictions within `clip`."""

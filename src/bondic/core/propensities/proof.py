@@ -18,7 +18,7 @@ from bondic.core.balls import Provenance
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput, VerificationError, refuse
-from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.proof import Claims, Estimand, Proof, Review
 from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.bound import LowerEnd, Units, one_start, refuse_other_starts
 from bondic.core.propensities.contrast import Contrast
@@ -40,7 +40,7 @@ PerEnd = dict[End, tuple[float, ...]]
 class PropensityProof(Proof):
     """The ends (21), (21a), (22) for rows or episodes with propensities."""
 
-    asked: Asked
+    estimand: Estimand
     budget: ErrorBudget  # parts: lower, upper
     side: Side
     value: Value  # "population"; "contexts": the certified ones; "stated starts": an exact list
@@ -62,7 +62,8 @@ class PropensityProof(Proof):
         refuse(any(not (self.budget.get(end) or 0.0) > 0 for end in ends), "An end has no part of alpha.")
         refuse(self.planned < 1, "No rows were planned.")
         refuse(
-            len(self.targets) != len(self.asked.policies), "Answers at the logged states are those of other policies."
+            len(self.targets) != len(self.estimand.policies),
+            "The number of policies with answers at the logged states is not that of the estimand.",
         )
         refuse(
             self.changes and not contexts,
@@ -96,12 +97,12 @@ class PropensityProof(Proof):
     @property
     def _weighs(self) -> bool:
         """Whether propensities are used: for the value of the behavior alone they are not."""
-        return any(policy.known_by != "behavior" for policy in self.asked.policies)
+        return any(policy.known_by != "behavior" for policy in self.estimand.policies)
 
     @property
     def changes(self) -> bool:
         """Whether a policy of the question is another one on other rows: the behavior that made the log, or a mixture."""
-        return any(policy.known_by in ("behavior", "mixture") for policy in self.asked.policies)
+        return any(policy.known_by in ("behavior", "mixture") for policy in self.estimand.policies)
 
     @property
     def _own_strategy(self) -> bool:
@@ -111,7 +112,7 @@ class PropensityProof(Proof):
     def columns(self, question: Question) -> Units:
         """What is weighed, as seen from the lower end."""
         found, cap = [], self.stated.cap()
-        for part, policy, target in zip(question.parts, self.asked.policies, self.targets, strict=True):
+        for part, policy, target in zip(question.parts, self.estimand.policies, self.targets, strict=True):
             every = self.every_action and policy.answered
             drawn, states = self.value == "population", cap is not None or part.columns.initial_states.kind == "exact"
             found.append(part.columns.decisions(target, every_action=every, drawn=drawn, states=states))
@@ -120,7 +121,7 @@ class PropensityProof(Proof):
             return found[0]
         refuse(coefficients != (1.0, -1.0), "Propensities answer about one policy, or about the difference of two.")
         starts = [part.columns.initial_states for part in question.parts]
-        refuse(not starts[0].same(starts[1]), "The two policies start elsewhere: their units are not the same.")
+        refuse(not starts[0].same(starts[1]), "The two policies have different starts, so their units differ.")
         return Contrast.of(found[0], found[1])
 
     def strata(self, question: Question, columns: Units) -> Strata | None:
@@ -139,7 +140,7 @@ class PropensityProof(Proof):
         if not (question.first.own_starts or one_state or self.value == "stated starts"):
             refuse_other_starts(question.first)
         strata = self.strata(question, columns)
-        made, units = known or {}, {end: columns.seen_from(end) for end in ends_of(self.side)}
+        made, units = known or {}, {end: columns.from_end(end) for end in ends_of(self.side)}
         estimators = {end: made.get(end) or one.estimators(self.control, self.stated) for end, one in units.items()}
         return Claims(tuple(self._claim(units[end], estimators[end], strata) for end in units))
 
@@ -171,7 +172,7 @@ class PropensityProof(Proof):
     def _policies(self) -> list[tuple[str, str]]:
         """Whose value it is."""
         names = ("policy", "other policy")
-        known = (policy.known_by for policy in self.asked.policies)
+        known = (policy.known_by for policy in self.estimand.policies)
         return [(name, _POLICIES[known_by]) for name, known_by in zip(names, known, strict=False)]
 
     def _propensities(self) -> str:
@@ -209,9 +210,10 @@ class PropensityProof(Proof):
             where = (
                 f"states of the {len(rows)} certified rows" if self.single(rows) else "starts of the certified episodes"
             )
-            what = "difference of the values" if len(self.asked.policies) > 1 else "value"
+            what = "difference of the values" if len(self.estimand.policies) > 1 else "value"
             text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
-            paired = self.every_action and len(self.asked.policies) > 1 and all(p.answered for p in self.asked.policies)
+            policies = self.estimand.policies
+            paired = self.every_action and len(policies) > 1 and all(policy.answered for policy in policies)
             if self.changes and self.control is None and not paired:  # there centers know the state
                 text += "If starts are draws of the initial distribution, it is the mean over that distribution, too. "
             text += ("" if self.single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
@@ -262,7 +264,7 @@ class PropensityProof(Proof):
                 "Stored predictions are one for every row: the certificate would show rows. Use the linear control variate, "
                 'Propensities(model="linear"), or none.'
             )
-        return replace(self, asked=self.asked.without_rows(), targets=(None,) * len(self.targets))
+        return replace(self, estimand=self.estimand.without_rows(), targets=(None,) * len(self.targets))
 
     def reviews(self, question: Question, claims: Claims, sums: Sums) -> tuple[Review, ...]:
         del claims, sums

@@ -34,11 +34,13 @@ class Strata:
         """The units by the stated states that they start at; equal states of the list are one, their weights added."""
         states = rows.initial_states
         if states.kind != "exact":
-            raise InvalidInput("Stated starts are answered where they are an exact list of states with weights.")
+            raise InvalidInput(
+                "Stated starts have to be an exact list of states with weights: InitialStates.exact(states, weights)."
+            )
         if not rows.states_recorded:
             raise InvalidInput(
-                "The log has no observations: nothing says which rows start at the stated states. Leave `initial` out (no "
-                "--initial) for the value over the log's own starts."
+                "The log has no observations, so the rows that start at the stated states cannot be found. Leave `initial` "
+                "out (no --initial) for the value over the log's own starts."
             )
         weights: dict[bytes, float] = {}
         for state, weight in zip(states.observations + 0.0, states.weights.tolist(), strict=True):

@@ -98,7 +98,7 @@ class Stage(tuple[BettingProcess, ...]):
                     raise NumericalError("A value or a rate of a bet is not finite.")
             for one in self:
                 if not np.all(made[id(one.rates)] >= 0):
-                    raise NumericalError("A bet could lose everything, or is none.")
+                    raise NumericalError("A bet is not positive, or can lose all wealth.")
             yield some, [(made[id(one.values)], made[id(one.rates)]) for one in self]
 
     def guess(self, needed: float) -> tuple[float, float] | None:

@@ -17,7 +17,7 @@ from functools import reduce
 
 import numpy as np
 
-from bondic.core.betting import LARGEST_BET, clipped_deviation, curvature, loss, tail_term
+from bondic.core.betting import MAX_BET, bet_cost, clipped_deviation, curvature, tail_term
 from bondic.core.bounded import (
     Between,
     BoolArray,
@@ -39,7 +39,7 @@ from bondic.core.sequential.embedded import Embedded, Start, balance
 from bondic.core.sequential.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
 from bondic.core.sequential.landmarks import Coordinates, Embedding
 from bondic.core.sequential.localize import Localizer, sets_of, shifted
-from bondic.core.sequential.plan import MOST_FEEDBACK, Plan, Predictable, columns
+from bondic.core.sequential.plan import MAX_FEEDBACK, Plan, Predictable, columns
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange
@@ -74,8 +74,8 @@ def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
     applied, pooled = [], []
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)
-        seen = evidence.found.leading(piece.points, piece.slots, plan.seen)
-        own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
+        visible = evidence.found.leading(piece.points, piece.slots, plan.visible)
+        own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, visible, piece.limits)
         applied.append(own)
         if len(piece):
             pooled.append(pool(evidence.found, piece, own, len(data)))
@@ -96,7 +96,7 @@ def _ends(
     candidates = sets or [localizer.best]
     view = localizer.best
     claims: dict[End, Claim] = {}
-    last = MOST_FEEDBACK if rounds is None else rounds
+    last = MAX_FEEDBACK if rounds is None else rounds
     done = 0
     for k in range(last):
         done = k + 1
@@ -112,7 +112,7 @@ def _ends(
         if k == last - 1 or (rounds is None and k and gained < _WORTH * (high - low)):
             break
         smaller = localizer.feed_back(low, high)
-        if localizer.empty:  # found after this round: whoever repeats the rounds has to begin the next one
+        if localizer.empty:  # found after this round: a replay of the rounds has to begin the next one
             return Evaluation(_final(evidence, claims, candidates), True, (*localizer.spent, done + 1), 0.0)
         candidates = smaller or [localizer.best]
         view = candidates[min(1, len(candidates) - 1)]
@@ -160,7 +160,7 @@ class Tail:
     following: Embedding  # gamma k̃(x'_i)
     clip: Between  # [A_i, C_i]
     log: float  # log(1/delta)
-    together: float  # sum_i v_i^2 (what is left over of gamma x'_i)^2, for all rows at once
+    pooled_remainder: float  # sum_i v_i^2 (remainder of gamma x'_i)^2, for all rows at once
     effective: float  # (sum |v|)^2 / sum v^2
 
     @staticmethod
@@ -171,7 +171,7 @@ class Tail:
         clip = reduce(Between.then, (own.clip for own in applied))
         signed = sign_of(end) * v
         losing = np.where(signed > 0, data.limits.high - clip.low, clip.high - data.limits.low)
-        if not np.all(np.abs(signed) * losing <= LARGEST_BET):
+        if not np.all(np.abs(signed) * losing <= MAX_BET):
             raise NumericalError("A bet of a tail is too large for the value range.")
         residuals = certified_dot(v, data.residual)
         base = Enclosure(rate) * start.value - Enclosure(
@@ -185,7 +185,7 @@ class Tail:
         )
         if slack > _NEGLIGIBLE * rate * evidence.limits.width * _SHARE:
             source = balance(evidence.rows, [v], [rate])
-            slack = min(slack, *evidence.found.left_over(source, [imbalance], evidence.sums))
+            slack = min(slack, *evidence.found.remainder_bounds(source, [imbalance], evidence.sums))
         width = data.here.shape[1]
         kappa = np.concatenate([_wide(own.embedding, width) for own in applied]) * data.gamma
         nothing = np.zeros(len(v))
@@ -212,20 +212,20 @@ class Tail:
         )
 
     def claim(self, evidence: Evidence, localizer: Localizer, candidates: list[Ellipsoid], view: Ellipsoid) -> Claim:
-        """The best of: one worst e for everything, or bias and noise apart."""
+        """The best of: one worst e for everything, or bias and noise separately."""
         rows, weights, joint = self._rows(evidence.data, localizer, view)
         deviations = localizer.deviations
         linear = sign_of(self.end) * self.imbalance
-        others, together = upper_sum(rows[~joint]), share_of(weights, self.weights**2, self.together)
-        single = inflate(others + pooled_squares(weights[joint], rows[joint], localizer.along[joint], together))
+        others, remainder = upper_sum(rows[~joint]), share_of(weights, self.weights**2, self.pooled_remainder)
+        single = inflate(others + pooled_squares(weights[joint], rows[joint], localizer.bare_size[joint], remainder))
         some = deviations.some(joint)
-        form = Quadratic.of(weights[joint], localizer.offsets[joint], some, localizer.radius, together)
+        form = Quadratic.of(weights[joint], localizer.offsets[joint], some, localizer.radius, remainder)
         found = []
         for ellipsoid in candidates:
             bias, center = supremum(ellipsoid, linear, self.slack, None)
             found.append((bias + single, center, single))
-            together, middle = supremum(ellipsoid, linear, self.slack, form)
-            found.append((together + others, center, max(middle - center, 0.0) + others))
+            value, middle = supremum(ellipsoid, linear, self.slack, form)
+            found.append((value + others, center, max(middle - center, 0.0) + others))
         total, center, noise = min(found)
         total = total * (1 + 4 * U) if total > 0 else total * (1 - 4 * U)
         return tail_claim(self.end, self.base, self.rate, total, center, noise, self.log)
@@ -238,14 +238,14 @@ class Tail:
         """
         predicted = shifted(view.products(self.embedding), self.predicted)
         outcome = shifted(view.products(self.following), data.outcome, data.value_error).within(data.limits)
-        delta = clipped_deviation(predicted, outcome, localizer.apart, self.clip)
+        delta = clipped_deviation(predicted, outcome, localizer.errors, self.clip)
         if np.any(delta.low > delta.high):
             delta = Between(np.minimum(delta.low, delta.high), np.maximum(delta.low, delta.high))
         ends = -self.weights * delta.low, -self.weights * delta.high
-        rows = np.maximum(loss(ends[0]), loss(ends[1]))
+        rows = np.maximum(bet_cost(ends[0]), bet_cost(ends[1]))
         inside = (predicted.low >= self.clip.low) | (self.clip.low <= data.limits.low)
         inside &= (predicted.high <= self.clip.high) | (self.clip.high >= data.limits.high)
-        inside &= localizer.apart.largest() <= data.limits.high - data.limits.low
+        inside &= localizer.errors.largest() <= data.limits.high - data.limits.low
         worst = np.minimum(np.minimum(*ends), 0.0)
         return rows, self.weights**2 * curvature(worst) * (1 + 8 * U), inside
 

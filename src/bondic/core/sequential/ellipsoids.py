@@ -36,7 +36,7 @@ from bondic.core.bounded import (
 )
 from bondic.core.sequential.landmarks import Embedding
 
-_MOST_SKEW = 0.01
+_MAX_SKEW = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +85,14 @@ class Ellipsoid:
         return self.both_products(given)[0]
 
     def both_products(self, given: Embedding) -> tuple[Between, Between]:
-        """Bounds of <e, f_i>, and of ẽ . c_i alone: what is left over of f_i is then bounded for many rows together."""
+        """Bounds of <e, f_i>, and of ẽ . c_i alone: the remainder of f_i is then bounded for many rows jointly."""
         rows, m = given.coordinates, self.shape.shape[0]
         lengths = row_norms(rows)
         middle = rows @ self.center
-        along = row_norms(rows @ self.shape) + gamma(m) * lengths * norm(self.shape)
+        projected = row_norms(rows @ self.shape) + gamma(m) * lengths * norm(self.shape)
         across = given.perp * self.beyond
-        joint = self.rho * np.sqrt(along**2 / (1.0 - self.skew) + given.perp**2 / self.alpha)
-        whole, bare = np.minimum(joint, along * self.extent + across), along * self.extent
+        joint = self.rho * np.sqrt(projected**2 / (1.0 - self.skew) + given.perp**2 / self.alpha)
+        whole, bare = np.minimum(joint, projected * self.extent + across), projected * self.extent
         off = gamma(m) * lengths * norm(self.center) + SMALL
 
         def around(half: FloatArray) -> Between:
@@ -128,7 +128,7 @@ def enclose(radius: float, cylinders: Sequence[Cylinder], shares: Sequence[float
     if not (np.all(np.isfinite(shape)) and np.all(np.isfinite(center))):
         return None
     skew = _skew(shape, alpha, weights, cylinders)
-    if not skew <= _MOST_SKEW:
+    if not skew <= _MAX_SKEW:
         return None
     return Ellipsoid(center, shape, skew, alpha, _rho_square(center, radius, alpha, weights, cylinders), radius)
 
@@ -184,7 +184,7 @@ class Quadratic:
 
     @staticmethod
     def of(
-        weights: FloatArray, offsets: FloatArray, given: Embedding, beyond: float, together: float = math.inf
+        weights: FloatArray, offsets: FloatArray, given: Embedding, beyond: float, pooled_remainder: float = math.inf
     ) -> Quadratic:
         """Rounded up: b_i = |e_perp| perp_i + extra_i is taken out by (t + b)^2 <= (1 + eta) t^2 + (1 + 1/eta) b^2.
 
@@ -196,7 +196,9 @@ class Quadratic:
         eta = np.minimum(outside / (np.abs(offsets) + 1e-6), 1.0) + 1e-12
         paid = float(np.sum(weights * (1 + 1 / eta) * outside**2)) * (1 + gamma(len(offsets)))
         level = float(np.sum(weights * offsets**2))
-        more = math.sqrt(together) + math.sqrt(float(np.sum(weights * given.extra**2))) * (1 + gamma(len(offsets)))
+        more = math.sqrt(pooled_remainder) + math.sqrt(float(np.sum(weights * given.extra**2))) * (
+            1 + gamma(len(offsets))
+        )
         single = min(more / math.sqrt(level + 1e-12), 1.0) + 1e-12
         pooled = (1 + 1 / single) * more * more * (1 + 16 * U)
         if (1 + single) * level + pooled < float(np.sum(weights * eta * offsets**2)) + level + paid:
@@ -234,11 +236,13 @@ def supremum(
     off = l_error + (s_error + product_error(m, weight, 1.0)) * length + 8 * U * (norm(slope) + norm(linear))
     form = shape.T @ square @ shape
     form_error = size * size * (s_error + 3 * gamma(m) * weight)
-    along = shape.T @ slope
+    projected = shape.T @ slope
     along_error = size * off + product_error(m, size, norm(slope))
-    best = maximum_on_ball(extent * extent * 0.5 * (form + form.T), extent * along)
+    best = maximum_on_ball(extent * extent * 0.5 * (form + form.T), extent * projected)
     slack += extent * extent * form_error * (1 + 1e-9) + 2 * extent * along_error * (1 + 1e-9)
-    slack += 16 * U * (abs(at_center) + abs(middle) + abs(best) + extent * extent * norm(form) + extent * norm(along))
+    slack += (
+        16 * U * (abs(at_center) + abs(middle) + abs(best) + extent * extent * norm(form) + extent * norm(projected))
+    )
     return _up(at_center + middle + best + slack * (1 + 1e-9)), at_center + middle
 
 

@@ -22,13 +22,13 @@ from bondic.core.sums.measure import Measure, RowMeasures, Source, Stream
 from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import Terms, ValueRange, range_of
 
-MOST_NUMBERS = 100_000_000
+MAX_NUMBERS = 100_000_000
 """Coordinates of all rows are held in memory, plan and evaluation hold several copies: about 10 GB at most."""
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The initial distribution: coordinates of ψ_0, what they leave over (in units of value), and the mean of q̂."""
+    """The initial distribution: coordinates of ψ_0, their remainder (in units of value), and the mean of q̂."""
 
     coordinates: FloatArray  # (m,)
     left: float
@@ -71,7 +71,7 @@ def embed(
 ) -> Embedded:
     """All rows, batch by batch of the log."""
     m = len(found.basis)
-    if len(rows) * m > MOST_NUMBERS:
+    if len(rows) * m > MAX_NUMBERS:
         raise InvalidInput(
             f"{len(rows)} rows with {m} coordinates each do not fit into memory. Use fewer landmarks (rank=), fewer rows, or "
             "the dual method (method=Dual()), which reads a log in batches."
@@ -121,7 +121,7 @@ def _join(parts: Sequence[Embedded]) -> Embedded:
 
 
 def limits_from_class(ball: Ball, terms: Terms) -> ValueRange | None:
-    """The range of r + gamma q(x') over q in Q, where that can be told: a ball around a constant, no horizon.
+    """The range of r + gamma q(x') over q in Q, where it is known: a ball around a constant, no horizon.
 
     |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
     """
@@ -151,7 +151,7 @@ def embed_start(rows: Columns, found: Coordinates, sums: Sums = REFERENCE) -> St
     """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
     measure = start_measure(rows)
     coordinates = found.approximate(measure.points, measure.weights[0])
-    (left,) = found.left_over(measure, [coordinates], sums)
+    (left,) = found.remainder_bounds(measure, [coordinates], sums)
     return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, found.ball.center, sums)))
 
 

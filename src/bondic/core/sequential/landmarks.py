@@ -31,7 +31,7 @@ from bondic.core.sums.measure import Measure, RowMeasures, Source
 from bondic.core.sums.reference import REFERENCE
 
 _PART = 4096
-_FINE_SKEW, _MOST_SKEW = 1e-3, 0.1
+_FINE_SKEW, _MAX_SKEW = 1e-3, 0.1
 """How far the Gram matrix of the basis may be from 1; further off, the landmarks are too close to each other."""
 
 
@@ -58,7 +58,7 @@ class Embedding:
 
 @dataclass(frozen=True, eq=False)
 class _Raw:
-    """Before left-overs are squared: kernel values k at the landmarks, weights a on them, K a, and what these are off by."""
+    """Before remainders are squared: kernel values k at the landmarks, weights a on them, K a, and what these are off by."""
 
     values: FloatArray  # (n, m) k
     weights: FloatArray  # (n, m) a
@@ -66,7 +66,7 @@ class _Raw:
     norms: FloatArray  # (n,) bounds of |f|
     error: FloatArray  # (n,) of every entry of k, and of K a, besides the roundings of products
     total: FloatArray  # (n,) absolute weights behind them
-    apart: FloatArray  # (n,) how far sum_l a_l k̃(z_l) is from sum_j c_j b_j, in norm
+    basis_error: FloatArray  # (n,) how far sum_l a_l k̃(z_l) is from sum_j c_j b_j, in norm
 
     def minus(self, other: _Raw, discount: float, norms: FloatArray, rounding: FloatArray) -> _Raw:
         """The same for f - gamma f'; `rounding` is what the difference of the coordinates is off by, in norm."""
@@ -77,7 +77,7 @@ class _Raw:
             norms,
             (self.error + discount * other.error) * (1 + 8 * U),
             (self.total + discount * other.total) * (1 + 8 * U),
-            (self.apart + discount * other.apart + rounding) * (1 + 8 * U),
+            (self.basis_error + discount * other.basis_error + rounding) * (1 + 8 * U),
         )
 
 
@@ -120,12 +120,12 @@ class Coordinates:
         bound = math.inf
         for digits in (np.float64, np.longdouble):
             matrix, unit = self.basis.matrix.astype(digits), float(np.finfo(digits).eps)
-            apart = np.abs(matrix @ self.gram.astype(digits) @ matrix.T - np.eye(m))
+            skew = np.abs(matrix @ self.gram.astype(digits) @ matrix.T - np.eye(m))
             roundings = error + 1.1 * (m + 8) * unit * (size + error)
-            bound = min(bound, norm(apart.astype(np.float64)) * (1 + 4 * U) + roundings * rows * rows + 4 * U * m)
+            bound = min(bound, norm(skew.astype(np.float64)) * (1 + 4 * U) + roundings * rows * rows + 4 * U * m)
             if bound <= _FINE_SKEW:
                 break
-        if not bound <= _MOST_SKEW:
+        if not bound <= _MAX_SKEW:
             raise NumericalError(
                 f"The landmarks are too close to each other for float64 (their basis is off by {bound:.3g}): fewer are needed."
             )
@@ -157,7 +157,7 @@ class Coordinates:
         return out
 
     def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Good coordinates of one measure, (m,): any floats will do, since `left_over` says what they miss."""
+        """Good coordinates of one measure, (m,): any floats will do, since `remainder_bounds` says what they miss."""
         total = np.zeros(len(self.basis))
         for top in range(0, points.shape[0], _PART):
             part = slice(top, top + _PART)
@@ -165,16 +165,16 @@ class Coordinates:
             total = total + self.values_at(RowMeasures(points[part], weights[part], zeros, 1))[0]
         return np.asarray(self.basis.matrix @ total)
 
-    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
+    def remainder_bounds(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
         """Bounds of | <e, f> - ẽ . c | over the ball, for every measure f of the source and its coordinates c.
 
         r | f - sum_l a_l k̃(z_l) | by one kernel sum with the landmarks among its points, a = M^T c up to rounding.
         """
         rest = [coordinates @ self.basis.matrix for coordinates in found]
         squares = sums.squares(self.terms, _less(source, self.basis, rest, self.layout))
-        apart = [gamma(len(self.basis)) * float(np.abs(c) @ self.row_sums) * self.landmark_size for c in found]
+        errors = [gamma(len(self.basis)) * float(np.abs(c) @ self.row_sums) * self.landmark_size for c in found]
         radius = inflate(self.ball.radius)
-        return [inflate(radius * (square.sqrt().upper + more)) for square, more in zip(squares, apart, strict=True)]
+        return [inflate(radius * (square.sqrt().upper + more)) for square, more in zip(squares, errors, strict=True)]
 
     def pairs(
         self, logged: RowMeasures, following: RowMeasures, discount: float
@@ -219,9 +219,9 @@ class Coordinates:
         size, error = self._sizes(measures.points) if len(measures.rows) else (0.0, 0.0)
         own, landmark = (size + error) * ((measures.longest() + 4) * U + measures.error), self._sizes(self.basis.points)
         errors = mass * (error + own) + total * (landmark[1] + 2 * gamma(m) * sum(landmark))
-        apart = gamma(m) * (np.abs(found) @ self.row_sums) * self.landmark_size
+        basis_error = gamma(m) * (np.abs(found) @ self.row_sums) * self.landmark_size
         norms = self.sums.row_norms(self.terms, measures)
-        return found, _Raw(values, weights, weights @ self.gram, norms, errors * (1 + 32 * U), total, apart)
+        return found, _Raw(values, weights, weights @ self.gram, norms, errors * (1 + 32 * U), total, basis_error)
 
     def _finish(self, found: FloatArray, raw: _Raw) -> Embedding:
         """|R|^2 = |f|^2 - 2 a.k + a.K a, every product with its error, and a itself is M^T c up to rounding only."""
@@ -229,10 +229,12 @@ class Coordinates:
         square = raw.norms**2 - np.einsum("ij,ij->i", raw.weights, 2 * raw.values - raw.image)
         sizes = np.einsum("ij,ij->i", weighed, 2 * np.abs(raw.values) + np.abs(raw.image))
         slack = 4 * raw.error * weighed.sum(axis=1) + 2 * gamma(found.shape[1]) * sizes + 8 * U * raw.norms**2
-        perp = np.sqrt(np.maximum(square + slack * (1 + 1e-9), 0.0)) * (1 + 8 * U) + raw.apart + SMALL
+        perp = np.sqrt(np.maximum(square + slack * (1 + 1e-9), 0.0)) * (1 + 8 * U) + raw.basis_error + SMALL
         # <R, b_j> = sum_l M_jl R(z_l), where R(z_l) is the difference of values and image
         residual = (
-            np.abs(raw.values - raw.image).max(axis=1) * (1 + 4 * U) + 2 * raw.error + raw.apart * self.landmark_size
+            np.abs(raw.values - raw.image).max(axis=1) * (1 + 4 * U)
+            + 2 * raw.error
+            + raw.basis_error * self.landmark_size
         )
         inside = residual * norm(self.row_sums) / math.sqrt(1 - self._skew) * (1 + 1e-9)
         return Embedding(found, perp, np.asarray(np.minimum(inside, perp) * inflate(self.ball.radius)))

@@ -19,14 +19,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.betting import LARGEST_BET, curvature, loss, vector_term
+from bondic.core.betting import MAX_BET, bet_cost, curvature, vector_term
 from bondic.core.bounded import Between, FloatArray, U, inflate, norm, row_norms, upper_sum
 from bondic.core.bounded import gamma as rounding
 from bondic.core.errors import NumericalError
 from bondic.core.sequential.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.core.sequential.embedded import Embedded, Start
 from bondic.core.sequential.landmarks import Embedding
-from bondic.core.sequential.plan import MOST_ROUNDS, Plan, Predictable
+from bondic.core.sequential.plan import MAX_ROUNDS, Plan, Predictable
 from bondic.core.sequential.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
 
 _WORTH = 0.995
@@ -50,7 +50,7 @@ class FixedPoint(Protocol):
 def find_fixed_point(state: FixedPoint, rounds: int | None = None) -> int:
     """Rounds of (14), (16), (17), (18), as prescribed or until they no longer help; the last look only picks the best set."""
     before, total, done = state.cylinder, math.inf, 0
-    candidates, last = [state.best], MOST_ROUNDS if rounds is None else rounds
+    candidates, last = [state.best], MAX_ROUNDS if rounds is None else rounds
     for k in range(last + 1):
         bound, pick = state.vector_bound(candidates)
         if k:
@@ -74,7 +74,7 @@ def sets_of(
     return [ellipsoid for ellipsoid in made if ellipsoid is not None]
 
 
-def _nobody() -> Between:
+def _no_rows() -> Between:
     return Between(np.zeros(0), np.zeros(0))
 
 
@@ -88,16 +88,16 @@ class Localizer:
     probability: float  # of the vector event
     deviations: Embedding  # gamma D_i
     best: Ellipsoid
-    limits: Between = field(default_factory=_nobody)  # ranges of Y_i
+    limits: Between = field(default_factory=_no_rows)  # ranges of Y_i
     offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i = r_i + gamma q̂(x'_i) - y0_i
-    apart: Between = field(default_factory=_nobody)  # bounds of Y_i - ŷ_i
-    along: FloatArray = field(default_factory=lambda: np.zeros(0))  # of |Y_i - ŷ_i| without what is left over of x'_i
+    errors: Between = field(default_factory=_no_rows)  # bounds of Y_i - ŷ_i
+    bare_size: FloatArray = field(default_factory=lambda: np.zeros(0))  # of |Y_i - ŷ_i| without the remainder of x'_i
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))  # |λ_i φ_i|
-    together: float = 0.0  # sum_i |λ_i φ_i|^2 (what is left over)^2, for all rows so far at once
+    pooled_remainder: float = 0.0  # sum_i |λ_i φ_i|^2 (remainder)^2, for all rows so far at once
     cylinder: Cylinder | None = None
     empty: bool = False  # no e is left: rejects
     spent: list[int] = field(default_factory=list)  # rounds at every block end
-    _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what left-overs and roundings add to the size
+    _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what remainders and roundings add to the size
 
     @staticmethod
     def begin(plan: Plan, start: Start, radius: float, probability: float) -> Localizer:
@@ -112,22 +112,25 @@ class Localizer:
         """One more block, and the rounds of the fixed point that it allows."""
         deviations, offsets = deviations_of(block, columns, self.radius)
         sizes = row_norms(columns.instruments)
-        if not np.all(sizes * (block.limits.high - block.limits.low) <= LARGEST_BET):
+        if not np.all(sizes * (block.limits.high - block.limits.low) <= MAX_BET):
             raise NumericalError("A bet of the vector event is too large for the value range.")
         self._accumulate(block, columns, sizes, pooled.operator)
-        self.together = inflate(self.together + pooled.squares * self.radius**2 * (1 + 8 * U))
+        self.pooled_remainder = inflate(self.pooled_remainder + pooled.squares * self.radius**2 * (1 + 8 * U))
         self.deviations = Embedding.joined([self.deviations, deviations])
         self.offsets, self.sizes = np.concatenate([self.offsets, offsets]), np.concatenate([self.sizes, sizes])
         whole = shifted(whole_ball(self.radius, deviations.coordinates.shape[1]).products(deviations), offsets)
         known, bare = (shifted(bounds, offsets) for bounds in self.best.both_products(deviations))
-        self.apart, self.limits = self.apart.then(whole.within(known)), self.limits.then(block.limits)
-        self.along = np.concatenate([self.along, bare.largest()])
+        self.errors, self.limits = (
+            self.errors.then(whole.within(known)),
+            self.limits.then(block.limits),
+        )
+        self.bare_size = np.concatenate([self.bare_size, bare.largest()])
         self._check_rows()
         if not self.empty:
             self.spent.append(find_fixed_point(self, rounds))
 
     def _accumulate(self, block: Embedded, columns: Predictable, sizes: FloatArray, pooled: float) -> None:
-        """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
+        """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and remainders go into the size."""
         instruments, step, n = columns.instruments, block.step, len(block)
         matrix, offset = instruments.T @ step.coordinates, instruments.T @ block.residual
         lengths, residual = row_norms(step.coordinates), np.abs(block.residual)
@@ -164,17 +167,17 @@ class Localizer:
                 self.empty = True
                 return
             found, bare = (shifted(bounds, self.offsets) for bounds in ellipsoid.both_products(self.deviations))
-            self.apart = self.apart.within(found)
-            self.along = np.minimum(self.along, bare.largest())
+            self.errors = self.errors.within(found)
+            self.bare_size = np.minimum(self.bare_size, bare.largest())
         self._check_rows()
 
     def _check_rows(self) -> None:
-        self.empty = self.empty or bool(np.any(self.apart.low > self.apart.high))
+        self.empty = self.empty or bool(np.any(self.errors.low > self.errors.high))
 
     def largest(self) -> FloatArray:
         """U_i: bounds of |Δ_i| for a center that is clipped to the whole range (14)."""
         width = (self.limits.high - self.limits.low) * (1 + 4 * U)
-        return np.asarray(np.minimum(width, self.apart.largest()))
+        return np.asarray(np.minimum(width, self.errors.largest()))
 
     def vector_bound(self, candidates: list[Ellipsoid]) -> tuple[float, int]:
         """The right side of (16): a worst e for every row, or one worst e for all rows whose deviations fit the range.
@@ -182,13 +185,13 @@ class Localizer:
         Any division of the rows is valid. Returns the bound, and which ellipsoid gave it (the first, if none did).
         """
         weights, single, fitting = self._bets()
-        together = share_of(weights, self.sizes**2, self.together)
-        best, pick = pooled_squares(weights, single, self.along, together), 0
+        remainder = share_of(weights, self.sizes**2, self.pooled_remainder)
+        best, pick = pooled_squares(weights, single, self.bare_size, remainder), 0
         everyone = np.ones(len(single), dtype=bool)
         for joint in [everyone] if fitting.all() else [everyone, fitting]:
             others = upper_sum(single[~joint])
             rows = self.deviations.some(joint)
-            form = Quadratic.of(weights[joint], self.offsets[joint], rows, self.radius, together)
+            form = Quadratic.of(weights[joint], self.offsets[joint], rows, self.radius, remainder)
             for k, ellipsoid in enumerate(candidates):
                 value, _ = supremum(ellipsoid, np.zeros(form.linear.shape[0]), others, form)
                 if value < best:
@@ -199,7 +202,11 @@ class Localizer:
         """c_i of the joint form, g at the worst e of every row, and which rows have deviations that fit their range."""
         width = (self.limits.high - self.limits.low) * (1 + 4 * U)
         bets = self.sizes * self.largest() * (1 + 4 * U)
-        return self.sizes**2 * curvature(-bets) * (1 + 8 * U), loss(-bets), self.apart.largest() <= width
+        return (
+            self.sizes**2 * curvature(-bets) * (1 + 8 * U),
+            bet_cost(-bets),
+            self.errors.largest() <= width,
+        )
 
     def slab(self, low: float, high: float) -> Cylinder:
         """J* in [low, high] as a constraint on e: | q̂(start) + ψ_0 . ẽ - middle | <= half, what ψ_0 leaves over included."""
@@ -232,10 +239,10 @@ class Localizer:
 
 
 def deviations_of(block: Embedded, columns: Predictable, radius: float) -> tuple[Embedding, FloatArray]:
-    """gamma D_i as embeddings, and a_i; what rounding changes is left over, too."""
-    seen, discount = columns.embedding.shape[1], block.gamma
+    """gamma D_i as embeddings, and a_i; rounding is part of the remainder."""
+    visible, discount = columns.embedding.shape[1], block.gamma
     rows = block.next.coordinates.copy()
-    rows[:, :seen] -= columns.embedding
+    rows[:, :visible] -= columns.embedding
     rows *= discount
     offsets = block.outcome - columns.predicted
     lost = 4 * U * radius * (row_norms(block.next.coordinates) + row_norms(columns.embedding))

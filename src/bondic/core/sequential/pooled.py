@@ -9,8 +9,8 @@ rows at once. With the Gram matrix G_ij = <R_i, R_j>, for all e at the same time
 G is computed from kernel values, F - V a^T - a (V - K a)^T with a = M^T c up to rounding. An entry is off by at most
 t_i t_j ε, t_i the absolute weights of row i on its points and on landmarks.
 
-In the first, R_i is left over of T_i, and φ_i stands for λ_i φ_i; in the second of gamma x'_i, and w_i = |λ_i φ_i|^2, or v_i^2 of
-an end. Both are added over stretches of rows: the norm of a sum is at most the sum of the norms.
+In the first R_i is the remainder of T_i, and φ_i stands for λ_i φ_i; in the second of gamma x'_i, and w_i = |λ_i φ_i|^2, or v_i^2
+of an end. Both are added over stretches of rows: the norm of a sum is at most the sum of the norms.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from bondic.core.sums.measure import RowMeasures
 
 _AT_A_TIME = 500
 """Rows whose squares are bounded together: the largest eigenvalue of more of them takes too long."""
-MOST_ROWS, MOST_PAIRS = 2000, 100_000_000
-"""Next points of a stretch, and stretch times rows of the log: left-overs of long logs are pooled in shorter stretches."""
+MAX_ROWS, MAX_PAIRS = 2000, 100_000_000
+"""Next points of a stretch, and stretch times rows of the log: remainders of long logs are pooled in shorter stretches."""
 
 
 @dataclass(frozen=True, eq=False)
-class LeftTogether:
-    """The Gram matrix of what n rows leave over, and what it is off by."""
+class PooledRemainder:
+    """The Gram matrix of the remainders of n rows, and its error."""
 
     gram: FloatArray  # (n, n)
     total: FloatArray  # (n,) t_i, rounded up
     error: float  # ε
-    apart: FloatArray  # (n,) how far a row is from the one whose products these are, in norm
+    offset_error: FloatArray  # (n,) how far a row is from the one whose products these are, in norm
 
     def operator(self, columns: FloatArray) -> float:
         """A bound of | sum_i φ_i <e, R_i> | / |e|; columns (n, p) are the φ_i."""
@@ -65,7 +65,7 @@ class LeftTogether:
         off = product_error(n, size, whole) * size + product_error(n, norm(image), size)
         off += self.error * norm(weights) ** 2 * (1 + gamma(2 * n))
         lengths = np.sqrt(np.einsum("ij,ij->i", columns, columns)) * (1 + gamma(columns.shape[1]))
-        return inflate(_root(found, off) + upper_sum(lengths * self.apart) * (1 + 8 * U))
+        return inflate(_root(found, off) + upper_sum(lengths * self.offset_error) * (1 + 8 * U))
 
     def squares(self, weights: FloatArray) -> float:
         """A bound of sum_i w_i <e, R_i>^2 / |e|^2, for weights >= 0: the sum of those of some rows at a time."""
@@ -77,7 +77,7 @@ class LeftTogether:
         roots, total = np.sqrt(weights[rows]), self.total[rows]
         scaled = roots[:, None] * self.gram[rows, rows] * roots
         off = 8 * U * norm(scaled) + self.error * upper_sum(weights[rows] * total**2) * (1 + 16 * U)
-        more = norm(roots * self.apart[rows]) * (1 + 8 * U)
+        more = norm(roots * self.offset_error[rows]) * (1 + 8 * U)
         return inflate((_root(scaled, off) + more) ** 2 * (1 + 8 * U))
 
 
@@ -87,14 +87,14 @@ def _root(matrix: FloatArray, error: float) -> float:
     return inflate(float(np.sqrt(top)))
 
 
-def left_together(
+def pooled_remainders(
     found: Coordinates,
     logged: RowMeasures,
     following: RowMeasures,
     discount: float,
     step: FloatArray,
     after: FloatArray,
-) -> tuple[LeftTogether, LeftTogether]:
+) -> tuple[PooledRemainder, PooledRemainder]:
     """<R_i, R_j> of T_i = x_i - gamma x'_i and of x'_i, whose coordinates are `step` and `after`."""
     m, here, there = len(found.basis), found.values_at(logged), found.values_at(following)
     crossed, own = _products(found, logged, following), _products(found, following, following)
@@ -102,12 +102,12 @@ def left_together(
     size, off = _product_accuracy(found, [logged, following])
     error, mass = inflate(off + (2 * gamma(2 * m + 8) + 16 * U) * size), absolute_weights(following)
 
-    def less_landmarks(c: FloatArray, values: FloatArray, inner: FloatArray, own: FloatArray) -> LeftTogether:
+    def less_landmarks(c: FloatArray, values: FloatArray, inner: FloatArray, own: FloatArray) -> PooledRemainder:
         """F - V a^T - a (V - K a)^T; the roundings of these products are part of the error."""
         a = c @ found.basis.matrix
         gram = inner - values @ a.T - a @ (values - a @ found.gram).T
         total = (own + np.abs(a).sum(axis=1) * (1 + gamma(m)) + TINY) * (1 + 8 * U)
-        return LeftTogether(gram, total, error, gamma(m) * (np.abs(c) @ found.row_sums) * found.landmark_size)
+        return PooledRemainder(gram, total, error, gamma(m) * (np.abs(c) @ found.row_sums) * found.landmark_size)
 
     both_mass = (absolute_weights(logged) + discount * mass) * (1 + 8 * U)
     return less_landmarks(step, here - discount * there, both, both_mass), less_landmarks(after, there, own, mass)
@@ -161,7 +161,7 @@ NOT_POOLED = Pooled()
 
 def pool(found: Coordinates, block: Embedded, columns: Predictable, rows: int) -> Pooled:
     """The rows of a block of a log with so many rows, stretch by stretch."""
-    size = max(1, min(MOST_ROWS, MOST_PAIRS // max(rows, 1)) // max(1, block.after.longest()))
+    size = max(1, min(MAX_ROWS, MAX_PAIRS // max(rows, 1)) // max(1, block.after.longest()))
     stretches = (slice(top, min(top + size, len(block))) for top in range(0, len(block), size))
     return total([_stretch(found, block, columns, part) for part in stretches], tuple(columns.weights))
 
@@ -181,7 +181,7 @@ def _stretch(found: Coordinates, block: Embedded, columns: Predictable, part: sl
     logged = RowMeasures(block.points[part], one_hot(block.slots[part], found.layout), np.arange(count), count)
     coordinates = block.step.coordinates[part], block.next.coordinates[part]
     following = block.after.stretch(part.start, part.stop)
-    step, after = left_together(found, logged, following, block.gamma, *coordinates)
+    step, after = pooled_remainders(found, logged, following, block.gamma, *coordinates)
 
     def squares(weights: FloatArray) -> float:
         return after.squares(weights**2 * (1 + 4 * U)) * (block.gamma**2 * (1 + 4 * U))
@@ -191,23 +191,23 @@ def _stretch(found: Coordinates, block: Embedded, columns: Predictable, part: sl
     return Pooled(step.operator(instruments), squares(row_norms(instruments)), tails)
 
 
-def pooled_squares(weights: FloatArray, single: FloatArray, along: FloatArray, together: float) -> float:
+def pooled_squares(weights: FloatArray, single: FloatArray, bare: FloatArray, pooled_remainder: float) -> float:
     """A bound of sum_i g_i, where g_i <= single_i, and g_i <= w_i (along_i + y_i)^2 with sum_i w_i y_i^2 <= together.
 
     Rows are divided in two by what the second costs them without y; any division is valid.
     """
-    if not math.isfinite(together):
+    if not math.isfinite(pooled_remainder):
         return upper_sum(single)
-    own = weights * along**2 * (1 + 8 * U)
+    own = weights * bare**2 * (1 + 8 * U)
     order = np.argsort(own - single, kind="stable")
-    guess = (np.sqrt(np.cumsum(own[order])) + math.sqrt(together)) ** 2 - np.cumsum(single[order])
-    count = int(np.argmin(guess)) + 1 if len(order) else 0
+    predicted_error = (np.sqrt(np.cumsum(own[order])) + math.sqrt(pooled_remainder)) ** 2 - np.cumsum(single[order])
+    count = int(np.argmin(predicted_error)) + 1 if len(order) else 0
     near, rest = order[:count], order[count:]
-    joint = (math.sqrt(upper_sum(own[near])) + math.sqrt(together)) ** 2 * (1 + 16 * U)
+    joint = (math.sqrt(upper_sum(own[near])) + math.sqrt(pooled_remainder)) ** 2 * (1 + 16 * U)
     return min(upper_sum(single), inflate(joint + upper_sum(single[rest])))
 
 
-def share_of(weights: FloatArray, given: FloatArray, together: float) -> float:
+def share_of(weights: FloatArray, given: FloatArray, pooled_remainder: float) -> float:
     """What `together` is for other weights: at most so many times the `given` ones, row by row."""
     largest = float(np.max(weights / np.maximum(given, 1e-300), initial=0.0))
-    return inflate(together * largest * (1 + 8 * U) + SMALL) if math.isfinite(together) else math.inf
+    return inflate(pooled_remainder * largest * (1 + 8 * U) + SMALL) if math.isfinite(pooled_remainder) else math.inf

@@ -20,7 +20,7 @@ from bondic.core.bounded import Between, Enclosure, FloatArray, U, row_norms
 from bondic.core.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
 from bondic.core.columns import Columns
 from bondic.core.errors import VerificationError, refuse
-from bondic.core.proof import Asked, Claims, Proof, Review
+from bondic.core.proof import Claims, Estimand, Proof, Review
 from bondic.core.question import Question
 from bondic.core.registry import register
 from bondic.core.sequential.bound import Evidence, evaluate
@@ -28,7 +28,7 @@ from bondic.core.sequential.ellipsoids import Ellipsoid
 from bondic.core.sequential.embedded import embed, embed_start
 from bondic.core.sequential.ends import Evaluation
 from bondic.core.sequential.landmarks import Coordinates, Embedding
-from bondic.core.sequential.plan import MOST_ROUNDS, Plan
+from bondic.core.sequential.plan import MAX_ROUNDS, Plan
 from bondic.core.starts import StartBets, StartTerms, start_cost, used_starts
 from bondic.core.sums.forms import Sums
 from bondic.core.sums.measure import RowMeasures
@@ -45,7 +45,7 @@ INITIAL = "initial"
 class SequentialProof(Proof):
     """The ends (13)-(19) for a plan."""
 
-    asked: Asked
+    estimand: Estimand
     budget: ErrorBudget  # parts: vector, lower, upper, and initial where starts are a sample
     side: Side
     ball: Ball
@@ -112,12 +112,12 @@ class SequentialProof(Proof):
     def work(self, question: Question) -> float:
         """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
 
-        Left-overs that are paid for together cost no more than the exact sums: they meet pairs of rows in stretches.
+        Remainders that are bounded jointly cost no more than the exact sums: they use pairs of rows in stretches.
         """
         rows = question.columns
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         plan, m = self.plan, float(len(self.plan.basis))
-        rounds = sum(plan.rounds) if plan.rounds else MOST_ROUNDS * (len(plan.blocks) + 1)
+        rounds = sum(plan.rounds) if plan.rounds else MAX_ROUNDS * (len(plan.blocks) + 1)
         sets = float(rounds + 2 * len(plan.blocks) + 4) * (len(plan.shares) * len(plan.slab_shares) + 2)
         return 2 * self.ball.work(points, rows.layout) + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
@@ -149,8 +149,8 @@ def start_deviations(found: Coordinates, sets: Sequence[Ellipsoid], terms: Start
     """
     high = np.full(len(terms), np.inf)
     low, less = -high, None
-    value, error = bets.guess or 0.0, 0.0
-    if bets.guess is None:
+    value, error = bets.center or 0.0, 0.0
+    if bets.center is None:
         mean = terms.reference()
         less, (values, errors) = found.single(mean), _center(found, mean)
         value, error = float(values[0]), float(errors[0])

@@ -40,7 +40,7 @@ S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
 
-MOST_POINTS = 2_000_000
+MAX_POINTS = 2_000_000
 """Distinct points of a total variation; a log with more of them has no use for a table."""
 _CHUNK = 256
 """Points of rows whose kernel matrix is formed at once; a row with more points is a chunk of its own."""
@@ -237,10 +237,10 @@ class Sums(ABC):
             both = np.concatenate([points, batch.points + 0.0]), np.concatenate([weights, flat])
             points, weights, error = merge_points(*both)
             merges += error
-            if points.shape[0] > MOST_POINTS:
+            if points.shape[0] > MAX_POINTS:
                 raise InvalidInput(
-                    f"More than {MOST_POINTS} distinct points: a table of values says nothing about such a log. Use a class "
-                    "that relates points to one another: a Ball of a kernel (categorical=False, --categorical none)."
+                    f"More than {MAX_POINTS} distinct points: a table of values is too large for such a log. Use a class that "
+                    "relates points to one another: a Ball of a kernel (categorical=False, --categorical none)."
                 )
         out = []
         for mass_of, columns in zip(mass, np.split(weights, groups, axis=1), strict=True):

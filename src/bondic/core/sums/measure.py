@@ -163,7 +163,7 @@ def merge_points(points: FloatArray, weights: FloatArray) -> tuple[FloatArray, F
     """Add up the weights of equal points: (distinct points, their weights, relative error of the additions).
 
     The error is relative to the sum of absolute weights of a point. Sums run in extended precision where the
-    platform has it; the error is charged either way. Bitwise equality decides, so 0.0 and -0.0 stay apart. Points come in the
+    platform has it; the error is charged either way. Bitwise equality decides, so 0.0 and -0.0 are two points. Points come in the
     order of their first appearance.
     """
     if points.shape[0] < 2 or points.shape[1] == 0:

@@ -1,6 +1,6 @@
 """A log part by part, as episodes: which row follows which, which rows begin an episode, which end one.
 
-Episodes are told apart by their ids; without ids, a row after an end begins a new one, and so does a row whose timestep
+Episodes are identified by their ids; without ids, a row after an end begins a new one, and so does a row whose timestep
 does not grow. What is carried from part to part is the last row of every episode of the part before, and a few numbers for
 every episode of the log.
 """

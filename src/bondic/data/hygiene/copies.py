@@ -4,7 +4,7 @@ Equal rows, and equal short episodes, are common where states are few. What chan
 ..., l that come again, in the same order, d episodes later. An episode whose content occurs c times among m repeats at a
 given place with probability c/m, so a block of matches weighs sum log(m/c) against the m^2 places where it could stand. Where
 equal contents stand near each other (rows sorted by customer) they match more often: no match weighs more than the share of
-other matches at distances like this one says. Only contents that occur rarely count: a policy that has settled down
+other matches at distances like this one says. Only contents that occur rarely count: a policy that has converged
 repeats itself, and that is no copy.
 
 Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut
@@ -36,12 +36,12 @@ from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import Marks, fingerprints, mixed, placed
 
-_MOST_REPEATS = 8
+_MAX_REPEATS = 8
 _PIECE = 16
 """Rows of a piece, on average."""
 _CONTEXT = 4
 _FEW_EPISODES = 24
-_MOST_OFFSETS = 16
+_MAX_OFFSETS = 16
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class CopiedBlock:
 def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
     """The heaviest block that chance does not explain, if there is one."""
     count = marks.size
-    if count < 2 or not come_again(marks).size:
+    if count < 2 or not repeated_marks(marks).size:
         return None
     _, inverse, counts = np.unique(marks, return_inverse=True, return_counts=True)
     repeats = counts[inverse]
-    worth = np.where((repeats > 1) & (repeats <= _MOST_REPEATS), weight * np.log(count / repeats), 0.0)
+    worth = np.where((repeats > 1) & (repeats <= _MAX_REPEATS), weight * np.log(count / repeats), 0.0)
     needed = 2.0 * float(np.log(count)) + RARE
     best: tuple[float, CopiedBlock] | None = None
     distances, weights = _pairs(inverse, worth)
@@ -77,18 +77,18 @@ def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
     return None if best is None else best[1]
 
 
-def come_again(marks: Marks) -> Marks:
+def repeated_marks(marks: Marks) -> Marks:
     """Those that occur twice or more, in order; of most logs none, and then nothing else is made."""
     ordered = np.sort(marks)
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def _pairs(codes: npt.NDArray[np.intp], worth: FloatArray) -> tuple[IntArray, FloatArray]:
-    """How far apart two equal rare units are, for all pairs of them, and what each is worth."""
+    """The distance of two equal rare units, for all pairs of them, and the evidence of each."""
     rare = np.flatnonzero(worth > 0)
     order = rare[np.argsort(codes[rare], kind="stable")]
     gaps, weights = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
-    for lag in range(1, _MOST_REPEATS):
+    for lag in range(1, _MAX_REPEATS):
         earlier, later = order[:-lag], order[lag:]
         same = codes[earlier] == codes[later]
         gaps.append((later - earlier)[same])
@@ -103,7 +103,7 @@ def _offsets(distances: IntArray, weights: FloatArray, needed: float) -> list[in
     values, inverse = np.unique(distances, return_inverse=True)
     total = np.bincount(inverse, weights=weights)
     heavy = np.flatnonzero(total > needed)
-    return [int(values[k]) for k in heavy[np.argsort(-total[heavy])][:_MOST_OFFSETS]]
+    return [int(values[k]) for k in heavy[np.argsort(-total[heavy])][:_MAX_OFFSETS]]
 
 
 def _match_rate(distances: IntArray, count: int, offset: int, block: int) -> float:
@@ -214,7 +214,7 @@ def _finding(severity: Severity, count: int, row: int, original: int, what: str)
     )  # fmt: skip
 
 
-MOST_ROWS, MOST_CONTENTS = 1_000_000, 30_000_000
+MAX_ROWS, MAX_CONTENTS = 1_000_000, 30_000_000
 _NONE = np.uint64(0)
 
 
@@ -237,10 +237,10 @@ class NearCopies:
         """The next rows of the log, with the actions of the fresh ones."""
         if part.discrete:
             return
-        if sum(map(len, self._contents)) < MOST_CONTENTS:
+        if sum(map(len, self._contents)) < MAX_CONTENTS:
             self._contents.append(part.marks)
             self._firsts.append(int(part.rows.number[part.fresh[0]]))
-        if self._held > MOST_ROWS:
+        if self._held > MAX_ROWS:
             return
         states = fingerprints(part.rows.observations + 0.0)
         earlier = np.full(states.size, _NONE)
@@ -255,7 +255,7 @@ class NearCopies:
         self._last_action = actions[-1:]
 
     def findings(self, *, keys: str) -> Iterator[Finding]:
-        """`keys` are the columns that would tell events apart; empty where the log has them."""
+        """`keys` are the columns that would identify events; empty where the log has them."""
         if self._marks:
             yield from list(self._altered()) or (self._equal(keys) if keys else ())
 
@@ -289,7 +289,7 @@ class NearCopies:
 
 def equal_rows(marks: Marks, states: Marks, row_at: Callable[[int], int], keys: str) -> Iterator[Finding]:
     """Rows with the content of an earlier one; `states` are those of the first rows, `row_at` gives the row of a place."""
-    repeated = come_again(marks)
+    repeated = repeated_marks(marks)
     if not repeated.size:
         return
     some = np.flatnonzero(np.isin(marks, repeated))

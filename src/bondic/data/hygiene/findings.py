@@ -17,11 +17,11 @@ ACCEPTABLE = {
     "another episode.",
     "reset-rows": "The first rows of episodes are real steps: their actions were carried out and their rewards were earned.",
     "rows-after-cut": "Rows that follow a truncated row of the same episode are real steps that belong there.",
-    "gaps": "Rows that are missing inside episodes were left out by a rule that looked neither at their reward nor at their next "
+    "gaps": "Rows that are missing inside episodes were left out by a rule that uses neither their reward nor their next "
     "state.",
-    "missing-episodes": "Episodes whose numbers are missing were left out by a rule that did not look at what happened in them.",
+    "missing-episodes": "Episodes whose numbers are missing were left out by a rule that does not use what happened in them.",
     "time-limit": "Episodes that end after the same number of steps really end there: nothing is earned afterwards.",
-    "unseen-actions": "The policy takes actions that the log never took; what is said of them rests on the value class.",
+    "unseen-actions": "The policy takes actions that the log never took: for them the interval rests on the value class alone.",
     "sure-propensities": "Every action of the log was certain when it was taken: the behavior drew none by chance.",
     "estimated-propensities": "Propensities that equal the log's own frequencies are those that its actions were drawn with.",
     "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
@@ -33,7 +33,7 @@ ACCEPTABLE = {
 
 @dataclass(frozen=True)
 class Finding:
-    """`refuse`: no interval is given; `warn`: said at the top of the answer; `note`: tolerated, and mentioned."""
+    """`refuse`: no interval is given; `warn`: shown at the top of the answer; `note`: tolerated, and mentioned."""
 
     kind: str  # the name under which it can be accepted
     severity: Severity  # one of those above

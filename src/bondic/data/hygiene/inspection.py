@@ -1,4 +1,4 @@
-"""One pass over a log, in memory or in parts: everything that can be told without policy and question."""
+"""One pass over a log, in memory or in parts: everything that can be checked without policy and terms."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Inspection:
         self._add_columns(part, first_row)
 
     def _add_columns(self, part: Transitions, first_row: int) -> None:
-        """What is told without knowing which row follows which."""
+        """What can be checked without knowing which row follows which."""
         self._scale.add(part, first_row)
         if part.discrete_actions:
             more = np.bincount(part.actions)

@@ -17,8 +17,8 @@ FEWEST = 5
 _LONG = 10
 _RARE = float(np.log(1e4))
 """Beside shorter episodes a limit is at least so long, and reached more often than chance would in one of 10 000 logs."""
-_FEWEST_IDS = 10
-_MOST_STATES = 100_000
+_MIN_IDS = 10
+_MAX_STATES = 100_000
 
 
 class LimitCheck:
@@ -34,7 +34,7 @@ class LimitCheck:
 
     def add(self, part: ConsecutiveRows, episodes: EpisodeIndex) -> None:
         rows = part.rows.take(part.fresh)
-        self._discrete &= part.discrete and self._going_on.size < _MOST_STATES
+        self._discrete &= part.discrete and self._going_on.size < _MAX_STATES
         goes_on = rows.observations[~rows.terminated]
         if goes_on.shape[0]:
             self._inside = widened(self._inside, goes_on)
@@ -100,7 +100,7 @@ def widened(known: tuple[FloatArray, FloatArray] | None, values: FloatArray) -> 
 
 def missing_episodes(episodes: EpisodeIndex) -> Iterator[Finding]:
     """Running numbers with holes; numbers of which more than half are not there are names, and are not judged."""
-    if not episodes.has_ids or episodes.ids.size < _FEWEST_IDS:
+    if not episodes.has_ids or episodes.ids.size < _MIN_IDS:
         return
     ids = np.sort(episodes.ids)
     span = int(ids[-1]) - int(ids[0]) + 1

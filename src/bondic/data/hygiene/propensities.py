@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _DIGITS = 1e-7
 """Relative: propensities may have been stored with 32 bits."""
-_MOST_GROUPS = 100_000
+_MAX_GROUPS = 100_000
 _RARE = float(np.log(1e4))
 """Drawn actions have exactly the frequencies of their probabilities in fewer than one of 10 000 logs where it is reported."""
 _PLANNED = 100
@@ -93,7 +93,7 @@ class _Groups:
         self.counts = np.bincount(place, weights=counts).astype(np.int64)
         self._probs = probs[first]
         several = bool(np.any(np.abs(probs - self._probs[place]) > _DIGITS * probs))
-        self.given_up = several or len(first) > _MOST_GROUPS
+        self.given_up = several or len(first) > _MAX_GROUPS
 
     def are_frequencies(self) -> bool:
         """Whether every propensity is a frequency, which chance or a plan would hardly make it."""

@@ -22,7 +22,7 @@ from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeRows
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import state_marks
 
-_MOST_STATES = 100_000
+_MAX_STATES = 100_000
 _HARDLY = 0.1
 _FAR = 3.0
 """A step this many times as long as the mean step inside episodes is no step of the process."""
@@ -50,7 +50,7 @@ class ResetCheck:
         inner = ~ends
         inner[part.starts - part.fresh[0]] = False
         self._inner += self._lengths(rows.take(np.flatnonzero(inner))).sum(), inner.sum()
-        if self._discrete and self._inside.size < _MOST_STATES:
+        if self._discrete and self._inside.size < _MAX_STATES:
             inside = np.ones(inner.size, dtype=bool)
             inside[part.starts - part.fresh[0]] = False
             self._inside = np.union1d(self._inside, state_marks(rows.observations[inside]))

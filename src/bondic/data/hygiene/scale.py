@@ -125,8 +125,8 @@ def _nearest(points: FloatArray, here: IntArray, there: IntArray, *, same_action
     if not center.size or not there.size:
         return here[:0], here[:0], here[:0]
     other, distance = _closest(scaled, center, there, same_action=same_action)
-    control, apart = _closest(scaled, center, rest, same_action=same_action)
-    order = np.flatnonzero(np.isfinite(apart) & (distance <= apart))
+    control, distance_limit = _closest(scaled, center, rest, same_action=same_action)
+    order = np.flatnonzero(np.isfinite(distance_limit) & (distance <= distance_limit))
     for used in (other, control):  # every row is in one triple
         order = order[np.unique(used[order], return_index=True)[1]]
     return other[order], center[order], control[order]

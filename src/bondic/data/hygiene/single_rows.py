@@ -1,6 +1,6 @@
 """The inspection of a log whose rows are all episodes of one step: nothing follows a row, so what is left are copies and columns.
 
-16 bytes are held for each of the first `MOST_CONTENTS` rows: marks of its content, and of its state and action alone.
+16 bytes are held for each of the first `MAX_CONTENTS` rows: marks of its content, and of its state and action alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bondic.data._arrays import IntArray
-from bondic.data.hygiene.copies import MOST_CONTENTS, MOST_ROWS, come_again, copied_blocks, equal_rows
+from bondic.data.hygiene.copies import MAX_CONTENTS, MAX_ROWS, copied_blocks, equal_rows, repeated_marks
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.hygiene.marks import Marks, row_marks
@@ -36,7 +36,7 @@ class SingleRowsInspection(Inspection):
 
     def add(self, part: Transitions, first_row: int) -> None:
         self._discrete &= bool(part.discrete_observations)
-        if self._rows < MOST_CONTENTS:
+        if self._rows < MAX_CONTENTS:
             self._mark(part)
         self._rows += len(part)
         self._add_columns(part, first_row)
@@ -45,7 +45,7 @@ class SingleRowsInspection(Inspection):
         states, paths, contents = row_marks(part)
         self._paths.append(paths)
         self._contents.append(contents)
-        if self._rows < MOST_ROWS:
+        if self._rows < MAX_ROWS:
             self._states.append(states)
 
     @property
@@ -69,7 +69,7 @@ class SingleRowsInspection(Inspection):
     def _copies(self) -> Iterator[Finding]:
         paths = None if self._discrete else np.concatenate(self._paths)
         self._paths = []
-        if paths is not None and not come_again(paths).size:
+        if paths is not None and not repeated_marks(paths).size:
             return  # nor does a content
         contents = np.concatenate(self._contents)
         blocks = list(copied_blocks(contents, paths, int))

@@ -33,7 +33,7 @@ def to_arrow(source: Any, label: str) -> pa.Table:
 
 
 def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **more: Any) -> SourceTable:
-    """Columns are decoded when they are asked for."""
+    """Columns are decoded when they are used."""
 
     def load(name: str) -> Column:
         column = table.column(name)

@@ -22,7 +22,7 @@ from bondic.data.io.missing_columns import Following, following_rows, refuse_lon
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
 from bondic.data.io.table import SourceTable
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, ValidityWarning, shown
+from bondic.errors import ValidityNote, ValidityWarning, shown
 
 
 class Assembly:
@@ -52,10 +52,10 @@ class Assembly:
             )
         self.parts = Parts(table, found.columns, treatment, known_actions(actions), one_step=one_step)
         self.notes = [
-            *(note for note in table.notes if not isinstance(note, Doubt)),
+            *(note for note in table.notes if not isinstance(note, ValidityNote)),
             *(self._says(part, group) for part, group in {**found.columns, **self.probs}.items()),
         ]
-        self.doubts = [*(note for note in table.notes if isinstance(note, Doubt)), *found.notes]
+        self.validity_notes = [*(note for note in table.notes if isinstance(note, ValidityNote)), *found.notes]
         self.dropped = 0
 
     @staticmethod
@@ -63,7 +63,7 @@ class Assembly:
         return f"`{part}`: column{'s' if len(group) > 1 else ''} {shown(group)}."
 
     def build(self) -> LoadedLog:
-        """The log; what is wrong at a row is also said by its place in the file."""
+        """The log; errors at a row also name its place in the file."""
         try:
             return self._built()
         except InvalidInput as problem:
@@ -87,7 +87,7 @@ class Assembly:
             self.notes.append("Every row is an episode of one step: nothing follows it.")
             if "logged_action_probs" in probs and "next_action_probs" not in probs:
                 probs["next_action_probs"] = np.zeros_like(probs["logged_action_probs"])
-        self._doubt_order(parts, n)
+        self._note_order(parts, n)
         if encoded.following is None and not self.parts.one_step:
             self._follow(parts, probs)
         log = self._transitions(parts)
@@ -103,7 +103,7 @@ class Assembly:
             )
         return _arrays.coded(ids, self._episodes) if text or self._episodes else numbers
 
-    def _doubt_order(self, parts: dict[str, Any], rows: int) -> None:
+    def _note_order(self, parts: dict[str, Any], rows: int) -> None:
         """Time that goes back: from one row to the next where every row ends, else within episodes."""
         ended, joined = parts["terminations"], np.ones(rows - 1, dtype=bool)
         if not ended.all() and parts["episode_ids"] is not None:
@@ -112,9 +112,9 @@ class Assembly:
             cut = parts["truncations"]
             joined = ~(ended if cut is None else ended | cut)[:-1]
         used = {*self.parts.columns.values(), *self.probs.values()}
-        doubt = _backwards(self.table, {name for group in used for name in group}, joined)
-        if doubt is not None:
-            self.doubts.append(doubt)
+        validity_note = _backwards(self.table, {name for group in used for name in group}, joined)
+        if validity_note is not None:
+            self.validity_notes.append(validity_note)
 
     def _follow(self, parts: dict[str, Any], probs: dict[str, FloatArray]) -> None:
         """Build next observations, leave out rows that have none, and keep every column in step."""
@@ -137,7 +137,7 @@ class Assembly:
             probs[part] = values[rows.keep] if len(values) == n else values
         self.dropped = int((~rows.keep).sum())
         self.notes += rows.notes
-        self.doubts += rows.doubts
+        self.validity_notes += rows.validity_notes
 
     def _transitions(self, parts: dict[str, Any]) -> Transitions:
         try:
@@ -162,7 +162,7 @@ class Assembly:
                 counts = rows if part == "logged_action_probs" else rows[~log.terminations]
                 probabilities.refuse_gaps(self.table.source, part, probs[part][counts], counts, log)
         if "next_action_probs" in probs:
-            probs["next_action_probs"][log.terminations] = 0.0  # nothing follows: never asked for
+            probs["next_action_probs"][log.terminations] = 0.0  # nothing follows: never used
         if "initial_action_probs" not in probs and "logged_action_probs" in probs and _starts_known(log):
             probs["initial_action_probs"] = probs["logged_action_probs"]
             self.notes.append("`initial_action_probs` were taken from `logged_action_probs` of first rows.")
@@ -178,9 +178,9 @@ class Assembly:
             probabilities.refuse_gaps(
                 self.table.source, "initial_action_probs", probs["initial_action_probs"], first, log
             )
-        for doubt in self.doubts:
-            warnings.warn(doubt, ValidityWarning, stacklevel=5)
-        notes, encodings = (*self.notes, *self.doubts), dict(self.parts.encodings)
+        for validity_note in self.validity_notes:
+            warnings.warn(validity_note, ValidityWarning, stacklevel=5)
+        notes, encodings = (*self.notes, *self.validity_notes), dict(self.parts.encodings)
         return LoadedLog(
             log,
             notes,
@@ -205,7 +205,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 """Dates that stand in the order of their letters."""
 
 
-def _backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> Doubt | None:
+def _backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> ValidityNote | None:
     """A doubt where time goes back from one row to the next; `joined[i]` says that rows i and i + 1 can be compared."""
     for name in table.names:
         if name in used or name.lower() not in _CLOCKS:
@@ -216,7 +216,7 @@ def _backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> 
         back = np.flatnonzero(joined & (ticks[1:] < ticks[:-1]))
         if back.size:
             row = int(back[0]) + 1
-            return Doubt(
+            return ValidityNote(
                 f"The rows are not in the order of time: column {one_line(name)} goes back {back.size} times (first: at row "
                 f"{row}, {one_line(ticks[row])} after {one_line(ticks[row - 1])}). That rows are in the order in which they were "
                 "made is a condition of the guarantee, and equal times are fine. Sort them first: table.sort_values("

@@ -24,9 +24,9 @@ from bondic.errors import Listing, shown
 Categorical: TypeAlias = Literal["one-hot", "codes"]
 Missing: TypeAlias = Literal["indicator"] | Mapping[str, float] | None
 
-_MOST_CATEGORIES = 256
+_MAX_CATEGORIES = 256
 """More columns than that are rarely meant: ids, free text and spoiled numbers end up here."""
-_LARGEST_EXACT = 2**53
+_MAX_EXACT = 2**53
 _GAP = "(missing)"
 """The category of values that are not there."""
 
@@ -95,7 +95,7 @@ class Dimension:
         needed = np.concatenate([np.ones(ended.size, dtype=bool), ~ended])[: column.values.size]
         whole = [part.values for part in parts if part.values.dtype.kind in "iu" and part.values.size]
         largest = max((max(int(values.max()), -int(values.min())) for values in whole), default=0)
-        return Dimension(name, column, np.concatenate(gaps), needed, ended.size, source, largest <= _LARGEST_EXACT)
+        return Dimension(name, column, np.concatenate(gaps), needed, ended.size, source, largest <= _MAX_EXACT)
 
     @property
     def gaps(self) -> BoolArray:
@@ -127,16 +127,18 @@ def encode_observations(
     indicator_names: list[str] = []
     encodings: dict[str, Encoding] = {}
     notes: list[str] = []
+    gaps: list[InvalidInput] = []
     for dim in dims:
         kind = treatment.kind(dim.name, dim.column)
         if kind is not None and treatment.streamed:
             raise InvalidInput(
-                f"{table.source}: {one_line(dim.name)} holds categories. Which ones there are is known at the end of a log only, "
-                "so a streamed log cannot encode them: write numbers, or load the log with read_log."
+                f"{table.source}: {one_line(dim.name)} holds categories. A streamed log cannot list them before its end, so it "
+                "cannot encode them: write numbers, or load the log with read_log."
             )
         fill = treatment.missing if kind is not None else treatment.fill(dim.name)
         if dim.gaps.any() and fill is None:
-            raise _untreated(dim, streamed=treatment.streamed)
+            gaps.append(_untreated(dim, streamed=treatment.streamed))
+            continue
         if kind is not None:
             block, encoding = _categories(dim, kind, treatment.categories.get(dim.name))
             blocks.append(block)
@@ -155,6 +157,8 @@ def encode_observations(
                 f"Missing values of {one_line(dim.name)} were filled with {value:g}; the 0/1 column "
                 f"{one_line(indicator_names[-1])} says where."
             )
+    if gaps:
+        raise gaps[0] if len(gaps) == 1 else InvalidInput(" Also: ".join(map(str, gaps)))
     whole, n = np.concatenate([*blocks, *indicators], axis=1), ended.size
     after = None if following is None else whole[n:]
     return Encoded(whole[:n], after, (*names, *indicator_names), encodings, tuple(notes))
@@ -249,7 +253,7 @@ def _categories(dim: Dimension, kind: Categorical, known: Sequence[str] | None) 
     if known is not None:
         _refuse_new_categories(dim, texts, labels, known)
         labels = tuple(known)
-    if kind == "one-hot" and len(labels) > _MOST_CATEGORIES:
+    if kind == "one-hot" and len(labels) > _MAX_CATEGORIES:
         raise InvalidInput(
             f"{dim.source}: {one_line(dim.name)} has {len(labels)} categories. So many 0/1 columns are rarely meant: leave the "
             "column out of the observations, pass numbers, or categorical='codes' (--text codes) for a kernel that only "
@@ -274,8 +278,8 @@ def _refuse_new_categories(
     word = "is missing" if new == _GAP else f"is {one_line(repr(new))}"
     row = min(dim.row(place) for place in np.flatnonzero((texts == new) & dim.needed))
     raise InvalidInput(
-        f"{dim.source}: {one_line(dim.name)} {word} at row {row}, and its categories were fixed before: {shown(known)}. A "
-        "category more would be another state space. State all that may come before the first row is read: "
+        f"{dim.source}: {one_line(dim.name)} {word} at row {row}, and its categories were fixed before: {shown(known)}. A new "
+        "category would change the state space. State all that may come before the first row is read: "
         f"categories={{{dim.name!r}: [...]}} (--text {one_line(dim.name)}={','.join(map(one_line, [*known, new]))})."
     )
 

@@ -1,6 +1,6 @@
 """Formats of tables that can be read some rows at a time: Parquet, CSV, Feather. Each opens one file; `scan` reads many.
 
-A Parquet file is entered at the row group that is wanted and read page by page. CSV and Feather are fragments of pyarrow.dataset,
+A Parquet file is entered at the requested row group and read page by page. CSV and Feather are fragments of pyarrow.dataset,
 which begin at the first row. All rows settle the type of a CSV column.
 """
 
@@ -66,8 +66,8 @@ class Format:
 def _open_parquet(path: Path) -> OpenedFile:
     def batches(names: Sequence[str], groups: range) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, buffer_size=2**20) as opened:
-            wanted = {"row_groups": list(groups), "columns": list(names)}
-            yield from opened.iter_batches(ROWS_AT_A_TIME, use_threads=False, **wanted)
+            requested = {"row_groups": list(groups), "columns": list(names)}
+            yield from opened.iter_batches(ROWS_AT_A_TIME, use_threads=False, **requested)
 
     with pq.ParquetFile(path) as file:
         groups = tuple(file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups))

@@ -30,7 +30,7 @@ def _h5py() -> Any:
 
 
 def read_hdf5(path: Path) -> SourceTable:
-    """Tell the layouts apart by the names inside."""
+    """Recognize the layout by the names inside."""
     h5py = _h5py()
     label = one_line(path.name)
     try:

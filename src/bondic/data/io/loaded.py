@@ -39,9 +39,9 @@ class LoadedLog:
     transitions : Transitions
         The log.
     notes : tuple of str
-        What was understood on the way, in words; notes that touch validity are of type Doubt.
+        What was understood on the way, in words; notes that touch validity are of type ValidityNote.
     names : tuple of str
-        The dimensions of an observation, in order: a policy is asked at encoded observations.
+        The dimensions of an observation, in order: a policy gets encoded observations.
     encodings : dict of Encoding
         How text became numbers, by column.
     next_action_probs : array of float, (n, actions), default None

@@ -25,7 +25,7 @@ from bondic.data._arrays import BoolArray, FloatArray, IntArray, numbered
 from bondic.data.episodes import EpisodeNumbers, Episodes, out_of_order
 from bondic.data.io.encode import Encoded
 from bondic.data.io.table import SourceTable
-from bondic.errors import Doubt
+from bondic.errors import ValidityNote
 
 _VALID_ONLY_IF = (
     "The interval is valid only if recording stopped for reasons known before that row, such as time, not because of what "
@@ -42,7 +42,7 @@ class Following:
     episode_ids: npt.NDArray[np.generic]
     timesteps: IntArray | None  # counted from the first row of an episode, where the log has no keys of its own
     notes: tuple[str, ...]
-    doubts: tuple[Doubt, ...]  # notes that touch validity
+    validity_notes: tuple[ValidityNote, ...]  # notes that touch validity
 
     def take(self, values: FloatArray) -> FloatArray:
         """values at the following rows; NaN where nothing follows."""
@@ -60,15 +60,15 @@ def following_rows(
     *,
     cuts_stated: bool,
 ) -> Following:
-    """Find the row that follows each row. Episodes are told apart by their ids, else by their ends."""
+    """Find the row that follows each row. Episodes are identified by their ids, else by their ends."""
     n = terminations.size
     cut = np.zeros(n, dtype=bool) if truncations is None else truncations
     if episode_ids is None and truncations is None and not (cuts_stated or terminations.all()):
         raise InvalidInput(
-            f"{source} has no next observations, and nothing tells where episodes that were cut off end: without episode ids or "
+            f"{source} has no next observations, and it is unknown where episodes were cut off: without episode ids or "
             "truncations a row could be joined to the start of another episode. Give a column for `next_observations`, "
-            "`episode_ids` or `truncations`; columns={'truncations': None} (--columns truncations=none) states that no episode "
-            "was cut off."
+            "`episode_ids` or `truncations`; columns={'truncations': None} (--columns truncations=none) states that no "
+            "episode was cut off."
         )
     ends = terminations | cut
     episodes = Episodes(EpisodeNumbers().counted(ends) if episode_ids is None else episode_ids)
@@ -81,8 +81,8 @@ def following_rows(
     if not keep.any():
         raise InvalidInput(f"{source} has no next observations, and no row has a following row in its episode.")
     limited = any(_one_limit(clock, cut & ~keep) for clock in (episodes.step, timesteps) if clock is not None)
-    notes, doubts = _notes(keep, cut, counted is not None, limited)
-    return Following(row, keep, episodes.ids, counted, notes, doubts)
+    notes, validity_notes = _notes(keep, cut, counted is not None, limited)
+    return Following(row, keep, episodes.ids, counted, notes, validity_notes)
 
 
 def _refuse_gaps(source: str, row: IntArray, timesteps: IntArray | None) -> None:
@@ -108,12 +108,14 @@ def _one_limit(clock: IntArray, cut: BoolArray) -> bool:
     return bool(cut.any() and np.all(clock[cut] == clock.max()))
 
 
-def _notes(keep: BoolArray, cut: BoolArray, counted: bool, limited: bool) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
+def _notes(
+    keep: BoolArray, cut: BoolArray, counted: bool, limited: bool
+) -> tuple[tuple[str, ...], tuple[ValidityNote, ...]]:
     notes = ["Next observations were taken from the following row of the same episode."]
     if counted:
         notes.append("Episode ids and timesteps were counted from the ends of episodes.")
     dropped, unmarked = int((~keep).sum()), int((~keep & ~cut).sum())
-    doubts: list[Doubt] = []
+    validity_notes: list[ValidityNote] = []
     if dropped - unmarked and limited:
         notes.append(
             f"{dropped - unmarked} truncated rows have no next observation and were left out. All were cut at the same step, "
@@ -121,20 +123,20 @@ def _notes(keep: BoolArray, cut: BoolArray, counted: bool, limited: bool) -> tup
             "it, so this selection is harmless: it depends on time only."
         )
     elif dropped - unmarked:
-        doubts.append(
-            Doubt(
+        validity_notes.append(
+            ValidityNote(
                 f"{dropped - unmarked} truncated rows (first: row {int(np.flatnonzero(~keep & cut)[0])}) have no next "
                 f"observation and were left out. They were cut at different steps. {_VALID_ONLY_IF}"
             )
         )
     if unmarked:
-        doubts.append(
-            Doubt(
+        validity_notes.append(
+            ValidityNote(
                 f"{unmarked} rows end an episode (or the log) without being terminated or truncated (first: row "
                 f"{int(np.flatnonzero(~keep & ~cut)[0])}); they have no next observation and were left out. {_VALID_ONLY_IF}"
             )
         )
-    return tuple(notes), tuple(doubts)
+    return tuple(notes), tuple(validity_notes)
 
 
 _NOTE = "There is no column for observations: the step within the episode stands in for them, which only LoggedTarget() allows."
@@ -162,7 +164,7 @@ def steps_as_observations(source: str, parts: dict[str, Any], rows: int, *, one_
 
 
 def _counted(parts: dict[str, Any], rows: int) -> IntArray:
-    """Steps within episodes, which are told apart by their ids, else by their ends."""
+    """Steps within episodes, which are identified by their ids, else by their ends."""
     if parts["episode_ids"] is None:
         cut = parts["truncations"]
         parts["episode_ids"] = EpisodeNumbers().counted(parts["terminations"] | (False if cut is None else cut))

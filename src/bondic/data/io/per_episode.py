@@ -21,7 +21,7 @@ from bondic.data.io.arrow import arrays_table, arrow_table
 from bondic.data.io.table import SourceTable, refuse_twins
 from bondic.data.names import PART_OF
 from bondic.data.propensities import PROPENSITIES
-from bondic.errors import Doubt
+from bondic.errors import ValidityNote
 
 _OF_STEPS = ("rewards", "actions", "timesteps", "terminations", "truncations", *PROPENSITIES)
 _TELLING = ("rewards", "behavior_action_probs", "behavior_log_probs", "target_log_probs")
@@ -38,8 +38,8 @@ def parts_of(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, str]:
     """The part of a transition that each column holds, by statement or by its usual names."""
     present = set(names)
     by_name = {name: PART_OF[name.lower()] for name in present if name.lower() in PART_OF}
-    said = {name: part for part, name in stated.items() if isinstance(name, str) and name in present}
-    return {name: part for name, part in by_name.items() if part not in stated} | said
+    named = {name: part for part, name in stated.items() if isinstance(name, str) and name in present}
+    return {name: part for name, part in by_name.items() if part not in stated} | named
 
 
 def telling(part_of: Mapping[str, str]) -> list[str]:
@@ -88,9 +88,9 @@ def _steps(line: NamedValues, part_of: Mapping[str, str], where: str) -> int:
     """The number of steps of a line, on which its lists have to agree."""
     lists = {n: len(v) for n, v in line.items() if isinstance(v, list) and part_of.get(n) in _OF_STEPS}
     if len(set(lists.values())) != 1 or not next(iter(lists.values())):
-        said = ", ".join(f"{one_line(name)} {count}" for name, count in lists.items()) or "no list at all"
+        lengths = ", ".join(f"{one_line(name)} {count}" for name, count in lists.items()) or "no list at all"
         raise InvalidInput(
-            f"{where} is an episode whose lists differ in length or are empty ({said}). Every step needs one entry in "
+            f"{where} is an episode whose lists differ in length or are empty ({lengths}). Every step needs one entry in "
             "each of them."
         )
     return next(iter(lists.values()))
@@ -158,7 +158,7 @@ def _add_keys(
             not isinstance(line.get(name), list) for line in lines for name in part_of if part_of[name] == "rewards"
         )
         ends = "Every episode is taken to end with its last step, as no column says that it was cut off."
-        yield ends if paid_once else Doubt(f"{ends} If some were, the interval is not valid: give `truncated`.")
+        yield ends if paid_once else ValidityNote(f"{ends} If some were, the interval is not valid: give `truncated`.")
     elif "terminations" not in present:
         name = next(name for name, part in part_of.items() if part == "truncations" and name in columns)
         last = [step == steps - 1 for steps in lengths for step in range(steps)]

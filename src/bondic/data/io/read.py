@@ -49,21 +49,34 @@ def read_log(
     categories: Mapping[str, Sequence[str]] | None = None,
     like: LoadedLog | Coding | None = None,
 ) -> LoadedLog:
-    """Read a log: Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, Minari),
-    Vowpal Wabbit's bandit logs, a table (anything with an Arrow stream), or a mapping of arrays.
+    """Read a log into memory.
 
-    `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
-    "observations": ["age", "lab_*"]}; {"truncations": None} (or terminations) states that there are none. `missing`
-    states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
-    value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
-    `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken, or say
-    how many actions there are.
-    `one_step=True` states that every row is an episode of its own (a bandit log): next observations and ends are then not
-    needed. Pickles run code when they are loaded: only with `trust_pickle=True`.
-    `categories` states the values that a column of text may have, {column: [first, second, ...]}, in place of those that occur.
-    `like` is a log that was read before: text becomes the same numbers as there, and a value that has none is refused.
+    Whether rows were left out earlier because of what they contained cannot be checked here; such a selection breaks the
+    guarantee.
 
-    Nothing here can tell whether rows were left out before because of what they contained.
+    Parameters
+    ----------
+    source : path, table or mapping
+        Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, Minari), Vowpal Wabbit's
+        bandit logs; a table (pandas, polars, pyarrow: anything with an Arrow stream); a mapping of arrays.
+    columns : mapping, default None
+        Part of a transition -> column, where names are unusual: {"rewards": "payoff", "observations": ["age", "lab_*"]}.
+        {"truncations": None} (or terminations) states that the log has none.
+    missing : "indicator" or {column: value}, default None
+        What to do with gaps in observations: fill 0, or your value, and add a 0/1 column that marks them. None: refuse gaps.
+    categorical : "one-hot" or "codes", default None
+        How text in observations becomes numbers, for all columns or per column {column: how}. None: one-hot.
+    actions : sequence or int, default None
+        Names of text actions in the order of their numbers, actions that were never taken included; or the number of actions.
+        None: the names that occur, sorted.
+    one_step : bool, default False
+        States that every row is an episode of its own (a bandit log): next observations and ends are not needed.
+    trust_pickle : bool, default False
+        Whether pickled files, which run code when they are loaded, may be read.
+    categories : {column: [first, second, ...]}, default None
+        All values that a text column may have. None: those that occur.
+    like : LoadedLog, default None
+        A log that was read before: text gets the same numbers as there, and a new value is refused.
     """
     columns = checked_columns(columns) or None
     before = like.coding if isinstance(like, LoadedLog) else like or Coding(())

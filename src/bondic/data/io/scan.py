@@ -66,7 +66,7 @@ class Files:
         return tuple((file.path.relative_to(self._root).as_posix(), *file.stamp) for file in self._files)
 
     def refuse_others(self, stamps: tuple[Stamp, ...]) -> None:
-        """Refuse parts that are not those that somebody else opened: another process, perhaps on another machine."""
+        """Refuse parts that are not those that another process, perhaps on another machine, opened."""
         for mine, theirs in zip_longest(self.stamps(), stamps):
             if mine != theirs:
                 name = (theirs or mine or ("",))[0]
@@ -97,7 +97,7 @@ class Files:
             yield arrow_table(pa.concat_tables(held), self.label, lists_as_text=lists)
 
     def pieces(self, rows: RowRange, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Short tables of one type, cut to the wanted rows; a part without rows gives an empty one."""
+        """Short tables of one type, cut to the requested rows; a part without rows gives an empty one."""
         schema = self._schema(names)
         for file, end in zip(self._files, self._ends, strict=True):
             top = end - file.rows

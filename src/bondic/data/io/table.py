@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class SourceTable:
-    """Named columns, converted when they are asked for: columns that nobody uses cannot be wrong."""
+    """Named columns, converted when they are used: unused columns cannot cause an error."""
 
     source: str  # as it appears in messages
     names: tuple[str, ...]

@@ -1,13 +1,13 @@
 """A rule: all states at once -> probabilities (n, actions), or one action per state (n,).
 
-What came back is told from its shape and its numbers; what could mean two things is refused with the words that settle it.
+The kind of answer is recognized by its shape and numbers; an ambiguous one is refused with the statement that resolves it.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
+from bondic.data.io.loaded import Encoding
 from bondic.errors import PolicyError, did_you_mean, shown
 from bondic.policies.adapters.fitted import given_to
-from bondic.policies.protocol import ask_policy
+from bondic.policies.adapters.frame import as_frame, asks_for_frame
+from bondic.policies.protocol import query_policy
 
 _ALL_AT_ONCE = (
     "A policy gets all states at once, (n, dimensions), and answers for each of them: probabilities (n, actions), or one action "
@@ -35,12 +37,13 @@ class Rule:
     what: str = "The policy"
     model: Any = None  # the fitted model whose method the function is, if it is one
     names: tuple[str, ...] = ()  # of the log's columns, where they are known
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)  # how their text became numbers
     deterministic: ClassVar[bool] = True  # continuous actions: the same at the same state
 
     def action_probs(self, observations: FloatArray) -> FloatArray:
         rows, answer = len(observations), self._answer(observations)
         if answer.ndim == 2 and answer.shape[0] == rows and not _is_column_of_actions(answer):
-            return np.asarray(answer)  # checked by whoever asks
+            return np.asarray(answer)  # checked by the caller
         chosen = self._chosen(answer.reshape(-1) if answer.shape == (rows, 1) else answer, rows)
         assert self.actions is not None
         count = self.actions if isinstance(self.actions, int) else len(self.actions)
@@ -53,7 +56,7 @@ class Rule:
 
     def kind_of_answer(self, observations: FloatArray) -> Literal["probabilities", "numbers", "names"]:
         """What it answers with: probabilities, or actions by their numbers or names."""
-        answer = ask_policy(self._answer, observations, "first state of the log")
+        answer = query_policy(self._answer, observations, "first state of the log")
         if answer.dtype.kind == "U":
             return "names"
         return "numbers" if answer.ndim == 1 or _is_column_of_actions(answer) else "probabilities"
@@ -62,7 +65,10 @@ class Rule:
         return replace(self, actions=actions)
 
     def _answer(self, observations: FloatArray) -> npt.NDArray[Any]:
-        answer = self.function(given_to(self.model, observations, self.names))
+        if asks_for_frame(self.function):
+            answer = self.function(as_frame(observations, self.names, self.encodings))
+        else:
+            answer = self.function(given_to(self.model, observations, self.names))
         try:
             array = np.asarray(answer)
         except ValueError as problem:
@@ -130,8 +136,8 @@ def _first(answer: npt.NDArray[Any]) -> str:
 def predicting(model: Any) -> Rule:
     """An object with `predict`; a pair (actions, state) is what models that remember return.
 
-    A `predict` that can be told not to draw (stable-baselines3) draws unless told: what it returns is then no function of the
-    state, and which of the two policies is meant has to be said.
+    A `predict` with an argument `deterministic` (stable-baselines3) draws by default: what it returns is then no function of the
+    state, and which of the two policies is meant has to be stated.
     """
     if _may_draw(model.predict):
         raise InvalidInput(

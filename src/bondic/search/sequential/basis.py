@@ -26,11 +26,13 @@ IntArray = npt.NDArray[np.int64]
 
 TOLERANCE = 1e-8
 """Pivots stop when every candidate has less than this share of the largest k̃(x, x) left."""
-_MOST_SIMILARITIES = 2000
+_MAX_SIMILARITIES = 2000
 """Actions whose similarities are computed for all pairs: 32 MB."""
-_MOST_CANDIDATES = 12_000
+_MAX_CANDIDATES = 12_000
 _PIECE = 8192
-_MOST_PAIRS = 500_000
+_SIDE = 48
+"""A multiple of 4, 6, 8, 12, 16 and 24, the stripes of matrix products."""
+_MAX_PAIRS = 500_000
 """Pairs of one cloud among which landmarks are looked for."""
 
 
@@ -62,7 +64,7 @@ class PointSlots:
 def pairs_of(cloud: Cloud) -> PointSlots:
     """The points of a cloud with every action that has a probability; some of the pairs, spread, where they are very many."""
     at, slots = np.nonzero(cloud.weights > 0)
-    some = spread_rows(at.size, _MOST_PAIRS)
+    some = spread_rows(at.size, _MAX_PAIRS)
     return PointSlots(cloud.points[at[some]], slots[some].astype(np.int64))
 
 
@@ -70,7 +72,7 @@ def pairs_of(cloud: Cloud) -> PointSlots:
 class Embedder:
     """Embeddings of points and of clouds in the coordinates of landmarks, in ordinary floats.
 
-    |R|^2 = k̃(f, f) - |c|^2 is what is left over: here a guide for proposals, not a bound.
+    |R|^2 = k̃(f, f) - |c|^2 is the remainder: here a guide for the planner, not a bound.
     """
 
     terms: tuple[Term, ...]
@@ -79,10 +81,10 @@ class Embedder:
     def pairs(self, pairs: PointSlots) -> FloatArray:
         """c of each pair: (N, m)."""
         values = gram(self.terms, pairs, PointSlots(self.basis.points, self.basis.slots))
-        return np.asarray(values @ self.basis.matrix.T)
+        return _row_product(values, self.basis.matrix)
 
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
-        """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""
+        """Mean embedding of the points of each row, and the remainder |R| of its first point: (count, m), (count,)."""
         size, draws = len(self.basis), cloud.draws
         means, left = np.zeros((count, size)), np.zeros(count)
         for first in range(0, cloud.rows.size, _PIECE * draws):
@@ -91,13 +93,27 @@ class Embedder:
             values, own = np.zeros((points.shape[0], size)), np.zeros(rows.size)
             for term in self.terms:
                 columns = term.columns(weights)
-                actions = columns @ term.embedding[self.basis.slots].T
+                actions = _row_product(columns, term.embedding[self.basis.slots])
                 values += kernel_block(term, points, self.basis.points) * actions
                 own += term.diag(points[::draws]) * np.sum(columns[::draws] ** 2, axis=1)
-            means[rows] = values.reshape(-1, draws, size).sum(axis=1) @ self.basis.matrix.T
-            one = means[rows] if draws == 1 else values[::draws] @ self.basis.matrix.T
+            means[rows] = _row_product(values.reshape(-1, draws, size).sum(axis=1), self.basis.matrix)
+            one = means[rows] if draws == 1 else _row_product(values[::draws], self.basis.matrix)
             left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
         return means, left
+
+
+def _row_product(rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """rows @ matrix.T, a row with the same bits whatever rows come with it.
+
+    Libraries round the rows at the edges of a product differently. Products of one shape, whose sides are multiples of the
+    stripes that they work in, have no edges.
+    """
+    (count, inner), width = rows.shape, matrix.shape[0]
+    groups, padded = -(-count // _SIDE), -(-width // _SIDE) * _SIDE
+    left, right = np.zeros((groups * _SIDE, inner)), np.zeros((inner, padded))
+    left[:count], right[:, :width] = rows, matrix.T
+    found = np.matmul(left.reshape(groups, _SIDE, inner), right).reshape(-1, padded)
+    return np.ascontiguousarray(found[:count, :width])
 
 
 def gram(terms: tuple[Term, ...], x: PointSlots, y: PointSlots) -> FloatArray:
@@ -113,7 +129,7 @@ def _similarities(term: Term, x: IntArray, y: IntArray) -> FloatArray:
     embedding = term.embedding
     if embedding is identity(len(embedding)):
         return np.asarray(x[:, None] == y, dtype=np.float64)
-    if len(embedding) <= _MOST_SIMILARITIES:
+    if len(embedding) <= _MAX_SIMILARITIES:
         return np.asarray((embedding @ embedding.T)[x[:, None], y])
     return np.asarray(embedding[x] @ embedding[y].T)
 
@@ -130,7 +146,7 @@ def diagonal(terms: tuple[Term, ...], x: PointSlots) -> FloatArray:
 def candidates(rows: Batch, starts: Cloud) -> PointSlots:
     """Logged, next and initial pairs, every one once."""
     parts = [PointSlots(rows.logged, rows.slots), pairs_of(rows.next), pairs_of(starts)]
-    return PointSlots.join(parts).distinct(_MOST_CANDIDATES)
+    return PointSlots.join(parts).distinct(_MAX_CANDIDATES)
 
 
 def pilot_basis(kernel: Kernel, layout: Layout, pool: PointSlots, most: int) -> LandmarkBasis:

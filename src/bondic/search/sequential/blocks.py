@@ -40,7 +40,7 @@ CUTS = (0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 """Ends of blocks, as shares of the planned rows."""
 _PART = 10
 """A sub-block is this part of the rows that are left in its block."""
-_MOST_PARTS = 1000
+_MAX_PARTS = 1000
 _GROWTH = 1.5
 _STEP = 0.2
 
@@ -165,7 +165,7 @@ class BlockPlanner:
         margin = propose_margin(sample, final, today, self.feasible, noise, len(prefix))
         bets, aims = instruments.bets(sample), {}
         for end, log_term in self.budget.ends.items():
-            above, below = sample.caps(end, self.gamma, fitted.guess, margin, bets)
+            above, below = sample.caps(end, self.gamma, fitted.predicted_error, margin, bets)
             aims[end] = propose_aim(Problem(sample.toward, above, below, prefix.start, noise, final, log_term, rows))
         return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
 
@@ -178,8 +178,8 @@ class BlockPlanner:
             found.fitted.model,
             found.instruments.whitening,
             found.instruments.rate,
-            found.instruments.usual,
-            found.fitted.guess,
+            found.instruments.typical,
+            found.fitted.predicted_error,
             found.margin,
             {},
             FULL_BET,
@@ -222,7 +222,7 @@ class BlockPlanner:
 
 def sub_blocks(start: int, stop: int) -> IntArray:
     """Where sub-blocks begin: each takes a tenth of what is left, and at least a thousandth of the block."""
-    least, row, found = max(1, (stop - start) // _MOST_PARTS), start, []
+    least, row, found = max(1, (stop - start) // _MAX_PARTS), start, []
     while row < stop:
         found.append(row)
         row += max(least, (stop - row) // _PART)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.betting import curvature, loss
+from bondic.core.betting import bet_cost, curvature
 from bondic.core.bounded import Between, row_norms
 from bondic.core.sequential.ellipsoids import Cylinder, Ellipsoid, Quadratic, supremum, whole_ball
 from bondic.core.sequential.landmarks import Embedding
@@ -31,7 +31,7 @@ _MOST = 0.995
 
 
 @dataclass(eq=False)
-class Kept:
+class RepresentativeRows:
     """Rows that stand for `weight` rows each."""
 
     index: IntArray  # (k,) position in the prefix
@@ -40,21 +40,21 @@ class Kept:
     width: FloatArray  # (k,) B_i
     offsets: FloatArray  # (k,) a_i
     deviations: Embedding  # gamma D_i
-    apart: Between  # bounds of a_i + gamma <e, D_i>
+    errors: Between  # bounds of a_i + gamma <e, D_i>
 
     def largest(self) -> FloatArray:
         """U_i (14)."""
-        return np.asarray(np.minimum(self.width, self.apart.largest()))
+        return np.asarray(np.minimum(self.width, self.errors.largest()))
 
     def sharpen(self, by: Ellipsoid) -> None:
         found = by.products(self.deviations)
-        self.apart = self.apart.within(found + Between(self.offsets, self.offsets))
+        self.errors = self.errors.within(found + Between(self.offsets, self.offsets))
 
-    def then(self, other: Kept) -> Kept:
+    def then(self, other: RepresentativeRows) -> RepresentativeRows:
         names = ("index", "weight", "size", "width", "offsets")
         joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
         deviations = Embedding.joined([self.deviations, other.deviations])
-        return Kept(**joined, deviations=deviations, apart=self.apart.then(other.apart))
+        return RepresentativeRows(**joined, deviations=deviations, errors=self.errors.then(other.errors))
 
 
 @dataclass(eq=False)
@@ -66,7 +66,7 @@ class FeasibleSet:
     gamma: float
     log_term: float  # log(2 / delta_1)
     certified: int = 0
-    kept: Kept | None = None
+    kept: RepresentativeRows | None = None
     cylinder: Cylinder | None = None
     empty: bool = False  # sets that exclude everything are left out: a proposal goes on
     best: Ellipsoid = field(init=False)
@@ -105,8 +105,10 @@ class FeasibleSet:
     def _keep(self, sample: Predictions, sizes: FloatArray, index: IntArray, weight: float) -> None:
         deviations = sample.deviations(self.gamma)
         ball = whole_ball(self.radius, self.size).products(deviations)
-        apart = Between(ball.low + sample.miss, ball.high + sample.miss)
-        new = Kept(index, np.full(index.size, weight), sizes, sample.width, sample.miss, deviations, apart)
+        delta = Between(ball.low + sample.miss, ball.high + sample.miss)
+        new = RepresentativeRows(
+            index, np.full(index.size, weight), sizes, sample.width, sample.miss, deviations, delta
+        )
         new.sharpen(self.best)
         self.kept = new if self.kept is None else self.kept.then(new)
 
@@ -137,7 +139,7 @@ def cheapest(
 ) -> tuple[float, int]:
     """The price of rows that come `weight` times with bets of these sizes; and which ellipsoid gives the least joint one."""
     bets = np.minimum(sizes * largest, _MOST)
-    single = float(weight @ loss(-bets))
+    single = float(weight @ bet_cost(-bets))
     form = Quadratic.of(weight * sizes**2 * curvature(-bets), offsets, deviations, ellipsoids[0].ball)
     joint = [supremum(one, np.zeros(form.linear.size), 0.0, form)[0] for one in ellipsoids]
     pick = int(np.argmin(joint))

@@ -24,7 +24,7 @@ _RIDGE = 0.001
 _STRANGE = 1.3
 """Times the largest |φ| so far: a row beyond it is like nothing before."""
 _MARGIN, _QUANTILE = 1.4, 0.95
-_MOST_OFF = 3.0
+_MAX_OFF = 3.0
 _WIDE = 0.3
 """A clip wider than this share of the range gains little: the whole range is taken then."""
 
@@ -35,11 +35,11 @@ class VectorBets:
 
     whitening: FloatArray  # (m, m) W: whitened by C = mean T̄ T̄'
     rate: float  # lambda
-    usual: float  # |φ| beyond this is strange
+    typical: float  # |φ| beyond this is strange
 
     def bets(self, sample: Predictions) -> FloatArray:
         """The largest bet at each row, as a share of what would lose everything."""
-        return np.where(row_norms(sample.toward @ self.whitening) > self.usual, SMALL_BET, FULL_BET)
+        return np.where(row_norms(sample.toward @ self.whitening) > self.typical, SMALL_BET, FULL_BET)
 
 
 def whitening(spread: FloatArray) -> FloatArray:
@@ -86,7 +86,7 @@ class Forecast:
 def forecast(
     sample: Predictions, white: FloatArray, radius: float, log_term: float, noise: float, rows: float
 ) -> Forecast:
-    """The set after `rows` rows with the noise of predictions, once the fixed point has settled."""
+    """The set after `rows` rows with the noise of predictions, once the fixed point has converged."""
     features = sample.toward @ white
     sizes = np.linalg.norm(features, axis=1)
     free = math.sqrt(2 * log_term / max(rows * float(np.mean(sizes**2)) * noise, 1e-300))
@@ -105,7 +105,7 @@ def propose_margin(
     margin = _MARGIN * gamma * _high(final.widths(sample.embedding)) + 3 * math.sqrt(noise / max(rows, 1))
     if today is not None:
         actual, foreseen = _high(feasible.widths(sample.embedding)), _high(today.widths(sample.embedding))
-        margin *= min(max(actual / max(foreseen, 1e-300), 1.0), _MOST_OFF)
+        margin *= min(max(actual / max(foreseen, 1e-300), 1.0), _MAX_OFF)
     return math.inf if margin > _WIDE * float(np.median(sample.width)) else margin
 
 

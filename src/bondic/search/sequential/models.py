@@ -2,7 +2,7 @@
 
 Only sums over rows enter: X^T X, X^T Y and the squares of Y, X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')]. They are carried
 from block to block, so that all refits together read every row twice. The strength of the ridge is judged on the last 30 % of
-the history, apart for the target and for the embedding.
+the history, separately for the target and for the embedding.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Fitted:
 
     model: RidgeModel
     spread: FloatArray  # (m, m) mean of T̄ T̄'
-    guess: FloatArray  # (m,)
+    predicted_error: FloatArray  # (m,)
 
 
 def fit(moments: RunningMoments, gamma: float) -> tuple[Fitted, Fitted]:
@@ -150,14 +150,14 @@ def _fitted(moments: RowMoments, strengths: tuple[float, float], gamma: float) -
     combine[1 : 1 + size] += np.eye(size)
     spread = combine.T @ moments.squares @ combine
     # T̄ e = r + gamma q̂(x') - q̂(x): the Bellman equation with the model inside
-    wanted = combine.T @ (moments.products[:, 0] - moments.centers)
+    right_side = combine.T @ (moments.products[:, 0] - moments.centers)
     ridge = _GUESS_STRENGTH * max(1.0, moments.count / _GUESS_ROWS) * _scale(moments)
-    guess = np.linalg.solve(spread + ridge * np.eye(size), wanted)
-    return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), np.asarray(guess))
+    predicted_error = np.linalg.solve(spread + ridge * np.eye(size), right_side)
+    return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), np.asarray(predicted_error))
 
 
-MOST_ROWS = 4000
-_LEAST_NOISE = 3e-11
+MAX_ROWS = 4000
+_MIN_NOISE = 3e-11
 """In squares of the range: predictions are never taken to be exact."""
 
 
@@ -169,16 +169,18 @@ class Predictions:
     predicted: FloatArray  # (k,) y0
     embedding: FloatArray  # (k, m) kappa
     miss: FloatArray  # (k,) a
-    apart: FloatArray  # (k, m) D
+    next_residual: FloatArray  # (k, m) D
     beyond: FloatArray  # (k,) what the landmarks leave of D
     low: FloatArray  # (k,)
     high: FloatArray  # (k,)
 
     @staticmethod
     def of(rows: EmbeddedRows, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
-        toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
+        toward, next_residual = rows.coordinates - gamma * embedding, rows.following - embedding
         miss = rows.targets - predicted
-        return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
+        return Predictions(
+            toward, predicted, embedding, miss, next_residual, rows.beyond, rows.limits.low, rows.limits.high
+        )
 
     @property
     def width(self) -> FloatArray:
@@ -187,17 +189,17 @@ class Predictions:
 
     def deviations(self, gamma: float) -> Embedding:
         """gamma D_i."""
-        return Embedding(gamma * self.apart, gamma * self.beyond, np.zeros(self.miss.size))
+        return Embedding(gamma * self.next_residual, gamma * self.beyond, np.zeros(self.miss.size))
 
-    def at(self, guess: FloatArray, gamma: float) -> FloatArray:
+    def at(self, predicted_error: FloatArray, gamma: float) -> FloatArray:
         """a_i + gamma <e, D_i> for a guess of e."""
-        return self.miss + gamma * self.apart @ guess
+        return self.miss + gamma * self.next_residual @ predicted_error
 
     def caps(
-        self, end: End, gamma: float, guess: FloatArray, margin: float, bets: FloatArray
+        self, end: End, gamma: float, predicted_error: FloatArray, margin: float, bets: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """(largest v, largest -v): the largest bet on the one side of the range that can lose, for a clip of this margin."""
-        middle = np.clip(self.predicted + gamma * self.embedding @ guess, self.low, self.high)
+        middle = np.clip(self.predicted + gamma * self.embedding @ predicted_error, self.low, self.high)
         above = bets / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
         below = bets / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
         return (above, below) if end == "upper" else (below, above)
@@ -210,16 +212,16 @@ def sample_of(rows: EmbeddedRows, model: NextModel, gamma: float) -> Predictions
 
 def sampled_rows(prefix: Prefix) -> EmbeddedRows:
     """At most 4000 rows, spread over the prefix."""
-    return prefix.rows.cut(spread_rows(len(prefix), MOST_ROWS))
+    return prefix.rows.cut(spread_rows(len(prefix), MAX_ROWS))
 
 
 def held_rows(prefix: Prefix) -> EmbeddedRows:
     """At most 4000 rows of the last 30 % of the prefix."""
     cut = int(FIRST * len(prefix))
-    return prefix.rows.cut(cut + spread_rows(len(prefix) - cut, MOST_ROWS))
+    return prefix.rows.cut(cut + spread_rows(len(prefix) - cut, MAX_ROWS))
 
 
 def prediction_noise(prefix: Prefix, first: Fitted) -> float:
     """Mean (Y - Ŷ)^2 on the last 30 % of the prefix, with the model and the value of the rows before them."""
     found = sample_of(held_rows(prefix), first.model, prefix.gamma)
-    return float(np.mean(found.at(first.guess, prefix.gamma) ** 2)) + _LEAST_NOISE * prefix.width**2
+    return float(np.mean(found.at(first.predicted_error, prefix.gamma) ** 2)) + _MIN_NOISE * prefix.width**2

@@ -34,7 +34,7 @@ from bondic.search.sequential.starts import KnownStarts, known_starts, propose_b
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MOST_SEEN, MOST_LANDMARKS = 150, 200
+MAX_VISIBLE, MAX_LANDMARKS = 150, 200
 """Landmarks of the pilot, and all of them."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
@@ -48,15 +48,15 @@ class Shape:
     ----------
     planned : int
         Rows of the log, pilot included, for which rates are made.
-    seen : int
+    visible : int
         Most landmarks of the pilot: those that models, instruments and weights see.
     landmarks : int
         Most landmarks in all.
     """
 
     planned: int
-    seen: int = MOST_SEEN
-    landmarks: int = MOST_LANDMARKS
+    visible: int = MAX_VISIBLE
+    landmarks: int = MAX_LANDMARKS
 
     def __post_init__(self) -> None:
         if self.planned < 1:
@@ -75,7 +75,7 @@ class Planner:
     sums: Sums
     embedder: Embedder
     limits: tuple[float, float] | None
-    proposer: BlockPlanner
+    block_planner: BlockPlanner
     history: History | None = None
 
     @staticmethod
@@ -93,12 +93,12 @@ class Planner:
 
         `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then.
         """
-        embedder = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
+        embedder = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.visible, basis)
         planned = problem.rows.start + shape.planned
         size = len(embedder.basis)
-        proposer = BlockPlanner(size, ball.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
+        block_planner = BlockPlanner(size, ball.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
         limits = _limits(ball, problem)
-        return Planner(pilot, ball, budget, ends, shape, sums, embedder, limits, proposer)
+        return Planner(pilot, ball, budget, ends, shape, sums, embedder, limits, block_planner)
 
     def extend(self, problem: Rows, ahead: int = 0) -> None:
         """Take in the rows of a grown log that were not there before, and plan as far as they go, and `ahead` rows further."""
@@ -106,9 +106,9 @@ class Planner:
         self.history = make_history(
             problem, self.ball, self.embedder, starts, self.limits, self.sums, before=self.history
         )
-        first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
-        stops = block_ends(proposer.start, first, proposer.planned, stop + ahead)
-        proposer.extend(self.history.before, stops, stop, ahead)
+        first, stop, block_planner = problem.rows.start, problem.rows.stop, self.block_planner
+        stops = block_ends(block_planner.start, first, block_planner.planned, stop + ahead)
+        block_planner.extend(self.history.before, stops, stop, ahead)
 
     def plan(self, problem: Rows, before: Plan | None = None) -> Plan:
         """The plan for the rows so far, with landmarks that suit them; what the plan `before` has fixed stays as it is.
@@ -119,8 +119,8 @@ class Planner:
         missed = _missed(problem, self.history, self.embedder)
         basis = extended(self.embedder.basis, self.ball.kernel, problem.layout, missed, self.shape.landmarks)
         bets = _start_bets(problem, self, self.history, self.sums)
-        seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
-        blocks = self.proposer.blocks
+        visible = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
+        blocks = self.block_planner.blocks
         if before is not None:
             blocks = (
                 *before.blocks[:-1],
@@ -128,7 +128,7 @@ class Planner:
                 *blocks[len(before.blocks) :],
             )
             bets = before.start
-        return Plan(basis, len(self.embedder.basis), blocks, seen, bets, self.limits)
+        return Plan(basis, len(self.embedder.basis), blocks, visible, bets, self.limits)
 
 
 def _continued(before: Block, now: Block) -> Block:
@@ -157,23 +157,23 @@ def make_plan(
     """
     basis = None
     if before is not None:
-        known, seen = before.basis, slice(before.seen)
-        basis = LandmarkBasis(known.points[seen], known.slots[seen], known.matrix[seen, seen])
+        known, visible = before.basis, slice(before.visible)
+        basis = LandmarkBasis(known.points[visible], known.slots[visible], known.matrix[visible, visible])
     planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums, basis)
     planner.extend(problem)
     return planner.plan(problem, before)
 
 
 def predicted_length(
-    pilot: Rows, ball: Ball, planned: int, budget: Budget, seen: int = MOST_SEEN, sums: Sums = STANDARD
+    pilot: Rows, ball: Ball, planned: int, budget: Budget, visible: int = MAX_VISIBLE, sums: Sums = STANDARD
 ) -> float:
     """How long the interval of a plan would be for a log of so many rows; longer than the range where it is that bad."""
     starts = known_starts(pilot, pilot)
-    embedder = _pilot_space(pilot, ball, starts, seen)
+    embedder = _pilot_space(pilot, ball, starts, visible)
     history = make_history(pilot, ball, embedder, starts, _limits(ball, pilot), sums)
     prefix, stop = history.before(pilot.rows.stop), pilot.rows.start + planned
-    proposer = BlockPlanner(prefix.start.size, ball.radius, pilot.gamma, prefix.row, stop, budget)
-    return sum(aim.length for aim in proposer.prepare(prefix, stop).aims.values())
+    block_planner = BlockPlanner(prefix.start.size, ball.radius, pilot.gamma, prefix.row, stop, budget)
+    return sum(aim.length for aim in block_planner.prepare(prefix, stop).aims.values())
 
 
 def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
@@ -190,11 +190,11 @@ def _limits(ball: Ball, problem: Rows) -> tuple[float, float] | None:
 
 
 def _pilot_space(
-    pilot: Rows, ball: Ball, starts: KnownStarts, seen: int, basis: LandmarkBasis | None = None
+    pilot: Rows, ball: Ball, starts: KnownStarts, visible: int, basis: LandmarkBasis | None = None
 ) -> Embedder:
     if basis is None:
         pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
-        basis = pilot_basis(ball.kernel, pilot.layout, pool, seen)
+        basis = pilot_basis(ball.kernel, pilot.layout, pool, visible)
     return Embedder(normal_form(ball.kernel, pilot.layout), basis)
 
 
@@ -206,8 +206,8 @@ def _missed(problem: Rows, history: History, embedder: Embedder) -> PointSlots:
     ahead = rows.log_rows[_largest(rows.beyond)]
     parts = [logged[_largest(left)], pairs_of(history.starts.starts.cloud)]
     for batch in problem.batches():
-        cloud, wanted = batch.next, np.isin(batch.log_rows, ahead)[batch.next.rows]
-        parts.append(pairs_of(replace(cloud, points=cloud.points[wanted], weights=cloud.weights[wanted])))
+        cloud, needed = batch.next, np.isin(batch.log_rows, ahead)[batch.next.rows]
+        parts.append(pairs_of(replace(cloud, points=cloud.points[needed], weights=cloud.weights[needed])))
     return PointSlots.join(parts).distinct(8 * _WORST)
 
 
@@ -218,18 +218,18 @@ def _largest(left: FloatArray) -> IntArray:
 
 def _start_bets(problem: Rows, planner: Planner, history: History, sums: Sums) -> StartBets | None:
     """Bets on initial states that are a sample, or on actions drawn at them; guess and spread are those of fitted values."""
-    proposer, budget = planner.proposer, planner.budget
-    if "initial" not in budget.parts or proposer.first is None:
+    block_planner, budget = planner.block_planner, planner.budget
+    if "initial" not in budget.parts or block_planner.first is None:
         return None
-    path, prefix, limits = history.starts, history.before(proposer.start), range_of(problem.terms)
-    fitted, skipped = proposer.first.fitted.guess, path.starts.skipped
+    path, prefix, limits = history.starts, history.before(block_planner.start), range_of(problem.terms)
+    fitted, skipped = block_planner.first.fitted.predicted_error, path.starts.skipped
     values = prefix.rows.coordinates @ fitted + prefix.rows.values
     if skipped:
         center, _ = values_at_starts(problem, planner.ball.center, sums)
         values = path.embeddings[:skipped] @ fitted + center[:skipped]
     guess = float(np.clip(values.mean(), limits.low, limits.high))
     each = budget["initial"] / len(planner.ends)
-    return propose_bets(problem, planner.pilot, proposer.planned, each, guess, float(values.std()))
+    return propose_bets(problem, planner.pilot, block_planner.planned, each, guess, float(values.std()))
 
 
 def replay_plan(
@@ -243,7 +243,7 @@ def replay_plan(
 ) -> Plan:
     """What `make_plan` plans for all rows; a planner that looked at later ones would plan something else here.
 
-    Landmarks after the first `seen` serve the evaluation, and come from all rows.
+    Landmarks after the first `visible` serve the evaluation, and come from all rows.
     """
     whole, first = prefixes.problem, prefixes.before(pilot.rows.stop)
     planner = Planner.begin(first, pilot, ball, budget, ends, shape, sums)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.betting import loss
+from bondic.core.betting import bet_cost
 from bondic.core.columns import Cloud
 from bondic.core.starts import StartBets
 from bondic.core.terms import ValueRange, range_of
@@ -28,7 +28,7 @@ _ONE_IN, _FEW = 10, 50
 
 @dataclass(frozen=True, eq=False)
 class KnownStarts:
-    """Initial states with the row of the log that tells each, in ascending order; -1 if it was known beforehand."""
+    """Initial states with the row of the log that shows each, in ascending order; -1 if it was known beforehand."""
 
     cloud: Cloud
     weights: FloatArray  # (n_0,) relative to each other
@@ -109,8 +109,9 @@ def propose_bets(
     """Hoeffding's rate for the n_0 starts that are still to come, and rates above it that double: 1/B is the largest bet
     that the whole range allows, sqrt(n_0)/B is for values within B/sqrt(n_0) of an end, which is as near as n_0 starts can tell.
 
-    Half of the probability is for the process that promises most. `probability` is that of one end, `planned` the row of the log
-    that is planned to be the last, `spread` that of fitted values over starts, `guess` for starts of which none is left out.
+    Half of the probability is for the process with the smallest predicted cost. `probability` is that of one end, `planned`
+    the row of the log that is planned to be the last, `spread` that of fitted values over starts, `guess` the center where no
+    start is left out.
     None: there is nothing to bet on, as d_0 is exact, as the number of given starts is open, or as no start follows the pilot.
     """
     states, starts = problem.initial_states, known_starts(problem, pilot)
@@ -131,7 +132,9 @@ def propose_bets(
     first, last = math.ceil(math.log2(2 * slow / whole)), math.ceil(0.5 * math.log2(max(count, 1.0)))
     rates = whole * 2.0 ** np.arange(min(first, 0), last + 1)
     # deviations of the whole range at starts unlike the compared ones, or of the fitted values' spread at all of them
-    each = np.minimum(_others(starts) * loss(-FULL_BET * np.minimum(rates / whole, 1.0)), 0.5 * (rates * spread) ** 2)
+    each = np.minimum(
+        _others(starts) * bet_cost(-FULL_BET * np.minimum(rates / whole, 1.0)), 0.5 * (rates * spread) ** 2
+    )
     costs = np.append(2 * price / slow, np.where(rates > whole, np.inf, (price + count * each) / rates))
     shares = np.full(costs.size, 0.25 / rates.size)
     shares[0], shares[costs.argmin()] = 0.25, 0.5

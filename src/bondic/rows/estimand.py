@@ -1,6 +1,6 @@
-"""The question of a certificate, from rows and back: `rebuild` makes the rows of it again.
+"""The estimand of a certificate, from rows and back: `rebuild` makes the rows of it again.
 
-Answers that were not stored are asked for again; initial states that were withheld are given, or read off the log.
+Answers that were not stored are computed again; initial states that were withheld are passed in, or read off the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bondic.core.certificate import Certificate
 from bondic.core.codec import instances
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, VerificationError, refuse
-from bondic.core.proof import Answers, Asked, AskedPolicy, Learned, Proof, Review, StoredStart, describe_start
+from bondic.core.proof import Answers, Estimand, Learned, Proof, Review, StoredPolicy, StoredStart, describe_start
 from bondic.core.propensities.ratios import Target
 from bondic.core.question import PolicyValue, Question
 from bondic.core.starts import StartBets
@@ -39,22 +39,22 @@ from bondic.data.initial import InitialStates, of_stream
 from bondic.data.log import Log
 from bondic.extensions import register_named
 from bondic.policies.answers import StoredAnswers, same_answers
-from bondic.policies.learned import PolicyMixture, seen_by
+from bondic.policies.learned import PolicyMixture, training_provenance
 from bondic.policies.logged_target import LoggedTarget, stand_in
 from bondic.policies.protocol import check_probabilities
-from bondic.rows.decisions import ask_target
+from bondic.rows.decisions import query_target
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
 
 
-def asked_of(rows: Rows, against: Rows | None = None) -> Asked:
+def estimand_of(rows: Rows, against: Rows | None = None) -> Estimand:
     """The value on these rows, or how far it exceeds that of the policy of `against`.
 
-    Those of a log that is read in batches have no stored answers at next states: the policy is asked again.
+    Those of a log that is read in batches have no stored answers at next states: the policy is queried again.
     """
     answers = rows.answers
     parts = ((1.0, rows),) if against is None else ((1.0, rows), (-1.0, against))
-    found = Asked(
+    found = Estimand(
         rows.log_hash,
         rows.terms,
         (rows.rows.start, rows.rows.stop),
@@ -67,47 +67,53 @@ def asked_of(rows: Rows, against: Rows | None = None) -> Asked:
     return found
 
 
-def refuse_taught_starts(asked: Asked, parts: Sequence[Rows], proof: Proof | None = None) -> None:
+def refuse_taught_starts(estimand: Estimand, parts: Sequence[Rows], proof: Proof | None = None) -> None:
     """InvalidInput where starts of rows that taught a policy are taken for draws: from the log, a proof leaves them out."""
-    seen = [one.rows[1] for one in asked.seen if one.rows is not None and one.log_hash in ("", asked.log_hash)]
-    for rows in parts if seen else ():
+    trained_until = [
+        one.rows[1] for one in estimand.trained_on if one.rows is not None and one.log_hash in ("", estimand.log_hash)
+    ]
+    for rows in parts if trained_until else ():
         states = rows.initial_states
         if states.kind == "sample" and not states.from_rows and rows.own_starts:
             raise InvalidInput(
-                "The policy was learned on rows of this log, and the sample of initial states is the log's own episode starts, "
-                "those of these rows among them: they are no draws for this policy. Leave `initial` out (no --initial): those "
-                "that taught the policy are then left out."
+                "The policy was learned on rows of this log, and the sample of initial states contains the episode starts of "
+                "these training rows: for this policy they are no independent draws. Leave `initial` out (no --initial); the "
+                "starts of training rows are then left out."
             )
     bets = [] if proof is None else list(instances(proof, StartBets))
-    if seen and bets and any(rows.initial_states.from_rows for rows in parts):
-        taught = sum(int((rows.start + starts < max(seen)).sum()) for rows, _, starts in episode_starts(parts[0].log))
-        refuse(any(one.skipped < taught for one in bets), "Starts of rows that taught the policy are used as draws.")
+    if trained_until and bets and any(rows.initial_states.from_rows for rows in parts):
+        taught = sum(
+            int((rows.start + starts < max(trained_until)).sum()) for rows, _, starts in episode_starts(parts[0].log)
+        )
+        refuse(any(one.skipped < taught for one in bets), "Starts of the policy's training rows are used as draws.")
 
 
-def _policy_of(coefficient: float, rows: Rows) -> AskedPolicy:
+def _policy_of(coefficient: float, rows: Rows) -> StoredPolicy:
     states, answers = rows.initial_states, rows.answers
-    # starts of a log that is read in batches are read off it again, and the policy is asked there again
+    # starts of a log that is read in batches are read off it again, and the policy is queried there again
     again = of_stream(states, rows.log) and not isinstance(rows.policy, LoggedTarget)
     known = "answers" if not isinstance(rows.policy, LoggedTarget) else rows.policy.known_by
-    return AskedPolicy(
+    return StoredPolicy(
         coefficient,
         known,
         StoredStart(
             None if again else states.observations, states.weights, states.kind, states.count_fixed, states.from_rows
         ),
         Answers(rows.stored_answers(), None if again else answers.initial, answers.discrete, answers.exact),
-        seen_by(rows.policy, rows.log_hash, len(rows.log)),
+        training_provenance(rows.policy, rows.log_hash, len(rows.log)),
     )
 
 
 def rebuild(
-    asked: Asked, log: Log, policy: Any = None, initial: InitialStates | None = None, against: Any = None
+    estimand: Estimand, log: Log, policy: Any = None, initial: InitialStates | None = None, against: Any = None
 ) -> Question:
     """The rows that the question is about, for every policy of it."""
     given = (policy, against)
-    refuse(len(asked.policies) > len(given), "A question about more than two policies.")
-    parts = [_rows_of(asked, mine, log, one, initial) for mine, one in zip(asked.policies, given, strict=False)]
-    return Question(tuple(PolicyValue(mine.coefficient, own) for mine, own in zip(asked.policies, parts, strict=True)))
+    refuse(len(estimand.policies) > len(given), "The certificate is about more than two policies.")
+    parts = [_rows_of(estimand, mine, log, one, initial) for mine, one in zip(estimand.policies, given, strict=False)]
+    return Question(
+        tuple(PolicyValue(mine.coefficient, own) for mine, own in zip(estimand.policies, parts, strict=True))
+    )
 
 
 def question_of(parts: Sequence[Rows]) -> Question:
@@ -120,8 +126,8 @@ def rows_of(question: Question) -> tuple[Rows, ...]:
     return tuple(part.columns for part in question.parts)  # type: ignore[misc]
 
 
-def _rows_of(asked: Asked, mine: AskedPolicy, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
-    asking: dict[str, Any] = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
+def _rows_of(estimand: Estimand, mine: StoredPolicy, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
+    options: dict[str, Any] = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
     if mine.known_by_log:
         policy = policy if isinstance(policy, PolicyMixture) else stand_in(mine.known_by)
     elif mine.answers.next is not None:
@@ -131,7 +137,7 @@ def _rows_of(asked: Asked, mine: AskedPolicy, log: Log, policy: Any, initial: In
             "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
             "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
         )
-    return make_rows(log, policy, _states(mine.start, log, initial), asked.terms, **asking).select(*asked.rows)
+    return make_rows(log, policy, _states(mine.start, log, initial), estimand.terms, **options).select(*estimand.rows)
 
 
 def _states(start: StoredStart, log: Log, given: InitialStates | None) -> InitialStates:
@@ -157,8 +163,8 @@ def _given(start: StoredStart, given: InitialStates) -> FloatArray:
         and np.allclose(given.weights, start.weights, rtol=1e-12, atol=0.0)
     ):
         raise VerificationError(
-            f"The certificate was made for other initial states than the {len(given)} given, or for another kind or number "
-            "of them (`initial` is needed only where it does not hold its own)."
+            f"The {len(given)} initial states that were passed are not those of the certificate: states, kind, number or "
+            "weights differ. Leave `initial` out where the certificate holds its own states."
         )
     return given.observations
 
@@ -168,19 +174,19 @@ def _read_off(start: StoredStart, log: Log) -> InitialStates:
     count = int(start.weights.shape[0])
     if not start.from_log:
         raise VerificationError(
-            f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
-            "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
+            f"This certificate withholds its {count} initial states, a sample that is not part of the log. Pass them: "
+            "verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
         )
     own = InitialStates.from_log(log)
     return own if not start.count_fixed and len(own) == count else InitialStates.from_log(log, count=count)
 
 
-def _stored(asked: AskedPolicy) -> StoredAnswers:
+def _stored(estimand: StoredPolicy) -> StoredAnswers:
     """The stored answers in place of the policy, as strict as what was once made of them."""
-    following, initial, exact = asked.answers.next, asked.answers.initial, asked.answers.exact
+    following, initial, exact = estimand.answers.next, estimand.answers.initial, estimand.answers.exact
     if following is None or initial is None:
-        raise VerificationError("The certificate holds a part of the policy's answers only.")
-    if asked.answers.discrete:
+        raise VerificationError("The certificate is incomplete: it holds only a part of the policy's answers.")
+    if estimand.answers.discrete:
         slots = int(initial.shape[1])
         for name, values in (("next", following), ("initial", initial)):
             normal = check_probabilities(values, values.shape[0], f"{name} state", slots)
@@ -188,26 +194,26 @@ def _stored(asked: AskedPolicy) -> StoredAnswers:
             refuse(bool(wrong), f"The stored probabilities at the {name} states do not sum to 1.")
     else:
         several = not following.shape[1] == initial.shape[1] == 1
-        refuse(exact and several, "Means over several drawn actions are not exact, whatever the certificate says.")
-    return StoredAnswers(following, initial, asked.answers.discrete, exact)
+        refuse(exact and several, "Means over several drawn actions are not exact, although the certificate claims it.")
+    return StoredAnswers(following, initial, estimand.answers.discrete, exact)
 
 
-def _compare_policy(asked: Asked, name: str, mine: AskedPolicy, rows: Rows, log: Log, policy: Any) -> str:
+def _compare_policy(estimand: Estimand, name: str, mine: StoredPolicy, rows: Rows, log: Log, policy: Any) -> str:
     """The policy against the stored answers, at every row of the log."""
     following, initial = mine.answers.next, mine.answers.initial
     if following is None:
         if initial is not None:
             _compare(name, "initial", rows.answers.initial, initial)
-        return f"{name.removeprefix('the ')} was asked again at every row"
-    asking = {"seed": asked.seed, "draws": asked.draws, "initial_draws": asked.initial_draws}
-    fresh = make_rows(log, policy, rows.initial_states, asked.terms, **asking)  # type: ignore[arg-type]
+        return f"{name.removeprefix('the ')} was queried again at every row"
+    options = {"seed": estimand.seed, "draws": estimand.draws, "initial_draws": estimand.initial_draws}
+    fresh = make_rows(log, policy, rows.initial_states, estimand.terms, **options)  # type: ignore[arg-type]
     wrong = fresh.answers.exact != mine.answers.exact
     refuse(wrong, "The certificate is wrong about whether the policy is deterministic.")
     before = 0
     for batch in fresh.batches():
-        said = batch.next_answers
-        _compare(name, "next", said, following[before : before + said.shape[0]])
-        before += said.shape[0]
+        answered = batch.next_answers
+        _compare(name, "next", answered, following[before : before + answered.shape[0]])
+        before += answered.shape[0]
     _compare(name, "initial", fresh.answers.initial, rows.answers.initial)
     return f"{name.removeprefix('the ')} gives the stored answers"
 
@@ -220,19 +226,19 @@ def _compare(policy: str, name: str, mine: FloatArray, stored: FloatArray) -> No
 def check_policies(proof: Proof, question: Question, log: Log, policies: Sequence[Any]) -> Review:
     """The policies against the answers that the proof rests on."""
     names = ("the policy", "the other policy")
-    stored = zip(names, proof.asked.policies, rows_of(question), proof.logged_answers, policies, strict=False)
-    return Review.all_of([_check_policy(proof.asked, *one, log) for one in stored])
+    stored = zip(names, proof.estimand.policies, rows_of(question), proof.logged_answers, policies, strict=False)
+    return Review.all_of([_check_policy(proof.estimand, *one, log) for one in stored])
 
 
 def _check_policy(
-    asked: Asked, name: str, mine: AskedPolicy, rows: Rows, target: Target | None, policy: Any, log: Log
+    estimand: Estimand, name: str, mine: StoredPolicy, rows: Rows, target: Target | None, policy: Any, log: Log
 ) -> Review:
     """One of them; None: it is not there."""
-    says = () if policy is None else seen_by(policy, asked.log_hash, len(log))
+    says = () if policy is None else training_provenance(policy, estimand.log_hash, len(log))
     refuse(
         bool(says) and says != mine.learned,
-        f"{name.capitalize()} says that it was learned on other rows than the certificate's: {_seen(says)}, not "
-        f"{_seen(mine.learned)}.",
+        f"{name.capitalize()} says that it was learned on other rows than the certificate's: {_learned_text(says)}, not "
+        f"{_learned_text(mine.learned)}.",
     )
     if mine.known_by == "mixture":
         return _check_mixture(name, rows, target, policy)
@@ -244,11 +250,11 @@ def _check_policy(
     if policy is None:
         text = f"{name}: whose answers these are is not known, pass the policy to compare it with them"
         return Review(unchecked=(text,), headline=(name,))
-    found = Review((_compare_policy(asked, name, mine, rows, log, policy),))
+    found = Review((_compare_policy(estimand, name, mine, rows, log, policy),))
     if target is None:
         return found
     stretch = rows.restricted(RowRange(*target.rows))
-    again = ask_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2, again=True)
+    again = query_target(replace(stretch, policy=policy), every_action=target.probs.ndim == 2, again=True)
     near = again is not None and np.allclose(again.probs, target.probs, rtol=1e-9, atol=1e-12)
     refuse(not near, f"{name.capitalize()} answers differently at the logged states: it is not the certified policy.")
     return found
@@ -265,8 +271,8 @@ def _check_mixture(name: str, rows: Rows, target: Target | None, policy: Any) ->
     )
     learned = f"{name.removeprefix('the ')} learned again from the rows before each block"
     if target is None:
-        return Review((f"{learned} was asked again at every row",))
-    again = ask_target(
+        return Review((f"{learned} was queried again at every row",))
+    again = query_target(
         replace(rows.restricted(RowRange(*target.rows)), policy=policy), every_action=target.probs.ndim == 2
     )
     near = again is not None and np.allclose(again.probs, target.probs, rtol=1e-9, atol=1e-12)
@@ -274,8 +280,8 @@ def _check_mixture(name: str, rows: Rows, target: Target | None, policy: Any) ->
     return Review((f"{learned} gives the stored answers",))
 
 
-def _seen(learned: Learned) -> str:
-    return ", ".join(str(seen) for _, seen in learned) or "none"
+def _learned_text(learned: Learned) -> str:
+    return ", ".join(str(provenance) for _, provenance in learned) or "none"
 
 
 _KNOWN = {
@@ -307,10 +313,10 @@ def _is_from_log(states: InitialStates, log: Log) -> bool:
         return True
     try:
         starts = InitialStates.from_log(log).observations
-    except InvalidInput:  # no episodes to be told apart, or they do not begin at their first step
+    except InvalidInput:  # no episode ids or ends, or episodes that do not begin at their first step
         return False
-    wanted = starts[: len(states)] if states.count_fixed else starts
-    return np.array_equal(wanted, states.observations)
+    expected = starts[: len(states)] if states.count_fixed else starts
+    return np.array_equal(expected, states.observations)
 
 
 def _different_starts(rows: Sequence[Rows]) -> list[InitialStates]:
@@ -337,17 +343,19 @@ def verify_certificate(
 ) -> Verification:
     """The columns of the question from log and policies, which are compared with the certificate; the core does the rest."""
     with as_verification_error():
-        asked = opened(certificate)
+        estimand = opened(certificate)
         register_named(certificate)
-        refuse(log.content_hash != asked.log_hash, "The log is not the one that was certified (content hashes differ).")
         refuse(
-            against is not None and len(asked.policies) == 1,
+            log.content_hash != estimand.log_hash, "The log is not the one that was certified (content hashes differ)."
+        )
+        refuse(
+            against is not None and len(estimand.policies) == 1,
             "The certificate is about one policy: leave `against` out.",
         )
-        question, policies = rebuild(asked, log, policy, initial, against), (policy, against)
+        question, policies = rebuild(estimand, log, policy, initial, against), (policy, against)
         rows = rows_of(question)
         stored = read_proof(certificate, rows[0].layout, functions)
-        refuse_taught_starts(asked, rows, stored)
+        refuse_taught_starts(estimand, rows, stored)
         own = tuple(
             one if other is None else replace(one, policy=other) for one, other in zip(rows, policies, strict=False)
         )

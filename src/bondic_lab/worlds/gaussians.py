@@ -13,7 +13,7 @@ SLACK = 1e-9  # relative; far above the rounding of these sums
 
 
 @dataclass(frozen=True, eq=False)
-class Bumps:
+class GaussianSum:
     """f(x) = Σ_j φ_j exp(−λ (x − m_j)² / 2)."""
 
     heights: Floats  # φ_j: (J,)
@@ -30,17 +30,17 @@ class Bumps:
         gaps = np.subtract.outer(points, self.places)
         return np.asarray(-(gaps * np.exp(-self.precision / 2.0 * gaps**2)) @ (self.heights * self.precision))
 
-    def smoothed(self, variance: float) -> Bumps:
+    def smoothed(self, variance: float) -> GaussianSum:
         """x ↦ E f(x + ξ), ξ ~ N(0, v): heights over sqrt(1 + λ v), precision over 1 + λ v."""
         spread = 1.0 + self.precision * variance
-        return Bumps(self.heights / np.sqrt(spread), self.places, self.precision / spread)
+        return GaussianSum(self.heights / np.sqrt(spread), self.places, self.precision / spread)
 
-    def squared(self) -> Bumps:
+    def squared(self) -> GaussianSum:
         """f²: a product of two bumps is a bump of twice the precision at the middle of both."""
         apart = np.subtract.outer(self.places, self.places)
         heights = np.outer(self.heights, self.heights) * np.exp(-self.precision * apart**2 / 4.0)
         middles = np.add.outer(self.places, self.places) / 2.0
-        return Bumps(heights.ravel(), middles.ravel(), 2.0 * self.precision)
+        return GaussianSum(heights.ravel(), middles.ravel(), 2.0 * self.precision)
 
     @property
     def curvature(self) -> float:
