@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 import bondic
 from bondic.core.claims import ErrorBudget
 from bondic.core.errors import InvalidInput, VerificationError
-from bondic.core.propensities.betting import BettingProcess, lower_end
+from bondic.core.propensities.betting import BettingProcess
 from bondic.core.propensities.bound import LowerEnd
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Stated
+from bondic.core.propensities.wealth import lower_end
 from bondic.core.separate import SeparateProof
 from bondic.core.terms import make_terms
 from bondic.core.verify import read_proof
@@ -52,7 +53,7 @@ def contrast(given, *, today):
     behavior = np.array(given["behavior"])[rows, actions]
     terms = make_terms(0.0, (given["r_lo"], given["r_hi"]), None, may_terminate=True, time_varying=False)
     shared = {
-        "terms": terms, "rows": rows, "rewards": np.array(given["rewards"]), "continues": np.zeros(rows.size, bool),
+        "terms": terms, "rows": rows, "logged_rewards": np.array(given["rewards"]), "continues": np.zeros(rows.size, bool),
         "observations": np.zeros((rows.size, 1)), "slots": actions, "episodes": rows, "steps": np.zeros_like(rows),
     }  # fmt: skip
     found = []
