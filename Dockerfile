@@ -4,6 +4,8 @@
 #   docker run --rm bondic make test
 FROM python:3.12-slim
 
+# Any version of these three will do: what bondic computes with is pinned in constraints.txt.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends chromium git make \
     && rm -rf /var/lib/apt/lists/*

@@ -1,5 +1,6 @@
 PYTHON ?= python3
 VENV   := .venv
+export PYTHONDONTWRITEBYTECODE :=  # compiled once, not in every process that the tests start
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PINS   := pyproject.toml constraints.txt
@@ -9,10 +10,10 @@ EXTRAS := torch or cluster or mujoco or train or lab
 WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check core-size docs gallery bench evidence experiments clean
+.PHONY: help demo test test-all check core-size docs release-check gallery bench evidence experiments clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +39,10 @@ $(VENV)/.stamp-docs: $(PINS) | $(BIN)/python
 	$(PIP) -e '.[docs]'
 	@touch $(VENV)/.stamp-core $@
 
+$(VENV)/.stamp-release: $(VENV)/.stamp-docs
+	$(PIP) -e '.[release]'
+	@touch $@
+
 demo: $(VENV)/.stamp-core ## install the core library and run the demonstration
 	$(BIN)/bondic demo --force
 
@@ -58,6 +63,9 @@ core-size: ## lines of the trusted core, as README promises them
 
 docs: $(VENV)/.stamp-docs ## build the documentation into site/, offline
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+release-check: $(VENV)/.stamp-release ## what has to hold before a version is published; uploads nothing
+	$(BIN)/python scripts/release_check.py
 
 gallery: $(VENV)/.stamp-test ## make the pictures of the documentation again (needs Chromium)
 	$(BIN)/python scripts/make_gallery.py

@@ -67,10 +67,12 @@ class Row:
     logs: int
 
 
-def compared(problem: Any, other: Any | None, rng: np.random.Generator) -> list[tuple[float, float]]:
+def compared(
+    problem: Any, other: Any | None, rng: np.random.Generator, method: Any = None
+) -> list[tuple[float, float]]:
     """Paired, two intervals, normal, bootstrap; the last two where the log has propensities."""
-    paired = difference_interval(problem, "today" if other is None else other, alpha=ALPHA)
-    found = [shown(paired), two_intervals(problem, other)]
+    paired = difference_interval(problem, "today" if other is None else other, alpha=ALPHA, method=method)
+    found = [shown(paired), two_intervals(problem, other, method)]
     if problem.log.behavior_action_probs is None:
         return [*found, *[(math.nan, math.nan)] * 2]
     values = paired_values(problem, other)
@@ -83,7 +85,7 @@ def measured(name: str, make: Callable[[np.random.Generator], Pair], logs: int, 
     for t in range(logs):
         rng = np.random.default_rng([seed, zlib.crc32(name.encode()), t])
         pair = make(rng)
-        ends = np.array(compared(pair.problem, pair.other, rng))
+        ends = np.array(compared(pair.problem, pair.other, rng, pair.method))
         lengths.append(ends[:, 1] - ends[:, 0])
         misses += ~((ends[:, 0] <= pair.truth) & (pair.truth <= ends[:, 1]))
     with warnings.catch_warnings():

@@ -89,8 +89,8 @@ def shown(result: bondic.Result) -> Ends:
     return (math.nan, math.nan) if result.status.name == "REJECTED" else (result.low, result.high)
 
 
-def two_intervals(problem: Any, other: Any | None) -> Ends:
-    """The ends of each policy at half of alpha, subtracted."""
+def two_intervals(problem: Any, other: Any | None, named: Any = None) -> Ends:
+    """The ends of each policy at half of alpha, subtracted; by the method that was `named`."""
     terms = problem.terms
     stated: dict[str, Any] = {
         "gamma": terms.gamma,
@@ -99,8 +99,8 @@ def two_intervals(problem: Any, other: Any | None) -> Ends:
     }
     policy = LoggedBehavior() if other is None else other
     second = bondic.make_problem(problem.log, policy, problem.initial_states, accept=None, **stated)
-    method = bondic.Propensities() if other is None else None
-    one = shown(bondic.estimate_interval(problem, alpha=ALPHA / 2))
+    method = bondic.Propensities() if other is None else named
+    one = shown(bondic.estimate_interval(problem, alpha=ALPHA / 2, method=named))
     two = shown(bondic.estimate_interval(second, alpha=ALPHA / 2, method=method))
     return one[0] - two[1], one[1] - two[0]
 

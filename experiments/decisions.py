@@ -4,10 +4,10 @@
         [--page out/decision-coverage.md]
 
 Controls are wrong on purpose, and the same test must catch them: the best of many null policies at alpha each, a difference
-with the range of one value, a policy that was learned on the certified rows, subgroups at alpha each, weights
-made for every subgroup without dividing alpha, fifty looks without a planned length, the best end
-of all looks at a difference that changes with the rows. Exit status 1 when a statement is not as expected. Log t of a case is
-made from (seed, name of the case, t).
+with the range of one value, half of the allowance that groups need, a policy that was learned on the certified rows, subgroups
+at alpha each, weights made for every subgroup without dividing alpha, fifty looks without a planned length, the best end of all
+looks at a difference that changes with the rows. Exit status 1 when a statement is not as expected. Log t of a case is made from
+(seed, name of the case, t).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 from experiments import cases
 from experiments.coverage_checks import Check, FloatArray, Role, Tally, missed
+from experiments.decision_cells import sharp
 
 import bondic
 from bondic.core.cells.allowance import NOTHING_ALLOWED
@@ -532,6 +533,8 @@ CASES: cases.Cases = {
     "episodes": (episodes, 0.5),
     "learned episodes": (learned_episodes, 0.25),
     "tables": (tables, 0.05),
+    "tables, one bet": (partial(sharp, False), 1.0),
+    "groups, one bet": (partial(sharp, True), 1.0),
     "subgroups": (subgroups, 1.0),
     "start states of a table": (subgroups_of_a_table, 1.0),
 }

@@ -8,6 +8,15 @@ from typing import Any
 
 from griffe import Extension
 
+from bondic._version import __version__
+
+
+def on_config(config: Any) -> Any:
+    """Called by mkdocs: the site belongs to one version, and says which."""
+    config["site_name"] += f" {__version__}"
+    return config
+
+
 _CODE = re.compile(r"(`[^`]*`)")
 _SPECIAL = re.compile(r"([*_<>|\[\]#~])")
 _PARAMETERS = re.compile(r"^Parameters\n-+\n((?:.+\n?)+)", re.MULTILINE)

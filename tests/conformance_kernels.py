@@ -96,7 +96,9 @@ class LeafCase:
         for example in self.examples:
             x = self._near(example, rng)
             values = example.leaf.block(x, x)
-            assert np.array_equal(values, values.T)
+            # a product of matrices may sum an entry and its mirror image in different orders
+            apart = 2 * example.leaf.value_error(x, x) if isinstance(example.leaf, FeatureLeaf) else 0.0
+            assert np.abs(values - values.T).max() <= apart
             assert np.linalg.eigvalsh(values)[0] >= -1e-13 * max(1.0, float(np.abs(values).max())) * len(x)
 
     def test_features_are_the_kernel(self, rng):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import bondic as b
-import bondic_lab
 from bondic.core.balls import Box, constant_value
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant, Dirac
 from bondic.core.kernels.normal_form import Layout
+from bondic.decisions.curves import radius_curve
 from bondic.methods.setting import make_setting
 from bondic.robustness import robustness
 from bondic.tuning.defaults import Advanced
@@ -167,11 +167,10 @@ def test_robustness_is_what_the_ends_do_at_larger_radii():
     assert result.status is Status.INTERVAL
     found = result.robustness
     assert 1.0 <= found.same_up_to <= found.informative_up_to
-    curve = bondic_lab.result_frontier(result, problem)
-    low, high = curve.interval(found.radius * found.same_up_to)
-    assert high - low <= 1.1 * result.length + 1e-9
-    low, high = curve.interval(found.breakdown_radius * 0.999)
-    assert high - low < result.value_range.width
+    radii = found.radius * found.same_up_to, found.breakdown_radius * 0.999
+    same, informative = radius_curve(result, radii).values()
+    assert same.length <= 1.1 * result.length + 1e-9
+    assert informative.length < result.value_range.width
     setting, _, _ = make_setting(method, problem, 0.1)
     assert robustness(setting, result.low, result.high, ()) is None
     assert robustness(replace(setting, ball=Box(1.0)), 0.0, 1.0, (result.lower,)) is None

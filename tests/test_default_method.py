@@ -123,7 +123,7 @@ def test_numbers_without_a_statement_are_answered_with_the_value_range(monkeypat
         assert (found.curve is not None) == with_groups == (found.method == "groups")
         assert found.rows == ((300, 1500) if with_groups else (0, rows))
         if not with_groups:
-            assert UNSTATED in found.choices["nothing is said"]
+            assert UNSTATED in found.choices["nothing is stated"]
         if method.no_rows:
             found.without_rows(asked)
 
@@ -137,8 +137,8 @@ def test_a_stated_class_needs_a_pilot_that_promises_something(monkeypatch):
     assert found.status is Status.TRIVIAL
     assert tuple(found.interval) == (found.value_range.low, found.value_range.high)
     assert found.seconds.get("plan") is None
-    for words in (found.choices["method"], found.choices["nothing is said"]):
-        assert "the first 200 rows promise no more than the value range" in words
+    for words in (found.choices["method"], found.choices["nothing is stated"]):
+        assert "the first 200 rows predict no more than the value range" in words
     assert found.choices["other methods"] == "none"
     assert b.verify(found.certificate, dull.log, dull.policy).status == "TRIVIAL"
     assert replace(stated, pilot=100).choose(dull)[1].startswith("none, as the first 100 rows")
@@ -317,5 +317,5 @@ def test_a_long_table_that_proves_nothing_is_answered_from_its_first_rows(hopele
     assert bool(planned) is not hopeless
     assert (result.high - result.low > 4.99) is hopeless
     if hopeless:
-        assert "the first 1024 of 8000 rows promise no more than the value range" in result.choices["nothing is said"]
+        assert "the first 1024 of 8000 rows predict no more than the value range" in result.choices["nothing is stated"]
         assert b.verify(result.certificate, log, policy).low == result.low

@@ -22,7 +22,7 @@ from bondic.core.propensities.ratios import Ratios, Stated
 from bondic.core.separate import SeparateProof
 from bondic.core.terms import make_terms
 from bondic.core.verify import read_proof
-from bondic.decisions.difference import difference_interval, with_values
+from bondic.decisions.difference import difference_interval, today_value, with_values
 from bondic.methods.propensities import Propensities
 from propensity_cases import (
     BEHAVIOR,
@@ -391,6 +391,83 @@ def test_episodes_of_two_policies():
                 result = difference_interval(problem, against, alpha=0.4, method=method)
                 missed += not result.low <= true <= result.high
     assert missed <= 48 * 0.4 + 3 * math.sqrt(48 * 0.24)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.2, 40.0), st.floats(-1.0, 1e6))
+def test_predictions_are_shrunk_so_that_no_value_is_below_a_floor_of_its_own(seed, usual, low):
+    """Lemma 38a: every action and the extreme rewards of some states, listed; the mean stays that of the policy."""
+    rng, actions, high = np.random.default_rng(seed), int(np.random.default_rng(seed).integers(2, 6)), low + 2.0
+    behavior, target, q = (
+        rng.dirichlet(np.full(actions, 5.0)),
+        rng.dirichlet(np.full(actions, 0.3), 3),
+        rng.uniform(low, high, (3, actions)),
+    )
+    least, means = float(behavior.min()), rng.uniform(low, high, (3, actions))
+    state, taken, reward = (
+        x.ravel() for x in np.meshgrid(np.arange(3), np.arange(actions), [low, high], indexing="ij")
+    )
+    terms = make_terms(0.0, (low, high), None, may_terminate=True, time_varying=False)
+    size = state.size
+    units = SingleDecisions(
+        "lower", terms, np.arange(size), reward, Ratios.of(target[state, taken], behavior[taken], actions), np.zeros(size, bool),
+        np.zeros((size, 1)), taken, target[state], np.arange(size), np.zeros(size, int),
+    )  # fmt: skip
+    caps = Stated(min_propensity=least).caps(1 / least, units.probs, size)
+    floor = low - usual * (high - low)
+    shrunk = units.kept_above(floor, q[state], caps)
+    mean, logged = units.policy_means(shrunk)
+    values = units.robust_values(logged, mean)
+    assert values.min() >= floor - 1e-12 * (abs(low) + usual)
+    chance = (
+        behavior[taken] * np.where(reward == low, high - means[state, taken], means[state, taken] - low) / (high - low)
+    )
+    found = np.bincount(state, weights=chance * values)
+    np.testing.assert_allclose(found, (target * means).sum(axis=1), atol=1e-9 * (1 + abs(low)))
+    if usual > 1 / least:
+        assert np.array_equal(shrunk, q[state])  # nothing to shrink
+    unshrunk = units.robust_values(*units.policy_means(q[state])[::-1])
+    assert unshrunk.min() >= floor or not np.array_equal(shrunk, q[state])  # the control: as it was, a value was below
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.9, 0.99])
+def test_today_is_no_longer_than_the_textbook_interval_where_returns_are_small(gamma):
+    """Complete episodes whose returns fill a hundredth of their range; Hoeffding's inequality, at the same level."""
+    rng, count = np.random.default_rng(3), 400
+    lengths = np.minimum(rng.geometric(0.2, count), 30)
+    ids, steps = np.repeat(np.arange(count), lengths), np.concatenate([np.arange(n) for n in lengths])
+    rewards, over = 0.02 * rng.integers(0, 2, steps.size), steps + 1 == np.repeat(lengths, lengths)
+    log = bondic.Transitions(
+        np.zeros((steps.size, 1)), rng.integers(0, 2, steps.size), rewards, np.zeros((steps.size, 1)), over,
+        episode_ids=ids, timesteps=steps,
+    )  # fmt: skip
+    problem = bondic.make_problem(
+        log, lambda s: np.zeros(len(s), int), gamma=gamma, reward_range=(0.0, 1.0), accept=None
+    )
+    found = today_value(problem, 0.1)
+    returns = np.bincount(ids, weights=rewards * gamma**steps)
+    half = math.sqrt(math.log(2 / 0.1) / (2 * count)) / (1 - gamma)
+    assert returns.mean() - half < found.low < returns.mean() < found.high < returns.mean() + half
+
+
+def test_the_bound_of_ratios_comes_from_the_policy():
+    """Thirty actions taken evenly, a policy that is nowhere sure: stating its largest ratio as well buys nothing."""
+    rng, count, actions = np.random.default_rng(5), 4000, 30
+    taken = rng.integers(0, actions, count)
+    log = bondic.Transitions(
+        np.zeros((count, 1)), taken, (rng.random(count) < 0.01 * (1 + (taken < 5))).astype(float), np.zeros((count, 1)),
+        np.ones(count, bool), behavior_action_probs=np.full(count, 1 / actions),
+    )  # fmt: skip
+    probs = np.where(np.arange(actions) < 5, 0.15, 0.01)
+    problem = bondic.make_problem(
+        log, lambda s: np.tile(probs, (len(s), 1)), gamma=0.0, reward_range=(0.0, 1.0), accept=None
+    )
+    plain, one, two = (
+        bondic.estimate_interval(problem, method=Propensities(**stated)).length
+        for stated in ({}, {"min_propensity": 1 / actions}, {"min_propensity": 1 / actions, "max_ratio": 4.5001})
+    )
+    assert one < 0.8 * plain
+    assert one == pytest.approx(two, rel=0.02)
 
 
 def policy_of(table):

@@ -1,4 +1,4 @@
-"""`Groups` where q* is known: at the true averages of (23) the value is covered; without a statement nothing is said."""
+"""`Groups` where q* is known: at the true averages of (23) the value is covered; without a statement nothing is stated."""
 
 from __future__ import annotations
 

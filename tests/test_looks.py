@@ -296,7 +296,7 @@ def test_a_choice_keeps_its_favorite(tmp_path):
     state = tmp_path / "looks.json"
     waiting = choose_policy(candidates(200), method=PLANNED, state=state)
     assert waiting.chosen is None
-    assert "nothing can be said yet" in str(waiting)
+    assert "no decision yet" in str(waiting)
     found = [choose_policy(candidates(rows), method=PLANNED, state=state) for rows in (800, 1500, 3000)]
     assert len({one.favorite for one in found}) == 1
     assert {one.results[next(iter(one.results))].rows[0] for one in found} == {
@@ -417,7 +417,7 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     assert "bondic monitor" in err
     code, _, err = run(capsys, "compare", "log1500.npz", *asked, *looks)
     assert code == 2
-    assert "decides nothing" in err
+    assert "makes no decision" in err
     for rows, expected in ((100, 6), (1500, 0)):
         code, out, _ = run(
             capsys, "choose", f"log{rows}.npz", *asked, "--with", "planned_rows=3000", "--with", "state=choice.json"

@@ -190,7 +190,8 @@ def test_the_tool_reads_and_evaluates_without_a_discount(tmp_path, capsys, monke
 
     code, said = run("evaluate", tmp_path / "log.parquet", *asked)
     assert code == 2
-    assert "or that every row ends: one_step=True (--one-step)" in said.err
+    assert "that every row ends by --one-step" in said.err
+    assert "columns={" not in said.err  # the command line speaks its own words
     code, said = run("evaluate", tmp_path / "log.parquet", *asked, "--one-step")
     assert code == 0, said.err
     code, said = run("verify", tmp_path / "out" / "certificate.json", tmp_path / "log.parquet", "--one-step")

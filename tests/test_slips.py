@@ -88,7 +88,7 @@ REFUSED = {
     "a model of other columns": (lambda: asked(CARELESS), f"{OTHER_WIDTH}: age, dose.*--columns observations="),
     "a model on arrays": (lambda: bondic.evaluate_policy(ARRAYS, CARELESS, gamma=0, reward_range=(0, 1)), OTHER_WIDTH),
     "probabilities of named actions": (
-        lambda: asked(lambda s: np.eye(2)[choose(s)], TEXT), "the order of the policy's probabilities is unknown",
+        lambda: asked(lambda s: np.eye(2)[choose(s)], TEXT), "the order of the policy's answers is unknown",
     ),
     "a class that the log never took": (
         lambda: asked(NAMING, TEXT[TEXT["given"] == "cold"]), "warm, which are not among those of the log, cold. Name all",

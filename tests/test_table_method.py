@@ -128,7 +128,7 @@ def test_one_side_spends_all_of_alpha_on_it(world):
 
 
 def test_actions_that_were_never_logged_leave_the_range(world):
-    """The policy takes action 1 alone, the log action 0 alone: nothing is said, and nothing fails."""
+    """The policy takes action 1 alone, the log action 0 alone: nothing is stated, and nothing fails."""
     mdp, log, _ = world
     log = part(log, np.asarray(log.actions) == 0, drop=("behavior_action_probs",))
     always = bondic.TablePolicy(np.tile([0.0, 1.0], (3, 1)))

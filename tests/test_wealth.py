@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bondic.core.bounded import certified_sum
 from bondic.core.errors import NumericalError
 from bondic.core.propensities.betting import BettingProcess, MeansProcess, _largest, lower_end, means_end, plug_in_rates
+from bondic.core.propensities.bound import _affordable
 from propensity_cases import slow_rates
 
 mp.mp.dps = 50
@@ -271,3 +272,41 @@ def test_portions_leave_no_trace(monkeypatch):
     assert np.array_equal(process.factor_sums(0.3, starts), inside)
     for mine, other in zip(found(), whole, strict=True):
         assert np.array_equal(mine, other) if isinstance(mine, np.ndarray) else mine == other
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(-3, 3), st.sampled_from([0.5, 0.75, 0.95]), st.booleans())
+def test_lowered_centers_keep_the_rate_and_no_bet_loses_more_than_its_risk(seed, log_rate, risk, far):
+    """Theorem 40 for every value between the floor and above: exp of log(1 + v (X - c)) + v (c - m) has a mean of at most 1."""
+    rng, rate = np.random.default_rng(seed), 10.0**log_rate
+    losses = rng.exponential(size=20) * np.where(rng.random(20) < 0.2, 0.0, 1.0)
+    centers = rng.normal(size=20) + (1e6 if far else 0.0)
+    lowered, lost, cut = _affordable(centers, losses, rate, risk)
+    assert np.all(lowered <= centers)
+    assert np.all(cut * lost <= risk * (1 + 1e-12))
+    floors = [mp.mpf(center) - mp.mpf(loss) for center, loss in zip(centers, losses, strict=True)]
+    for center, loss, floor in zip(lowered, lost, floors, strict=True):
+        assert mp.mpf(center) - floor <= mp.mpf(loss)  # nothing can be lost that was not counted
+    assert np.all(cut >= rate * (1 - 1e-4))  # less by rounding alone
+    for center, floor, most in zip(lowered, floors, cut, strict=True):
+        top, chance = floor + mp.mpf(rng.exponential()), mp.mpf(rng.random())
+        mean = chance * top + (1 - chance) * floor
+        factors = [(1 + most * (x - mp.mpf(center))) for x in (top, floor)]
+        assert chance * factors[0] + (1 - chance) * factors[1] <= mp.exp(most * (mean - center)) * (
+            1 + mp.mpf(10) ** -40
+        )
+
+
+def test_one_early_row_with_a_larger_rate_does_not_make_the_end_long():
+    """Values near the top of their range, and a first guess in its middle: with rates cut row by row the end was halved."""
+    values, count = np.full(400, 0.99), 400
+    guesses = np.concatenate([[0.5], np.full(count - 1, 0.99)])
+    ends = []
+    for centers, losses, rates in (
+        _affordable(guesses, guesses, 1.5, 0.75),
+        (guesses, guesses, np.minimum(1.5, 0.75 / guesses)),  # the control
+    ):
+        total = rates.max() * count * (1 + 1e-12)
+        ends.append(means_end([MeansProcess(values, centers, losses, rates, total, 0.75, 1.0)], 1.0, 0.05))
+    assert ends[0] > 0.85
+    assert ends[1] < 0.55

@@ -15,14 +15,16 @@ from typing import Any
 
 from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.ends import CellBound
-from bondic.core.cells.proof import CellsProof
+from bondic.core.cells.proof import TEST, CellsProof
 from bondic.core.claims import Claim, Conclusion, Status, conclude
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import bound_text, interval_text, number
 from bondic.core.sequential.proof import claims_of
-from bondic.core.terms import ValueRange, range_of
+from bondic.core.terms import ValueRange
 from bondic.rendering import Grid, counted, sentence, three
 from bondic.rows import Rows
+from bondic.rows.estimand import question_of
+from bondic.rows.paired import question_rows
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Averages of the printed table, as shares of the width of the value range, rounded to one digit."""
@@ -82,12 +84,21 @@ class AllowanceCurve:
         return self.proof.bound(self.rows)
 
     @property
+    def is_difference(self) -> bool:
+        """Whether it is about how far one policy exceeds another."""
+        return len(self.proof.estimand.policies) > 1
+
+    @property
+    def subject(self) -> str:
+        return "difference" if self.is_difference else "value"
+
+    @property
     def alpha(self) -> float:
         return self.proof.budget.alpha
 
     @cached_property
     def value_range(self) -> ValueRange:
-        return range_of(self.rows.terms)
+        return question_of(question_rows(self.rows)).limits
 
     def at(self, allowance: Allowance | float | tuple[float, float]) -> CurvePoint:
         """The interval if groups are as alike as the allowance says: one number, or (averages, single values)."""
@@ -125,7 +136,9 @@ class AllowanceCurve:
         return self.proof.ruled_out(self.rows, self.bound)
 
     def all_marks(self) -> tuple[Mark, ...]:
-        """The certified mark first."""
+        """The certified mark first, where part of alpha was set aside for it."""
+        if self.proof.budget.get(TEST) is None:
+            return self.marks
         text = f"the log shows that halves of groups differ by {three(self.ruled_out)} or more"
         text = text if self.ruled_out > 0 else "the log rules out no allowance"
         return (Mark("ruled out", self.ruled_out, text, True), *self.marks)
@@ -202,7 +215,7 @@ class CurveView:
     grid: Grid
     marks: tuple[str, ...]  # a line each
     advice: str  # what to do, or what was stated
-    decision: str  # how a reader finds out where a decision breaks
+    decision: str  # where the answer breaks, or how a reader finds out
 
 
 def alike(curve: AllowanceCurve, allowance: Allowance | None) -> str:
@@ -230,10 +243,12 @@ def curve_view(curve: AllowanceCurve, stated: Allowance | None, *, first: bool, 
         else f"At {level} confidence this holds for all allowances at once."
     )
     model = "your model" if curve.model == "yours" else f"a model ({curve.model})"
+    to_both = " to either policy" if curve.is_difference else ""
+    what = "the difference of the two policies" if curve.is_difference else "the value of the policy"
     head = (
         f"Rows {rows.start} to {rows.stop - 1} are in {counted(len(curve.groups), 'group')}; {model} says what "
-        f"each is worth. If rows in the same group, with the same action, are alike, in value, up to ± the allowance "
-        f"({_MODEL_AVERAGES}), the value of the policy lies in its interval. {holds}"
+        f"each is worth{to_both}. If rows in the same group, with the same action, are alike, in value, up to ± the allowance "
+        f"({_MODEL_AVERAGES}), {what} lies in its interval. {holds}"
     )
     return CurveView(
         TITLE,
@@ -241,8 +256,24 @@ def curve_view(curve: AllowanceCurve, stated: Allowance | None, *, first: bool, 
         line_grid(curve, stated),
         tuple(f"{sentence(mark_words(mark))}." for mark in curve.all_marks()),
         _advice(curve, stated, first),
-        _DECISION,
+        better_words(curve, stated) if curve.is_difference else _DECISION,
     )
+
+
+def better_words(curve: AllowanceCurve, stated: Allowance | None) -> str:
+    """Up to which allowance the first policy is better, or worse."""
+    for word, bound in (("better", "above"), ("worse", "below")):
+        found = curve.breaks(**{bound: 0.0}, single=_single(stated))
+        if found is None:
+            continue
+        if math.isinf(found):
+            return f"The new policy is {word} whatever the allowance is."
+        most = bound_text(found, -1)
+        return (
+            f"The new policy is {word} for every allowance up to {most}: if it is not, groups differ by more than {most} in "
+            f"value{_alone(stated, found)}."
+        )
+    return "No allowance, not even ± 0, shows which policy is better."
 
 
 def _advice(curve: AllowanceCurve, stated: Allowance | None, first: bool) -> str:
@@ -288,29 +319,46 @@ def break_words(
 
     Single values are those of `stated`, where it has two numbers.
     """
-    pair = None if stated is None else stated.pair
-    single = pair[1] if pair and pair[0] != pair[1] else None
+    single = _single(stated)
     for name, bound in (("above", above), ("below", below)):
         if bound is None:
             continue
         found = curve.breaks(**{name: bound}, single=single)
-        decision = f"the value is at {'least' if name == 'above' else 'most'} {number(bound)}"
+        decision = f"the {curve.subject} is at {'least' if name == 'above' else 'most'} {number(bound)}"
         if found is None:
             yield f"no allowance shows that {decision}"
         elif math.isinf(found):
             yield f"{decision} whatever the allowance is"
         else:
             most = bound_text(found, -1)
-            alone = "" if single is None else f" on average, or by more than {number(max(single, found))} one by one"
             yield (
                 f"{decision} for every allowance up to {most}: if this decision is wrong, groups differ by more than {most} "
-                f"in value{alone}"
+                f"in value{_alone(stated, found)}"
             )
 
 
+def _single(stated: Allowance | None) -> float | None:
+    """The second of two stated numbers."""
+    return None if stated is None or stated.pair[0] == stated.pair[1] else stated.pair[1]
+
+
+def _alone(stated: Allowance | None, found: float) -> str:
+    single = _single(stated)
+    return "" if single is None else f" on average, or by more than {number(max(single, found))} one by one"
+
+
 def curve_dict(curve: AllowanceCurve, stated: Allowance | None, *, first: bool) -> dict[str, Any]:
-    """Plain data: points with both numbers alike, marks, groups in words, and what was stated."""
+    """Plain data: points with both numbers alike, marks, groups in words, and what was stated.
+
+    Of a difference the largest allowances, too, up to which the first policy is better, or worse; None: none is.
+    """
+    holds: dict[str, Any] = {}
+    if curve.is_difference:
+        ends = {"better_up_to": {"above": 0.0}, "worse_up_to": {"below": 0.0}}
+        found = {name: curve.breaks(**end, single=_single(stated)) for name, end in ends.items()}
+        holds = {name: None if most is None else min(most, curve.value_range.width) for name, most in found.items()}
     return {
+        **holds,
         "alpha": curve.alpha,
         "model": curve.model,
         "groups": list(curve.groups),

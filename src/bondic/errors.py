@@ -5,6 +5,7 @@ Each message says what is wrong, why it matters and the way out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -67,6 +68,54 @@ class ValidityWarning(UserWarning):
 
     def __str__(self) -> str:
         return ValidityNote(super().__str__())
+
+
+def command_words(text: str) -> str:
+    """`columns={'rewards': 'name'} (--columns rewards=NAME)` as the command line says it: `--columns rewards=NAME`."""
+    return _in_words(text, command=True)
+
+
+def python_words(text: str) -> str:
+    """The same as Python says it: `columns={'rewards': 'name'}`."""
+    return _in_words(text, command=False)
+
+
+_OPENING = " (--"
+
+
+def _in_words(text: str, *, command: bool) -> str:
+    """Messages name a way out as an argument, and as an option in parentheses after it: one of the two."""
+    place = text.find(_OPENING)
+    while place >= 0:
+        begin, end = _argument_before(text, place), _closing(text, place + 1)
+        if end is not None and re.search(r"=|\)$", text[begin:place]):
+            kept = text[place + 2 : end] if command else text[begin:place]
+            text = text[:begin] + kept + text[end + 1 :]
+            place = begin + len(kept) - 1
+        place = text.find(_OPENING, place + 1)
+    return text
+
+
+def _argument_before(text: str, place: int) -> int:
+    """Where the word before a place begins; blanks inside of brackets and quotes are part of it."""
+    depth, begin = 0, place
+    while begin > 0:
+        letter = text[begin - 1]
+        depth += (letter in ")]}") - (letter in "([{")
+        if depth < 0 or (letter == " " and depth == 0):
+            break
+        begin -= 1
+    return begin
+
+
+def _closing(text: str, place: int) -> int | None:
+    """Where the parenthesis that opens at a place closes."""
+    depth = 0
+    for at in range(place, len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0:
+            return at
+    return None
 
 
 def shown(names: Iterable[Any]) -> str:

@@ -30,6 +30,7 @@ from bondic.errors import Listing, NoInterval, ValidityNote
 from bondic.rendering import confidence, three
 from bondic.robustness import Robustness
 from bondic.rows import Rows
+from bondic.rows.paired import question_rows
 from bondic.withhold import withhold_rows
 
 StepKind = Literal[
@@ -182,7 +183,7 @@ class Result:
     effective_sample_size: float  # how many rows (or episodes) carry the weights; no part of a proof
     seconds: dict[str, float]  # time spent, by stage
     warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
-    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type Doubt
+    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type ValidityNote
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     question: Rows | None = field(repr=False, compare=False, default=None)  # the problem; never written to a file
@@ -376,10 +377,11 @@ class Result:
         curve, stated = self._curve(), Allowance.of(allowance)
         if self.on_groups and stated == self.allowance:
             return self
-        proof = curve.stated(stated, first=False)
+        proof, question = curve.stated(stated, first=False), question_rows(curve.rows)
         made = Result.of(
             proof,
-            curve.rows,
+            question[0],
+            against=question[1] if len(question) > 1 else None,
             method=GROUPS,
             claims=proof.claims_on(curve.rows, curve.bound),
             choices=self.choices,
@@ -465,9 +467,9 @@ class Result:
         """A summary for an issue, a merge request or a mail."""
         return str(_view("report.pens.result_markdown")(self, title))
 
-    def plot(self) -> Any:
-        """Both ends as stacks of their terms, with the interval: a matplotlib Figure (extra `plot`)."""
-        return _view("report.plots.terms_figure")(self)
+    def plot(self, ax: Any = None) -> Any:
+        """Both ends as stacks of their terms, with the interval (extra `plot`): a matplotlib Figure, or `ax`, drawn on."""
+        return _view("report.plots.terms_plot")(self, ax)
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Policy evaluation") -> Path:
         """Write the report, one page that opens anywhere."""

@@ -117,7 +117,9 @@ def answer(result: Result) -> str:
         return f"At {at} {new} is {word} than {other}{size}{why or (changed and f' ({changed})')}."
     values = ", ".join(f"{name} {_ends(part)}" for name, part in zip((new, other), result.parts, strict=True))
     named = (values, f"{new} is ") if new == result.names[0] != "new" else (sentence(values), "")
-    return f"{named[0]}; {named[1]}{word}{size} (each at {at}{changed and f'; {changed}'})."
+    stated = said if result.allowance is not None else ""
+    more = "".join(f"; {words}" for words in (changed, stated) if words)
+    return f"{named[0]}; {named[1]}{word}{size} (each at {at}{more})."
 
 
 def difference_words(result: Result) -> tuple[str, str]:
@@ -128,7 +130,7 @@ def difference_words(result: Result) -> tuple[str, str]:
     ):
         if shown and result.side in ("both", side):
             low, high = ends_text(least, most)
-            low = bound_text(least, -1) if low == "0" else low
+            low = bound_text(least, -1) if float(low) == 0 else low
             return word, f" by {low} to {high}" if result.side == "both" else f" by at least {bound_text(least, -1)}"
     return "not shown to be better", f": the difference {_lies(result)}"
 

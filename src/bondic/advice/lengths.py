@@ -59,7 +59,7 @@ class LengthGuess:
 
 
 def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None) -> LengthGuess | None:
-    """The interval of a table, from the first rows of a problem, for its own discount or another; None: nothing can be told."""
+    """The interval of a table, from the first rows of a problem, at its own discount or another; None: no prediction."""
     width = range_of(problem.terms if gamma is None else replace(problem.terms, gamma=gamma)).width
     first = tuning_problem(problem, min(len(problem.rows), _MAX_ROWS)) if problem.layout.discrete and width else None
     if first is None or not first.answers.exact:
@@ -72,7 +72,7 @@ def table_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float |
     def share(rows: float) -> float:
         try:
             return min(1.0, Table(side).predicted_length(first, alpha, max(math.ceil(rows), 1)) / width)
-        except NumericalError:  # rows that no plan can be made from promise nothing
+        except NumericalError:  # no plan can be made from these rows
             return 1.0
 
     return LengthGuess(len(first.rows), share)

@@ -25,20 +25,21 @@ from scipy.optimize import brentq
 from bondic.advice.lengths import propensity_guess
 from bondic.advice.remedies import (
     SOME,
-    bound_of_ratios,
-    discount,
     other_methods,
     overlap,
-    ranges,
     rejected,
     starts_not_left,
 )
 from bondic.advice.situation import Situation
-from bondic.core.cells.proof import ALLOWED
+from bondic.advice.statements import bound_of_ratios, nearer_question, statements
+from bondic.core.cells.proof import ALLOWED, CellsProof
 from bondic.core.claims import Status
 from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
 from bondic.core.errors import InvalidInput
+from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.ends import RARE
+from bondic.core.terms import in_full
+from bondic.errors import command_words, python_words
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.rendering import counted, sentence, three
 from bondic.result import NextStep, Result
@@ -58,20 +59,22 @@ class Lever:
 
 LEVERS = {
     NOISE: Lever(
-        "More rows make it smaller, like 1/sqrt(n); a narrower true range (--reward-range, --value-range) in proportion.",
+        "More rows make it smaller, like 1/sqrt(n); a narrower true range of rewards or returns in proportion.",
         0.5,
     ),
     RARE: Lever(
         "It covers events that no row shows but that may still happen. More rows make it smaller, like 1/n; a narrower true "
-        "range (--value-range) in proportion.",
+        "range of returns in proportion.",
         1.0,
     ),
     BIAS: Lever("It covers what the log does not tell about the value function.", 0.5),
     START: Lever(rate=0.5),  # said with the number of starts
-    ALLOWANCE: Lever("It is the allowance that you stated (--with misspecification), times the steps that count."),
+    ALLOWANCE: Lever(
+        "It is the allowance that you stated, misspecification= (--with misspecification=B), times the steps that count."
+    ),
     ALLOWED: Lever(
-        "It is the allowance that you stated (--allowance), times the steps that count. Groups whose rows are more alike "
-        "(--with groups), or a better model (--with model), need less."
+        "It is the allowance that you stated, times the steps that count. Groups whose rows are more alike, groups= (--with "
+        "groups=SPEC), or a better model, model= (--with model=SPEC), need less."
     ),
 }
 _DUAL_LEVERS = {
@@ -85,20 +88,32 @@ _WHOLE = (
 _NOTHING = "No interval was looked for, so the answer is the whole value range: {why}."
 _DOMINANT = 0.4
 """Share of the length from which on one part is worth a word, however short the interval is."""
+_SHORT = 0.5
+"""What promises less than this share of the length is said before what explains it."""
+_FAR = 100.0
+"""Nobody waits for so many times the rows."""
 _MAX_GROWTH = 1e6
 _MORE = 1.5
 """These rows were not enough, whatever a guess says: so many times more are the least that is named."""
 
 
-def next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = False) -> tuple[NextStep, ...]:
+def next_steps(
+    result: Result, problem: Rows | None = None, *, no_rows: bool = False, command: bool = False
+) -> tuple[NextStep, ...]:
     """What would help, for a trivial, wide or rejected result; for a sharp one what a statement would spare, if that is much.
 
     `problem` is the one that the result answers; a result that still holds it needs no other. Made after the interval, from
     the result, its problem and counts of its log; takes a second or two where no row was used.
     Nothing of it is guaranteed, and nothing of it moves an interval. What it suggests on the ground of this log is for the
     next one: a range, a radius or a method that is changed because of the outcome has no guarantee. `no_rows` leaves
-    out what quotes the least or largest value of a row.
+    out what quotes the least or largest value of a row; `command` names ways out as the command line does.
     """
+    words, found = command_words if command else python_words, _steps(result, problem, no_rows)
+    return tuple(replace(step, text=words(step.text)) for step in found)
+
+
+def _steps(result: Result, problem: Rows | None, no_rows: bool) -> tuple[NextStep, ...]:
+    """In both words; what gains most first, after the decision and what nothing else can cure."""
     problem = result.question if problem is None else problem
     if problem is None:
         raise InvalidInput("This result no longer holds its question: pass the problem, next_steps(result, problem).")
@@ -109,7 +124,14 @@ def next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = F
     situation = Situation(result, problem, no_rows)
     steps = {"sharp": _hints, "rejected": rejected}.get(situation.verdict, _ways_out)(situation)
     compared = () if result.comparison is None else tuple(_decision(result.comparison))
-    return (*compared, *sorted(steps, key=lambda step: not step.loud))
+    found = [*_planned(situation), *steps]
+    if result.comparison is not None and result.comparison.names[1] == "today":
+        found += _cut(situation, result.comparison)
+    length = situation.length
+    return (
+        *compared,
+        *sorted(found, key=lambda step: (not step.loud, step.numbers.get("length", length) >= _SHORT * length)),
+    )
 
 
 def _decision(result: Result) -> Iterator[NextStep]:
@@ -127,9 +149,10 @@ def _decision(result: Result) -> Iterator[NextStep]:
         gain, end = (result.estimate, result.low) if result.estimate > 0 else (-result.estimate, -result.high)
         rows = (result.rows[1] - result.rows[0]) * ((gain - end) / gain) ** 2
         word = "better" if result.estimate > 0 else "worse"
-        text += (
-            f". If the estimate is right, about {three(rows)} rows like these would show that {_policy(new)} is {word}"
-        )
+        if rows > _FAR * (result.rows[1] - result.rows[0]):
+            text, rows = f"{text}. The estimate is so near 0 that no log of this kind and size will", math.inf
+        else:
+            text += f". If the estimate is right, about {rounded(rows)} rows like these would show that {_policy(new)} is {word}"
     yield NextStep(
         "decision",
         text,
@@ -143,9 +166,11 @@ def _policy(name: str) -> str:
     return {"new": "the new policy", "today": "today's policy"}.get(name, name)
 
 
-def with_next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = False) -> Result:
+def with_next_steps(
+    result: Result, problem: Rows | None = None, *, no_rows: bool = False, command: bool = False
+) -> Result:
     """The same result with what to do next, which every view then shows."""
-    return replace(result, steps=next_steps(result, problem, no_rows=no_rows))
+    return replace(result, steps=next_steps(result, problem, no_rows=no_rows, command=command))
 
 
 def _hints(situation: Situation) -> Iterator[NextStep]:
@@ -153,7 +178,43 @@ def _hints(situation: Situation) -> Iterator[NextStep]:
     largest = situation.largest
     if largest in (START, ALLOWANCE, ALLOWED) and situation.part(largest) >= _DOMINANT:
         yield from _pull(situation, largest)
+    yield from statements(situation)
     yield from bound_of_ratios(situation)
+
+
+def _planned(situation: Situation) -> Iterator[NextStep]:
+    """A plan for fewer rows than there are."""
+    proof, (first, stop) = situation.result.proof, situation.result.rows
+    planned, rows = 0, stop
+    if isinstance(proof, CellsProof):
+        planned = proof.planned or 0
+    elif isinstance(proof, PropensityProof) and proof.beforehand and proof.single(situation.problem):
+        planned, rows = proof.planned, stop - first
+    if 0 < planned < rows:
+        yield NextStep(
+            "rows",
+            f"{planned} rows were planned, and the log has {rows}: bets were made for {planned}, so the interval is longer than "
+            "it need be. State the number that is planned for the whole log, planned_rows=N (--with planned_rows=N).",
+            numbers={"rows": float(rows)},
+        )
+
+
+def _cut(situation: Situation, result: Result) -> Iterator[NextStep]:
+    """Today's value where episodes were cut: what would have followed counts as anything in the value range."""
+    value, facts = result.parts[1], situation.facts
+    if (
+        value.status is Status.INTERVAL
+        and facts.cut > _DOMINANT * value.length
+        and situation.problem.terms.horizon is None
+    ):
+        yield NextStep(
+            "range",
+            f"Today's value is as long as it is because episodes were cut: what would have followed may be anything, "
+            f"{three(facts.cut)} of its length of {three(value.length)}."
+            f" Only the first steps are in the log: horizon={facts.longest} (--horizon "
+            f"{facts.longest}) asks for what they are worth, with either policy.",
+            numbers={"part": facts.cut, "whole": value.length},
+        )
 
 
 def _ways_out(situation: Situation) -> Iterator[NextStep]:
@@ -161,9 +222,10 @@ def _ways_out(situation: Situation) -> Iterator[NextStep]:
     yield from overlap(situation)
     yield from _largest_part(situation)
     yield from _rows_needed(situation)
-    yield from discount(situation)
-    yield from ranges(situation)
+    yield from statements(situation)
+    yield from nearer_question(situation)
     yield from other_methods(situation)
+    yield from bound_of_ratios(situation)
 
 
 # --- the lever of a part ------------------------------------------------------------------------------
@@ -211,8 +273,8 @@ def lever(situation: Situation, name: str) -> Lever:
 def _against_bias(situation: Situation) -> str:
     """What is not in force already."""
     if situation.result.curve is not None:
-        return " What helps: more rows, fewer groups (--with groups), or single rows that are more alike (--allowance A B)."
-    named = "a class Q that you can vouch for (--with radius=R, or ball= in Python)"
+        return " What helps: more rows, fewer groups, or single rows that are more alike, allowance=(A, B) (--allowance A B)."
+    named = "a class Q that you can vouch for, radius=R (--with radius=R)"
     ways = [
         "rows where the policy goes",
         "a smaller class Q, if you can vouch for one" if situation.stated_class else named,
@@ -222,15 +284,26 @@ def _against_bias(situation: Situation) -> str:
 
 
 def _cost_of_starts(situation: Situation, cost: float) -> NextStep:
-    count, part = len(situation.problem.initial_states), situation.part(START)
+    starts, part = situation.problem.initial_states, situation.part(START)
+    count, same = len(starts), bool((starts.observations == starts.observations[:1]).all())
     alone = " Alone it may not be enough." if situation.verdict == "trivial" else ""
-    exact = "--initial FILE" if situation.problem.initial_states.from_rows else "--initial FILE without `sample:`"
+    if same and not situation.no_rows:
+        state = ",".join(in_full(value) for value in starts.observations[0].tolist())
+        name = situation.problem.state_name(starts.observations[0])
+        way = (
+            f"All {count} are {name}: if every episode starts there, "
+            f"initial=InitialStates.exact([[{state}]]) (--initial {state}) says so, and this part is 0."
+        )
+    else:
+        exact = "FILE" if starts.from_rows else "FILE, without `sample:`"
+        way = (
+            "If your question is about starts that you can list, list them, initial=InitialStates.exact(states) "
+            f"(--initial {exact}), and this part is 0. Otherwise {4 * count} starts about halve it."
+        )
     return NextStep(
         "start",
-        f"The unknown start adds {three(cost)}, {part:.0%} of the length: the {count} starts are only a sample. If your question "
-        f"is about starts that you can list, list them ({exact}), and this part is 0. Otherwise {4 * count} starts "
-        f"about halve it.{alone}",
-        numbers={"part": cost, "starts": count, "share": part},
+        f"The unknown start adds {three(cost)}, {part:.0%} of the length: the {count} starts are only a sample. {way}{alone}",
+        numbers={"part": cost, "starts": count, "share": part, "length": max(situation.length - cost, 0.0)},
     )
 
 

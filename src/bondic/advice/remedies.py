@@ -1,9 +1,8 @@
 """What no row can cure (a log that contradicts what was stated, actions that were never logged, starts that no row leaves), and
-what a statement would spare: a nearer question, a range, another method that applies to this log."""
+another method that applies to this log."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from bondic.advice.lengths import propensity_guess
 from bondic.advice.situation import Situation
 from bondic.core.errors import InvalidInput
-from bondic.core.terms import in_full, range_of, value_range
 from bondic.errors import shown
 from bondic.methods.default import Default
 from bondic.methods.propensities import NAME as PROPENSITIES
@@ -23,19 +21,13 @@ from bondic.result import NextStep, Result
 
 SOME = 0.1
 """Share of the length, or of the starts, that is worth a word where the answer is not sharp."""
-_NOT_FROM_HERE = "Take it from how rewards are made, not from this log."
 _RARELY = 0.05
 """Logged this many times less often than the policy takes it: rarely. Also the share of unseen pairs that is worth a word."""
-_NARROW = 0.5
-"""Share of a stated range that the log fills, below which it is worth asking whether the range is too generous."""
 _SHORTER = 0.8
 """Another method must be foreseen to be shorter than this share of what there is."""
 _SHORT_EPISODES = 20
 _FEW_STATES, _VISITS = 500, 20
 """States that may be a table, and rows that each of them has on average."""
-_DISCOUNTS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3)
-_ENOUGH = 0.75
-"""Share of the value range below which an interval says something."""
 
 
 # --- what no row can cure -----------------------------------------------------------------------------
@@ -70,7 +62,7 @@ def _weakest(result: Result, radius: float) -> str:
     if any(item.name == "propensities" for item in result.assumptions):
         return (
             "Then the propensities: they must be those at the moment of the decision. If you know by which factor they may be "
-            "off, state it (--with gamma_sensitivity=1.5)."
+            "off, state it: gamma_sensitivity=1.5 (--with gamma_sensitivity=1.5)."
         )
     if result.allowance is not None:
         return (
@@ -83,7 +75,7 @@ def _weakest(result: Result, radius: float) -> str:
             "not hold all that matters for what follows (the past, a clock): add what is missing to the observations."
         )
     least = f" At this level the log rules out every radius below {three(radius)}." if radius > 0 else ""
-    larger = "a larger radius (--with radius=R) or a rougher kernel assumes less"
+    larger = "a larger radius, radius=R (--with radius=R), or a rougher kernel assumes less"
     return f"Then the class of value functions: {larger}.{least} {elsewhere}"
 
 
@@ -93,13 +85,13 @@ def starts_not_left(situation: Situation) -> Iterator[NextStep]:
     if not situation.names or not facts.not_left >= SOME:
         return
     every = facts.not_left > 1 - 1e-6
-    state = ", ".join(in_full(value) for value in facts.first_not_left.tolist())
+    state = situation.problem.state_name(facts.first_not_left) if facts.first_not_left.size else ""
     where = "the start state" if every else f"{facts.not_left:.0%} of the starts"
     which = "" if situation.no_rows else f" ({'state' if every else 'the first is state'} {state})"
     yield NextStep(
         "start",
         f"The log never left {where}{which}: no row says what an action does there, so nothing is known about what follows. "
-        "Take starts that the log leaves (--initial), or log rows that begin there.",
+        "Take starts that the log leaves, initial= (--initial FILE), or log rows that begin there.",
         loud=True,
         numbers={"not_left": facts.not_left},
     )
@@ -113,8 +105,8 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
     if share >= 0.01:
         yield NextStep(
             "overlap",
-            f"The log never took {_actions(never)}, where the policy has {share:.1%} of its probability. No row says what "
-            "they earn, and no method can: log them, or evaluate a policy without them.",
+            f"The log never took {_actions(situation, never)}, where the policy has {share:.1%} of its probability. No row says "
+            "what they earn, and no method can: log them, or evaluate a policy without them.",
             loud=True,
             numbers={"never_logged": never.size, "share": share},
         )
@@ -125,7 +117,7 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
         wanted = float(facts.target[rare].sum())
         yield NextStep(
             "overlap",
-            f"The log hardly took {_actions(rare)}: {logged[rare].sum():.2%} of its rows, and {wanted:.1%} of "
+            f"The log hardly took {_actions(situation, rare)}: {logged[rare].sum():.2%} of its rows, and {wanted:.1%} of "
             "the policy's probability. More rows with them help most.",
             numbers={"rarely_logged": rare.size, "share": wanted},
         )
@@ -146,97 +138,15 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
         )
 
 
-def _actions(actions: np.typing.NDArray[np.int64]) -> str:
-    return f"{'action' if actions.size == 1 else 'actions'} {shown(actions.tolist())}"
+def _actions(situation: Situation, actions: np.typing.NDArray[np.int64]) -> str:
+    """By their names, where they have some."""
+    names = [situation.problem.action_name(int(one)) for one in actions]
+    if all(name == f"action {one}" for name, one in zip(names, actions, strict=True)):
+        return f"{'action' if actions.size == 1 else 'actions'} {shown(actions.tolist())}"
+    return shown(names)
 
 
-# --- what a statement would spare ---------------------------------------------------------------------
-
-
-def discount(situation: Situation) -> Iterator[NextStep]:
-    """For answers that say nothing: a question that looks less far ahead."""
-    terms, result = situation.problem.terms, situation.result
-    if situation.verdict != "trivial" or terms.gamma <= min(_DISCOUNTS) or result.method == PROPENSITIES:
-        return
-    if terms.horizon is not None:
-        shorter = max(terms.horizon // 4, 1)
-        yield NextStep(
-            "discount",
-            f"A shorter horizon needs fewer rows: the number grows at least like its square. --horizon {shorter} is a question "
-            f"that about {(terms.horizon / shorter) ** 2:.0f} times fewer rows can answer.",
-            "extrapolated",
-            numbers={"horizon": shorter},
-        )
-    elif (found := _largest_discount(situation)) is not None:
-        yield NextStep(
-            "discount",
-            f"With --gamma {found:g} these rows would say something: {three(1 / (1 - found))} steps count then, now "
-            f"{three(situation.steps)}. That is a different question: ask it only if the near future is what matters to you.",
-            "extrapolated",
-            numbers={"gamma": found},
-        )
-
-
-def _largest_discount(situation: Situation) -> float | None:
-    """The largest of a few discounts at which these rows are predicted to be enough; None if none of them is."""
-    problem = situation.problem
-    half = problem.load(problem.rows.start, problem.rows.start + len(problem.rows) // 2)
-    if half is None:
-        return None
-    tried, rows = [gamma for gamma in _DISCOUNTS if gamma < problem.gamma], len(problem.rows) - len(half.rows)
-
-    def enough(gamma: float) -> bool:
-        guess = situation.guess(gamma, half)
-        return guess is not None and guess.share(rows) <= _ENOUGH
-
-    first = bisect_left(tried, True, key=enough)  # what is enough for a discount is enough for smaller ones
-    return tried[first] if first < len(tried) else None
-
-
-def ranges(situation: Situation) -> Iterator[NextStep]:
-    """Every part is proportional to the width of the value range. What the log shows is a hint, never a reason."""
-    terms, facts, limits = situation.problem.terms, situation.facts, situation.result.value_range
-    (low, high), (least, largest), seen = terms.reward_range, facts.rewards, facts.returns
-    if situation.no_rows or limits.width == 0:
-        pass
-    elif seen is not None and terms.gamma and terms.value_range is None and seen[1] - seen[0] < _NARROW * limits.width:
-        yield NextStep(
-            "range",
-            f"Discounted returns of the log's episodes lie in [{three(seen[0])}, {three(seen[1])}], but the interval allows "
-            f"for all of [{three(limits.low)}, {three(limits.high)}]. If you know a narrower range of every return, state it "
-            f"(--value-range): the interval shrinks in proportion. {_NOT_FROM_HERE}",
-            "yours",
-            numbers={"share": (seen[1] - seen[0]) / limits.width},
-        )
-    elif high > low and largest - least < _NARROW * (high - low):
-        yield NextStep(
-            "range",
-            f"Logged rewards lie in [{three(least)}, {three(largest)}], the stated range is [{three(low)}, {three(high)}]. If "
-            f"you know a narrower one, state it (--reward-range): the interval shrinks in proportion. {_NOT_FROM_HERE}",
-            "yours",
-            numbers={"share": (largest - least) / (high - low)},
-        )
-    if terms.horizon is None and facts.ends and seen is not None and 1 < facts.longest < situation.steps / 2:
-        narrower = value_range(terms.gamma, (low, high), may_terminate=terms.may_terminate, horizon=facts.longest)
-        share = narrower.width / max(range_of(terms).width, 1e-300)
-        yield NextStep(
-            "range",
-            f"No episode of the log is longer than {facts.longest} steps, and the discount looks {three(situation.steps)} steps "
-            f"ahead. If no episode can be longer, --horizon {facts.longest} says so: the value range becomes {share:.0%} of "
-            "what it is.",
-            "yours",
-            numbers={"horizon": facts.longest, "share": share},
-        )
-    if terms.may_terminate and not facts.ends and terms.horizon is None and terms.value_range is None:
-        share = value_range(terms.gamma, (low, high), may_terminate=False).width / max(range_of(terms).width, 1e-300)
-        if share < 0.9:
-            yield NextStep(
-                "range",
-                f"No row of the log ends the process. If nothing can end it, --with never_terminates=yes says so: the value "
-                f"range becomes {share:.0%} of what it is.",
-                "yours",
-                numbers={"share": share},
-            )
+# --- another method --------------------------------------------------------------------------------
 
 
 def other_methods(situation: Situation) -> Iterator[NextStep]:
@@ -250,8 +160,8 @@ def other_methods(situation: Situation) -> Iterator[NextStep]:
         if share < _SHORTER * situation.share:
             yield NextStep(
                 "method",
-                f"--method {name}, which the default would take, is expected to give about {share:.0%} of the value range. Name "
-                "a method before you see its interval.",
+                f"method={name!r} (--method {name}), which the default would take, is expected to give about {share:.0%} of "
+                "the value range. Name a method before you see its interval.",
                 "extrapolated",
                 numbers={"share": share},
             )
@@ -262,7 +172,6 @@ def other_methods(situation: Situation) -> Iterator[NextStep]:
             "taken are known, log them (column behavior_action_probs): nothing is assumed about the value function then.",
         )
     yield from _states(situation)
-    yield from bound_of_ratios(situation)
 
 
 def _of_default(situation: Situation) -> str:
@@ -287,7 +196,7 @@ def _states(situation: Situation) -> Iterator[NextStep]:
     if few and not result.is_assumption_free and "states" in result.choices and situation.uses_log:
         yield NextStep(
             "method",
-            f"There are {facts.states} different states. If they are names, --categorical obs treats them as "
+            f"There are {facts.states} different states. If they are names, categorical=True (--categorical obs) treats them as "
             "a table, and nothing is assumed about the value function.",
             "yours",
             numbers={"states": facts.states},
@@ -296,21 +205,8 @@ def _states(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             "method",
             f"States are treated as names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
-            "are quantities, --categorical none with a radius that you state (--with radius=R) lets near states learn from "
-            "each other.",
+            "are quantities, categorical=False (--categorical none) with a radius that you state, radius=R (--with radius=R), "
+            "lets near states learn from each other.",
             "yours",
             numbers={"states": facts.states},
-        )
-
-
-def bound_of_ratios(situation: Situation) -> Iterator[NextStep]:
-    """A bound of the ratios allows doubly robust values."""
-    result = situation.result
-    if result.method == PROPENSITIES and "may shorten" in result.choices.get("control variate", ""):
-        yield NextStep(
-            "method",
-            "If no action could be taken with less than some probability p, by design, state it (--with min_propensity=p); "
-            "or the largest ratio of the two policies' probabilities (--with max_ratio=R). The interval is then shorter "
-            "where rewards can be predicted. Take the number from how the log was made, never from what it shows.",
-            "yours",
         )

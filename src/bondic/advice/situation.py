@@ -6,21 +6,27 @@ One pass over the certified rows, over the first 50 000 of them where there are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.advice.lengths import LengthGuess, table_guess
+from bondic.advice.lengths import LengthGuess, propensity_guess, table_guess
 from bondic.core.claims import Status
 from bondic.core.columns import Batch, RowRange
+from bondic.core.errors import InvalidInput
+from bondic.core.terms import range_of
+from bondic.methods.on_tables import CAREFUL
+from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.setting import NOTHING
+from bondic.methods.table import NAME as TABLE
 from bondic.policies.logged_target import LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import recorded_returns
+from bondic.rows.make import make_rows
 from bondic.tuning.states import STATED
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,7 +56,8 @@ class LogFacts:
     rewards: tuple[float, float]  # the least and the largest
     ends: int  # rows without a next state
     longest: int  # rows of the longest episode
-    returns: tuple[float, float] | None  # discounted, of episodes that are complete; None: there are none
+    cut: float  # of the mean return that is not known, as episodes were cut
+    returns: tuple[float, float] | None  # discounted, from any row on, of complete episodes; None: there are none
 
 
 def count_facts(certified: Rows) -> LogFacts:
@@ -60,7 +67,6 @@ def count_facts(certified: Rows) -> LogFacts:
     batches, slots = list(part.batches()), part.layout.slots
     rewards = np.concatenate([batch.rewards for batch in batches])
     earned = recorded_returns(part)
-    complete = earned.returns[earned.ended]
     known = part.layout.discrete and not isinstance(part.policy, LoggedTarget)
     used = np.sum([np.bincount(batch.slots, minlength=slots) for batch in batches], axis=0)
     return LogFacts(
@@ -70,7 +76,8 @@ def count_facts(certified: Rows) -> LogFacts:
         rewards=(float(rewards.min()), float(rewards.max())),
         ends=sum(int((~batch.continues).sum()) for batch in batches),
         longest=int(earned.steps.max(initial=0)),
-        returns=(float(complete.min()), float(complete.max())) if complete.size else None,
+        returns=earned.later,
+        cut=float(np.mean(np.where(earned.ended, 0.0, part.gamma**earned.steps))) * range_of(part.terms).width,
     )
 
 
@@ -128,6 +135,8 @@ class Situation:
         width = self.result.value_range.width
         if width == 0:
             return 0.0
+        if self.result.status is Status.REJECTED:
+            return 1.0
         if self.result.side == "both":
             return min(self.result.length / width, 1.0)
         end = self.result.low if self.result.side == "lower" else self.result.high
@@ -143,12 +152,21 @@ class Situation:
         return "wide" if self.share > WIDE else "sharp"
 
     @property
+    def length(self) -> float:
+        """What `share` is a share of, in units of value."""
+        return self.share * self.result.value_range.width
+
+    @property
     def spreads(self) -> dict[str, float]:
-        """The parts that make the interval long, both ends together; those that are 0 are left out."""
+        """The parts of the printed length, both ends together: an end that the value range cuts has its parts in proportion."""
         found: dict[str, float] = {}
+        limits = self.result.value_range
         for claim in self.result.claims:
-            for part in claim.of("spread"):
-                found[part.name] = found.get(part.name, 0.0) + part.shown
+            parts = {part.name: part.shown for part in claim.of("spread")}
+            printed = min(max(claim.bound, limits.low), limits.high)
+            cut = min(abs(claim.value.mid - printed) / max(sum(parts.values()), 1e-300), 1.0)
+            for name, size in parts.items():
+                found[name] = found.get(name, 0.0) + cut * size
         return {name: size for name, size in found.items() if size > 0}
 
     @property
@@ -190,6 +208,51 @@ class Situation:
         if not 0 < self.facts.states <= _MAX_GUESSED or self.stated_class:
             return None
         return table_guess(self.problem if rows is None else rows, self.result.alpha, self.result.side, gamma)
+
+    def expected(self, **stated: Any) -> tuple[float, str] | None:
+        """The shortest length that is predicted for these rows with another statement, and by which method; None: unknown."""
+        problem, alpha = self.with_terms(**stated), self.result.alpha
+        if problem is None or self.stated_class:
+            return None
+        width, found = range_of(problem.terms).width, list[tuple[float, str]]()
+        by_ratios = propensity_guess(problem, alpha)
+        if by_ratios is not None:
+            found.append((by_ratios.share(by_ratios.seen) * width, PROPENSITIES))
+        if self.result.method != PROPENSITIES and self.facts.states:
+            steps = 1 if problem.terms.horizon is None else problem.terms.horizon
+            table = table_guess(problem, alpha, self.result.side) if self.facts.states * steps <= _MAX_GUESSED else None
+            found += [] if table is None else [(table.share(CAREFUL * len(problem.rows)) * width, TABLE)]
+        return min(found, default=None)
+
+    def with_terms(self, **stated: Any) -> Rows | None:
+        """The same rows under another statement, for guesses; None where that would mean reading a long log again."""
+        try:
+            terms = replace(self.problem.terms, **stated)
+            terms = replace(terms, time_varying=terms.time_varying or terms.horizon is not None)
+            if terms.time_varying == self.problem.terms.time_varying:
+                kept = (
+                    None if self.problem.kept is None else tuple(replace(one, terms=terms) for one in self.problem.kept)
+                )
+                return replace(self.problem, terms=terms, kept=kept)
+            if not self.problem.log.held or len(self.problem.rows) > _MAX_ROWS:
+                return None
+            asked = self.problem
+            made = make_rows(
+                asked.log, asked.policy, asked.initial_states, terms, draws=asked.answers.draws, seed=asked.seed
+            )
+            return made.restricted(asked.rows)
+        except InvalidInput:  # steps without a time, returns outside of what would be stated
+            return None
+
+    @cached_property
+    def least_propensity(self) -> float | None:
+        """The least that the certified rows hold; None where it is not at hand."""
+        if not self.problem.log.held:
+            return None
+        part = self.problem.log.read(RowRange(*self.result.rows))
+        if part.behavior_action_probs is not None:
+            return float(np.min(part.behavior_action_probs))
+        return None if part.behavior_log_probs is None else float(np.exp(np.min(part.behavior_log_probs)))
 
     @property
     def states_stated(self) -> bool:

@@ -38,7 +38,7 @@ def command(log: str, **options: Any) -> int:
     for key in ("require_below", "state"):
         if options[key] is not None:
             raise InvalidInput(
-                f"--with {key}: a comparison decides nothing. `bondic evaluate` has gates, `bondic choose` takes one policy."
+                f"--with {key}: a comparison makes no decision. `bondic evaluate` has gates, `bondic choose` picks one policy."
             )
     policies = list(dict.fromkeys(options["policies"]))
     every = [*(name for name in OWN if name != "auto"), *added_methods()]

@@ -37,7 +37,7 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
         problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
         problem = replace(problem, names=("wear level",))
         result = with_today(estimate_interval(problem, alpha=alpha, progress=progress), problem, progress=progress)
-        result = with_next_steps(result, problem)
+        result = with_next_steps(result, problem, command=True)
     checked = _write(result, problem, demo, out, force=force)
     if as_json:
         click.echo(result.to_json(), nl=False)

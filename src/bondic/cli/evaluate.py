@@ -27,17 +27,18 @@ from bondic.decisions.difference import difference_interval, is_today, policy_na
 from bondic.decisions.gate import Gate, gate
 from bondic.decisions.looks import complete_episodes
 from bondic.decisions.subgroups import with_subgroups
-from bondic.errors import TooFewRows, ValidityNote, ValidityWarning
+from bondic.errors import TooFewRows, ValidityNote, ValidityWarning, command_words
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.effort import effort_words
 from bondic.report.exports import result_csv, write_result
 from bondic.report.pens import result_markdown, result_table
-from bondic.report.plots import save_plot, terms_figure
+from bondic.report.plots import save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.subgroups import labels_of
+from bondic.summary import headline
 
 
 def command(**options: Any) -> int:
@@ -86,7 +87,8 @@ def command(**options: Any) -> int:
         not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)
-        result = with_next_steps(result, question, no_rows=options["no_rows"])
+        result = with_next_steps(result, question, no_rows=options["no_rows"], command=True)
+        result = replace(result, warnings=tuple(ValidityNote(command_words(text)) for text in result.warnings))
         if verdict is not None:
             result = result.with_choice("gate", str(verdict))
         if options["no_rows"]:
@@ -154,19 +156,22 @@ def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]
             elif form == "markdown":
                 write_texts(folder, {"summary.md": result_markdown(result, title)})
             else:
-                save_plot(terms_figure(result), folder / f"terms.{form}")
+                save_plot(result.plot(), folder / f"terms.{form}")
         return sorted(item.name for item in folder.iterdir())
 
 
 def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdict: str) -> None:
-    print_validity_notes((*(ValidityNote(text) for text in result.warnings), *notes))
+    brief = options["as_json"] or options["quiet"]
+    print_validity_notes(
+        (*(ValidityNote(text) for text in result.warnings if brief), *notes)
+    )  # else they stand above the answer
     if verdict:
         click.echo(verdict, err=options["as_json"])
         if options["quiet"] and not options["as_json"]:
             return
-    if options["as_json"] or options["quiet"]:
+    if brief:
         written = options["out"] / "result.json"
-        click.echo(written.read_text(encoding="utf-8") if options["as_json"] else result.summary())
+        click.echo(written.read_text(encoding="utf-8") if options["as_json"] else headline(result))
         return
     console, verbose = Console(), options["quiet"] is False
     console.print(result_table(result, verbose=verbose, width=console.width))

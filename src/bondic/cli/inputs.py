@@ -98,7 +98,9 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
     names = () if inputs.loaded is None else inputs.loaded.names
     discounts = undiscounted(options["gamma"]) if one_step(options, inputs.loaded) else ()
     reading = question.reading if inputs.loaded is None else inputs.loaded.reading
-    return replace(question, names=names, notes=(*inputs.notes, *question.notes, *discounts), reading=reading)
+    encodings = {} if inputs.loaded is None else inputs.loaded.encodings
+    notes = (*inputs.notes, *question.notes, *discounts)
+    return replace(question, names=names, notes=notes, reading=reading, encodings=encodings)
 
 
 def other_question(

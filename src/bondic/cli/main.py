@@ -14,6 +14,7 @@ from bondic.cli.commands import COMMANDS
 from bondic.cli.interrupt import obeyed, obeying_interrupts
 from bondic.cli.options import spelled_pairs
 from bondic.core.errors import BondicError, VerificationError, one_line
+from bondic.errors import command_words
 
 LAB = "bondic_lab"
 """The package whose `commands.COMMANDS` join those of the library, where it is installed."""
@@ -89,9 +90,9 @@ def main() -> None:
         problem.show()
         code = BAD_INPUT
     except VerificationError as problem:
-        code = _say(f"not verified: {one_line(problem, _LONGEST)}", NOT_VERIFIED)
+        code = _say(f"not verified: {command_words(one_line(problem, _LONGEST))}", NOT_VERIFIED)
     except BondicError as problem:
-        code = _say(f"error: {one_line(problem, _LONGEST)}", BAD_INPUT)
+        code = _say(f"error: {command_words(one_line(problem, _LONGEST))}", BAD_INPUT)
     except OSError as problem:
         words = f"{problem.strerror or problem}: {problem.filename or 'a file'}"
         code = _say(f"error: {one_line(words, _LONGEST)}", BAD_INPUT)

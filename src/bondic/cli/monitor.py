@@ -70,11 +70,11 @@ def command(folder: Path, **options: Any) -> int:
 
 def _accepted(folder: Path, options: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """What is accepted of this update alone, and the options without it."""
-    said = tuple(options["accept"])
-    if REPEATED not in said:
+    accepted = tuple(options["accept"])
+    if REPEATED not in accepted:
         return (), options
-    rest = tuple(kind for kind in said if kind != REPEATED)
-    rest = rest or tuple(_held(folder).get("accept", ()))  # what was accepted of all updates need not be said again
+    rest = tuple(kind for kind in accepted if kind != REPEATED)
+    rest = rest or tuple(_held(folder).get("accept", ()))  # what was accepted for all updates need not be repeated
     return (REPEATED,), {**options, "accept": rest}
 
 
@@ -102,7 +102,7 @@ def _held(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_other_statements(folder: Path, stated: dict[str, Any]) -> None:
-    """What is asked is fixed before the first row: another discount or range would be another monitor."""
+    """The problem is fixed before the first row: another discount or range would be another monitor."""
     held = _held(folder)
     names = sorted(name for name in {*held, *stated} if held.get(name) != stated.get(name))
     words = shown([f"--{name.replace('_', '-')}" for name in names])

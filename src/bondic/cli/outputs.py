@@ -14,7 +14,7 @@ from bondic.cli.options import SETTINGS
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import printable
-from bondic.errors import ValidityNote
+from bondic.errors import ValidityNote, command_words
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
@@ -28,14 +28,14 @@ def print_validity_notes(notes: Sequence[str]) -> None:
     """What touches validity is said on standard error, whatever else is asked for: --quiet and --json as well."""
     for note in notes:
         if isinstance(note, ValidityNote):
-            click.echo(f"warning: {printable(note)}", err=True)
+            click.echo(f"warning: {command_words(printable(note))}", err=True)
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
     """How the log was read; what touches validity was said already."""
     for note in notes:
         if not isinstance(note, ValidityNote):
-            console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"note: {command_words(printable(note))}", highlight=False, markup=False, soft_wrap=True)
 
 
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:

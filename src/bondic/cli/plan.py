@@ -23,27 +23,31 @@ _LABEL = "expected, not guaranteed"
 def command(*, rows: int | None, length: float | None, as_json: bool, **options: Any) -> int:
     """Print the plan; nothing is written."""
     if rows is not None and length is not None:
-        raise InvalidInput("--rows and --length exclude each other: rows give a length, or a length takes rows.")
+        raise InvalidInput(
+            "--rows and --length exclude each other: --rows N predicts a length, --length L the number of rows."
+        )
     if options["gamma"] is None and options["kind"] != "one-step":
         raise InvalidInput("--gamma is needed, or --kind one-step.")
     design = LogDesign(**{**options, "gamma": options["gamma"] or 0.0})
     lines = [(design.rows_for(share * design.limits.width), share * design.limits.width) for share in _SHARES]
-    asked = None if rows is None else (float(rows), design.length(rows))
-    asked = asked if length is None else (design.rows_for(length), length)
+    requested = None if rows is None else (float(rows), design.length(rows))
+    requested = requested if length is None else (design.rows_for(length), length)
     if as_json:
-        click.echo(json.dumps(_as_dict(design, lines, asked), indent=1))
+        click.echo(json.dumps(_as_dict(design, lines, requested), indent=1))
     else:
-        _print(design, lines, asked, Console())
+        _print(design, lines, requested, Console())
     return 0
 
 
-def _as_dict(design: LogDesign, lines: list[tuple[float, float]], asked: tuple[float, float] | None) -> dict[str, Any]:
+def _as_dict(
+    design: LogDesign, lines: list[tuple[float, float]], requested: tuple[float, float] | None
+) -> dict[str, Any]:
     def plain(line: tuple[float, float]) -> dict[str, float | None]:
         return {"rows": line[0] if math.isfinite(line[0]) else None, "length": line[1]}
 
     return {
         "value_range": [design.limits.low, design.limits.high],
-        "asked": None if asked is None else plain(asked),
+        "asked": None if requested is None else plain(requested),
         "lines": [plain(line) for line in lines],
         "basis": design.basis,
         "guaranteed": False,
@@ -51,13 +55,15 @@ def _as_dict(design: LogDesign, lines: list[tuple[float, float]], asked: tuple[f
 
 
 def _print(
-    design: LogDesign, lines: list[tuple[float, float]], asked: tuple[float, float] | None, console: Console
+    design: LogDesign, lines: list[tuple[float, float]], requested: tuple[float, float] | None, console: Console
 ) -> None:
     low, high, width = number(design.limits.low), number(design.limits.high), design.limits.width
-    if asked is not None:
-        words = f"about {rounded(asked[0])} rows" if math.isfinite(asked[0]) else "too many rows to give a number"
-        share = f"{asked[1] / width:.0%} of [{low}, {high}] ({_LABEL})"
-        console.print(f"{words}: an interval of length {three(asked[1])}, {share}", highlight=False)
+    if requested is not None:
+        words = (
+            f"about {rounded(requested[0])} rows" if math.isfinite(requested[0]) else "too many rows to give a number"
+        )
+        share = f"{requested[1] / width:.0%} of [{low}, {high}] ({_LABEL})"
+        console.print(f"{words}: an interval of length {three(requested[1])}, {share}", highlight=False)
     table = Table(title=f"Value range [{low}, {high}]", title_justify="left", show_edge=False)
     for name in ("rows", "length", "share of the range"):
         table.add_column(name, justify="right")

@@ -28,7 +28,7 @@ SAMPLE = "sample:"
 _EVERY, _NONE = "obs", "none"
 """What --categorical calls all observation columns, and no one of them."""
 _BUDGET = "2GB"
-"""Memory of a log that is read in batches, if nothing is said."""
+"""Memory of a log that is read in batches, by default."""
 _LARGE = 2**28
 """Bytes of files from which on a log is read in batches, if it can be."""
 
@@ -87,7 +87,7 @@ def _large(path: Path) -> bool:
     """Whether files that can be read in batches take more room than a log that is held should."""
     try:
         files, _, _ = list_files(path)
-    except InvalidInput:  # no such file, or another format: said where it is read
+    except InvalidInput:  # no such file, or another format: reported where it is read
         return False
     return any(form.fits(files[0]) for form in FORMATS) and sum(file.stat().st_size for file in files) > _LARGE
 
@@ -140,9 +140,9 @@ def _missing(items: Sequence[str]) -> Any:
 def stated_columns(
     options: Mapping[str, Any], loaded: LoadedLog | None, dimension: int
 ) -> bool | tuple[int, ...] | None:
-    """Which observation columns hold names: all, none, or their numbers; None when nothing is said.
+    """Which observation columns hold names: all, none, or their numbers; None by default.
 
-    Text of the log is names without being asked.
+    Text columns of the log always hold names.
     """
     words: Sequence[str] = options["categorical"]
     names = () if loaded is None else loaded.names
@@ -205,7 +205,7 @@ def _written_out(path: Path) -> list[float] | None:
 
 
 def stated_initial(text: str | None, log: Log, loaded: LoadedLog | None) -> InitialStates | None:
-    """The initial distribution of --initial: exact, or a sample of it; None where nothing is said."""
+    """The initial distribution of --initial: exact, or a sample of it; None by default."""
     if text is None:
         return None
     path = Path(text.removeprefix(SAMPLE))

@@ -112,7 +112,9 @@ def _one_of(words: tuple[str, ...]) -> tuple[str, Callable[[str], Any]]:
 
 
 def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
+    above, sign, below = text.partition("/")  # 1/34
+    value = float(above) / (float(below) or math.nan) if sign else float(text)
+    if not math.isfinite(value):
         raise ValueError(text)
     return value
 

@@ -59,7 +59,7 @@ _READING: dict[str, type | tuple[type, ...]] = {
     "actions": (list, int),
     "one_step": bool,
 }
-"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that anybody may have made."""
+"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that need not be trusted."""
 
 
 def _reading(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> Non
 
 
 def _replay(*given: Any, **more: Any) -> Replayed:
-    """The plan made again: planners are loaded where --replay asks for them."""
+    """The plan made again: planners are imported with --replay only."""
     from bondic.methods.replay import replay
 
     return replay(*given, **more)

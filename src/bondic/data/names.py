@@ -92,15 +92,102 @@ def find_columns(
         required = {"rewards"} & set(required)  # nothing else is needed of a policy that is known by these columns
     missing = [part for part in required if part not in found]
     if missing:
-        raise InvalidInput(
-            f"No column for {', '.join(f'`{part}`' for part in missing)} among {shown(names) or 'no columns'}. Name "
-            f"it: columns={{'{missing[0]}': 'column name'}} (several columns: a list), or --columns {missing[0]}=NAME,... on "
-            "the command line. Usual names: "
-            f"{', '.join(ALIASES[missing[0]][:4])}, or numbered ones such as {ALIASES[missing[0]][0]}_0, "
-            f"{ALIASES[missing[0]][0]}_1.{_resembling(missing[0], names, taken)}"
-            f"{_of_probabilities(missing, found, names, taken)}"
-        )
+        raise InvalidInput(_not_found(missing, found, names, taken, skip))
     return ColumnMap(found, _notes(found))
+
+
+def _not_found(
+    missing: list[str],
+    found: Mapping[str, tuple[str, ...]],
+    names: list[str],
+    taken: Collection[str],
+    skip: Collection[str],
+) -> str:
+    """Every part without a column, how it is named, and which columns it may be."""
+    first = ALIASES[missing[0]]
+    listed = ", ".join(f"'{part}': {'[...]' if part == 'observations' else '...'}" for part in missing)
+    options = _options({part: "NAME,..." if part == "observations" else "NAME" for part in missing})
+    text = (
+        f"No column for {', '.join(f'`{part}`' for part in missing)} among {shown(names) or 'no columns'}. Name "
+        f"{'it' if len(missing) == 1 else 'them'}: columns={{{listed}}} ({options})."
+    )
+    logs = any(
+        "logp" in name.lower() for name in names
+    )  # of a language model: what was done is known by its probabilities
+    proposed = {} if logs else propose(missing, found, names, taken, skip)
+    if proposed:
+        python = ", ".join(
+            f"'{part}': {(group[0] if len(group) == 1 else list(group))!r}" for part, group in proposed.items()
+        )
+        told = _options({part: ",".join(map(one_line, group)) for part, group in proposed.items()})
+        text += f" Perhaps columns={{{one_line(python, _LONGEST)}}} ({told})?"
+    else:
+        text += f" Usual names: {', '.join(first[:4])}, or numbered ones such as {first[0]}_0, {first[0]}_1."
+        text += _resembling(missing[0], names, taken)
+    if "terminations" in missing:
+        text += (
+            " That nothing ever terminates is stated by columns={'terminations': None} (--columns terminations=none), that every "
+            "row ends by one_step=True (--one-step)."
+        )
+    return text if proposed else text + _of_probabilities(missing, found, names, taken)
+
+
+_LONGEST = 400
+
+
+def _options(words: Mapping[str, str]) -> str:
+    return " ".join(f"--columns {part}={name}" for part, name in words.items())
+
+
+_PIECES = {
+    "logged_action_probs": ("pi", "policy", "new", "target", "prob", "probs"),
+    "episode_ids": ("id", "session", "run", "trajectory", "patient", "visit", "user", "episode"),
+    "timesteps": ("step", "turn", "hour", "day", "tick", "round", "time"),
+    "behavior_action_probs": ("prob", "propens"),
+    "terminations": ("done", "end", "final", "last", "terminal"),
+    "rewards": ("reward", "outcome", "click", "payoff", "profit", "revenue", "return", "score"),
+    "actions": ("act", "treatment", "arm", "choice", "decision", "item", "banner", "move", "dose", "offer", "price"),
+}
+"""How words in the names of columns often begin, in the order in which columns are given away; proposed, never taken."""
+_MOST_STATES = 8
+"""Columns left over that are proposed as the state."""
+_SEVERAL = 3
+
+
+def propose(
+    missing: Collection[str],
+    found: Mapping[str, tuple[str, ...]],
+    names: Iterable[str],
+    taken: Collection[str],
+    skip: Collection[str] = (),
+) -> dict[str, tuple[str, ...]]:
+    """Columns that the missing parts, and keys of rows, may be in: a guess for a message. Numbered ones go together, x_*."""
+    free, guessed = _patterns([name for name in names if name not in taken]), dict[str, tuple[str, ...]]()
+    for part, pieces in _PIECES.items():
+        if part in found or (part in REQUIRED and part not in missing):
+            continue
+        fits = [
+            name
+            for name in free
+            if name.endswith("*") == (part in OF_ALL_ACTIONS)
+            and any(word.startswith(piece) for word in re.split(r"[^a-z]+", name.lower()) for piece in pieces)
+        ]
+        if len(fits) == 1:
+            guessed[part] = (fits[0],)
+            free.remove(fits[0])
+    if "observations" in missing and 0 < len(free) <= _MOST_STATES:
+        guessed["observations"] = tuple(free)
+    unused = {*skip, *(("episode_ids",) if "timesteps" in skip else ())}  # keys of rows that are episodes of their own
+    return (
+        {part: guessed[part] for part in ALIASES if part in guessed.keys() - unused} if {*missing} & {*guessed} else {}
+    )
+
+
+def _patterns(names: list[str]) -> list[str]:
+    """The same names, with x_* in place of x_0, x_1, x_2, ..."""
+    stems = [re.sub(r"\d+$", "*", name) for name in names]
+    several = {stem for stem in stems if stem.endswith("*") and stems.count(stem) >= _SEVERAL}
+    return list(dict.fromkeys(stem if stem in several else name for stem, name in zip(stems, names, strict=True)))
 
 
 _TELLING = {

@@ -3,7 +3,7 @@
 Lower ends L_k of J(π_k) - J(π_0) that hold together, at alpha/K each: the largest one, if it is above 0. Or one favorite, named
 by rows that are not certified, at the full alpha. Either way a policy that is worse than the incumbent is chosen with probability
 at most alpha. Which of the two is used is decided by those rows as well: by the gain that each is expected to show. Where the log
-is looked at as it grows, those rows are a share of the planned ones, so that every look has the same favorite.
+is evaluated repeatedly as it grows, those rows are a share of the planned ones, so that every look has the same favorite.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class SafeChoice:
     incumbent : str
         Its name, in words.
     looks : Looks or None
-        All looks, where the log is looked at as it grows.
+        All looks, where the log is evaluated repeatedly as it grows.
     waiting : str
-        Why nothing can be said yet.
+        Why there is no decision yet.
     """
 
     chosen: str | None
@@ -85,10 +85,10 @@ class SafeChoice:
         return self.sentence()
 
     def sentence(self) -> str:
-        """What to do, what is shown, and about how many rows would settle it where nothing is."""
+        """What to do, what is shown, and about how many rows a decision needs where nothing is shown."""
         level, more = f"at {100 * (1 - self.alpha):g}% confidence", "" if self.looks is None else f" ({self.looks})"
         if self.waiting:
-            return f"Keep {self.incumbent}, nothing can be said yet: {self.waiting}"
+            return f"Keep {self.incumbent}; there is no decision yet: {self.waiting}"
         if self.chosen is not None:
             conditions = stated_conditions(self.results[self.chosen])
             best = None if self.looks is None else self.looks.best(self.chosen, "lower")
@@ -160,7 +160,7 @@ def choose_policy(
         refuse_undecided(chosen, next(iter(rows.values())))
         found, favorite, seen = _tested(rows, other.policy, alpha, chosen, looks, progress)
     except TooFewRows as why:
-        looks = None if looks is None else looks.write("keep: nothing can be said yet")
+        looks = None if looks is None else looks.write("keep: no decision yet")
         return SafeChoice(None, {}, None, alpha, words, looks, waiting=str(why))
     assert seen is not None
     ends = {} if seen.rejected else {name: seen.best(name, "lower") for name in found}

@@ -1,7 +1,7 @@
 """J(π) - J(π'): how far one policy exceeds another, or today's, on the same rows of one log.
 
-Propensities and tables bound the difference itself: what both policies have in common costs nothing. Elsewhere each policy has
-an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
+Propensities, tables and groups bound the difference itself: what both policies have in common costs nothing. Elsewhere each
+policy has an interval of its own at half of alpha, and the ends are subtracted (`core.separate`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from bondic.estimate import as_method
 from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
+from bondic.methods.groups import Groups
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import PILOT, Propensities
 from bondic.methods.propensity_pilot import logged
@@ -72,7 +73,9 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
     answers = problem.answers
     asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
     made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **asking)
-    made = replace(made.restricted(problem.rows), names=problem.names, reading=problem.reading)
+    made = replace(
+        made.restricted(problem.rows), names=problem.names, reading=problem.reading, encodings=problem.encodings
+    )
     vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log
     return made
 
@@ -99,8 +102,8 @@ def difference_interval(
     alpha : float, default 0.1
         Probability that the interval may miss the difference.
     method : Method or str, default None
-        As in `estimate_interval`. Propensities bound the difference itself, and so do tables where that promises a shorter
-        interval; otherwise each policy has its own interval at half of alpha.
+        As in `estimate_interval`. Propensities bound the difference itself, and so do tables and groups where that promises a
+        shorter interval; otherwise each policy has its own interval at half of alpha.
     """
     check_alpha(alpha)
     if not isinstance(problem, Rows):
@@ -113,13 +116,13 @@ def difference_interval(
         choice = chosen.choice(problem, alpha)
         rows, paired, why = choice.rows, choice.method, choice.why
     names = ("new", TODAY) if is_today(other.policy) else policy_names(problem.policy, other.policy)
-    if isinstance(paired, Table):
+    if isinstance(paired, Table | Groups):
         together = paired.differs(rows, other_rows(rows, other.policy) if rows is not problem else other, float(alpha))
     else:
         together = isinstance(paired, Propensities)
     if not together:
         return replace(_separate(problem, other, float(alpha), chosen, progress), names=names)
-    assert isinstance(paired, Propensities | Table)
+    assert isinstance(paired, Propensities | Table | Groups)
     if rows is not problem:  # rows that the choice has looked at are not certified
         other = other.restricted(rows.rows)
     if isinstance(paired, Propensities):

@@ -50,9 +50,9 @@ class Gate:
     other : Result or None
         The other end, one-sided at alpha, where it was needed.
     looks : Looks or None
-        All looks, where the log is looked at as it grows.
+        All looks, where the log is evaluated repeatedly as it grows.
     waiting : str
-        Why nothing can be said yet; `result` is then the value range of the policy.
+        Why there is no decision yet; `result` is then the value range of the policy.
     """
 
     verdict: Verdict

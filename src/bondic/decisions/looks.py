@@ -210,9 +210,9 @@ def _shown(result: Result, end: End) -> Shown:
     used = NOTHING not in result.choices
     if used and (result.proof is None or not result.proof.any_length):
         raise InvalidInput(
-            f"An end of the method {result.method} holds at the number of rows that was fixed beforehand, and this log is looked "
-            "at as it grows. State how many rows are planned: Default(planned_rows=N) (--with planned_rows=N), or Table, Groups, "
-            "Sequential with planned_rows, Propensities with planned."
+            f"An end of the method {result.method} holds at the number of rows that was fixed beforehand, and this log is "
+            "evaluated repeatedly as it grows. State how many rows are planned: Default(planned_rows=N) (--with "
+            "planned_rows=N), or Table, Groups, Sequential with planned_rows, Propensities with planned."
         )
     if used and _without_start(result):
         raise TooFewRows("No episode has begun after the pilot yet.")
@@ -308,7 +308,7 @@ def refuse_undecided(method: Method, problem: Rows) -> None:
 
 
 def complete_episodes(problem: Rows, *, today: bool) -> Rows:
-    """The question on rows of complete episodes, where episodes are weighed: a bet is settled once, when the episode is over.
+    """The question on rows of complete episodes, where episodes are weighed: a bet is paid once, when the episode is over.
 
     Rows of other methods count one by one, and stay.
     """
@@ -339,5 +339,5 @@ def complete_episodes(problem: Rows, *, today: bool) -> Rows:
         shorter, policy, states, problem.terms, draws=answers.draws, initial_draws=drawn, seed=problem.seed
     )
     waiting = f"{len(log) - stop} of {len(log)} rows wait: the episode of row {stop} has neither ended nor been cut"
-    told = {name: getattr(problem, name) for name in ("doubts", "stated", "names", "reading")}
-    return replace(made.select(problem.rows.start), **told, notes=(*problem.notes, waiting))
+    fields = {name: getattr(problem, name) for name in ("validity_notes", "stated", "names", "reading")}
+    return replace(made.select(problem.rows.start), **fields, notes=(*problem.notes, waiting))

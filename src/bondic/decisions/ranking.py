@@ -137,7 +137,7 @@ def rank_policies(
 
 
 def refuse_other_questions(problems: Mapping[str, Rows]) -> None:
-    """InvalidInput unless all policies are asked about on the same rows."""
+    """InvalidInput unless all policies are evaluated on the same rows."""
     first = next(iter(problems.values()))
     same = len({(one.log_hash, one.terms, one.rows) for one in problems.values()}) == 1
     if not (same and all(one.initial_states.same(first.initial_states) for one in problems.values())):

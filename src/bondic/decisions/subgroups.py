@@ -51,7 +51,7 @@ def subgroup_problems(problem: Rows, by: Any) -> dict[str, Rows]:
     """The question by subgroup of stated starts, each for an evaluation of its own: K of them hold together at alpha / K each.
 
     `with_subgroups` answers for all of them with the weights that were made for all starts; own weights are shorter where
-    subgroups are few, or far apart. Each evaluation has its own certificate.
+    subgroups are few, or have very different values. Each evaluation has its own certificate.
 
     Parameters
     ----------

@@ -65,6 +65,10 @@ class FittedGroups:
     def group(self, points: FloatArray) -> IntArray:
         return self.groups.codes(*self.split(points))
 
+    def likely(self, group: IntArray, answers: FloatArray) -> IntArray:
+        """The cell of the most likely action."""
+        return np.asarray(group * answers.shape[1] + answers.argmax(axis=1))
+
     def half(self, points: FloatArray, group: IntArray) -> IntArray:
         found = np.zeros(group.size, dtype=np.int64)
         for code, tree in enumerate(self.halves):
@@ -133,7 +137,7 @@ def training_rows(pilot: Rows) -> TrainingRows:
         "value_range": (known.low, known.high),
     }
     if layout.discrete:
-        following, chances = np.zeros_like(batch.logged), np.zeros((n, layout.slots))
+        following, chances = np.zeros_like(batch.logged), np.zeros((n, batch.next.weights.shape[1]))
         following[batch.next.rows], chances[batch.next.rows] = batch.next.points, batch.next.weights
         return TrainingRows(
             batch.logged,
@@ -168,8 +172,12 @@ def fit_groups(
     count: int | None,
     length: Callable[[FittedGroups, Rows], float],
     report: Callable[[str], object],
+    each: int | None = None,
 ) -> FittedGroups:
-    """A model and groups from the pilot alone, or the user's own; `length` is predicted from held-out rows."""
+    """A model and groups from the pilot alone, or the user's own; `length` is predicted from held-out rows.
+
+    `each`: what a group counts for, of MAX_CELLS; None: its cells.
+    """
     training, layout = training_rows(pilot), pilot.layout
     actions = layout.slots if layout.discrete else None
     report("model")
@@ -181,21 +189,25 @@ def fit_groups(
     columns, name = 0 if layout.discrete else layout.action_dim, choice.name if model is None else "yours"
     second: tuple[Model, Model] = parts if model is None else (choice.model, own)
     column = _number_column(groups, pilot, training)
-    own_groups = groups is not None and column is None
-    given = user_groups(_labels(groups, pilot), training.states, actions) if own_groups else None
-    if given is not None and given.n_cells > MAX_CELLS:
+    each, given = each or max(layout.slots, 1), None
+    if isinstance(groups, TreeGroups | UserGroups):
+        given = groups
+    elif groups is not None and column is None:
+        given = user_groups(_labels(groups, pilot), training.states, actions)
+    if given is not None and given.count * each > MAX_CELLS:
         raise InvalidInput(
-            f"groups has {given.count} labels, and with the actions {given.n_cells} cells; at most {MAX_CELLS} can be used: "
-            "make fewer, larger groups."
+            f"groups has {given.count} labels, and with the actions {given.count * each} cells; at most {MAX_CELLS} can be "
+            "used: make fewer, larger groups."
         )
     report("groups")
 
     def made(mine: Model, rows: Rows, arrays: TrainingRows, size: int, cross_fits: CrossFits | None) -> FittedGroups:
         found = given or propose_groups(arrays, _Clipped(mine, limits), count=size, column=column)
         bare = FittedGroups(mine, found, (), None, limits, columns, name, second)
-        return replace(bare, labels=labels_of(bare, bare.cells(rows), rows, cross_fits))
+        parts = bare.cells(rows).parts(rows, (rows.rows.stop,))
+        return replace(bare, labels=labels_of(bare, parts, (found.n_cells,) * 2, rows, cross_fits))
 
-    most = max(min(_MAX_GROUPS, MAX_CELLS // layout.slots), 1)
+    most = max(min(_MAX_GROUPS, MAX_CELLS // each), 1)
     size = count or most
     if count is None and given is None:
         first, held_out = split_pilot(pilot)

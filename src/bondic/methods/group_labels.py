@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.core.cells.forecasts import Forecasts
-from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellRows
 from bondic.plan.rows import Actions, Floats, TrainingRows, joined
 from bondic.plan.tree import RegressionTree, grow, leaf_means
@@ -135,11 +134,25 @@ def _columns(z: Floats) -> Floats:
     return np.hstack([np.ones((len(z), 1)), z, z[:, first] * z[:, second]])
 
 
-if TYPE_CHECKING:
-    from bondic.methods.group_cells import FittedGroups
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+class AnyFit(Protocol):
+    """A model with groups: of one policy, or of the difference of two."""
+
+    def split(self, points: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """States and, where they are numbers, actions of points."""
+
+    def group(self, points: FloatArray) -> IntArray: ...
+
+    def likely(self, group: IntArray, answers: FloatArray) -> IntArray:
+        """A number of what most likely follows, from the group and the answers there."""
+
+    def values(self, points: FloatArray, slots: IntArray) -> FloatArray: ...
+
+    def means(self, points: FloatArray, weights: FloatArray) -> FloatArray: ...
+
 
 _LEAVES, _ROWS, _SKETCH = 256, 20, 6
 """Most leaves of the tree, rows of the pilot in one, and random projections that stand for next cells."""
@@ -171,9 +184,7 @@ class Labels:
     shares: FloatArray  # (2,) a
     gamma: float
 
-    def of(
-        self, model: FittedGroups, points: FloatArray, slots: IntArray, cell: IntArray
-    ) -> tuple[IntArray, FloatArray]:
+    def of(self, model: AnyFit, points: FloatArray, slots: IntArray, cell: IntArray) -> tuple[IntArray, FloatArray]:
         """The label of every row, and a m̂_i."""
         found = _forecast(model, self.transitions, self.gamma, points, slots)
         keys = _keys(cell, found, self.tree)
@@ -186,7 +197,7 @@ class Labels:
 
 
 def _forecast(
-    model: FittedGroups, transitions: TransitionModel | None, gamma: float, points: FloatArray, slots: IntArray
+    model: AnyFit, transitions: TransitionModel | None, gamma: float, points: FloatArray, slots: IntArray
 ) -> RowForecasts:
     none = np.zeros(len(points), dtype=np.int64)
     if transitions is None:
@@ -195,7 +206,7 @@ def _forecast(
     ahead = transitions.ahead(states, slots if actions is None else actions)
     if actions is None:
         after, value = ahead.states, model.means(ahead.states, ahead.answers)
-        cell = model.group(after) * ahead.answers.shape[1] + ahead.answers.argmax(axis=1)
+        cell = model.likely(model.group(after), ahead.answers)
     else:
         after = np.hstack([ahead.states, ahead.answers])
         cell, value = model.group(after), model.values(after, none)
@@ -227,20 +238,21 @@ class CrossFits:
         return CrossFits((TransitionModel.of(parts[0]), TransitionModel.of(parts[1])), TransitionModel.of(training))
 
 
-def labels_of(model: FittedGroups, cells: GroupCells, pilot: Rows, known: CrossFits | None) -> Labels:
-    """From the pilot; `cells` speaks of its rows, `known` was made of them."""
-    count, batch = cells.size(pilot.layout.slots), pilot.whole()
-    part = _joined(cells.parts(pilot, (pilot.rows.stop,)))
+def labels_of(
+    model: AnyFit, parts: Iterable[CellRows], shape: tuple[int, int], pilot: Rows, known: CrossFits | None
+) -> Labels:
+    """From the rows of a pilot, so many cells and atoms (`shape`); `known` was made of them."""
+    (count, atoms), batch, part = shape, pilot.whole(), _joined(parts)
     some = np.linspace(0, len(batch) - 1, min(len(batch), _MAX_ROWS)).astype(np.int64)
-    cell, outcome, following = part.cell[some], part.outcome[some], _masses(part, count)[some]
+    cell, outcome, following = part.cell[some], part.outcome[some], _masses(part, atoms)[some]
     forecast = _cross_fitted(
         model, known, pilot.gamma, batch.logged[some], batch.slots[some], 2 * some < len(batch) + 1
     )
     shares = _shares(outcome, forecast.outcome, following.sum(axis=1) > 0)
     if known is not None and not shares.any():
-        return labels_of(model, cells, pilot, None)
+        return labels_of(model, [part], shape, pilot, None)
     left = outcome - forecast.outcome @ shares
-    sketch = np.random.default_rng(0).standard_normal((count, _SKETCH))
+    sketch = np.random.default_rng(0).standard_normal((atoms, _SKETCH))
     targets = np.column_stack([following @ sketch, left / (float(left.std()) or 1.0)])
     rows = cell.size
     tree = grow(forecast.inputs, targets, leaves=min(_LEAVES, max(rows // _ROWS, 1)), min_rows=_ROWS // 2)
@@ -279,7 +291,7 @@ def _slope(targets: FloatArray, column: FloatArray) -> float:
 
 
 def _cross_fitted(
-    model: FittedGroups,
+    model: AnyFit,
     known: CrossFits | None,
     gamma: float,
     points: FloatArray,

@@ -7,6 +7,7 @@ rows of the last block vary by the root of their number. Sampled starts cost wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -17,6 +18,7 @@ from bondic.core.balls import Provenance
 from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance
 from bondic.core.cells.ends import CellBound, EndWeights
 from bondic.core.cells.localize import Events
+from bondic.core.cells.paired import PairedGroups
 from bondic.core.cells.proof import SINGLE, TEST, CellPlan, CellsProof
 from bondic.core.cells.rows import GroupCells
 from bondic.core.cells.tally import CellShape, Tally, tally
@@ -25,12 +27,14 @@ from bondic.core.errors import InvalidInput
 from bondic.core.proof import Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import range_of
+from bondic.core.terms import range_at_all_times, range_of
 from bondic.curve import METHOD as NAME
 from bondic.curve import AllowanceCurve
 from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options, planned_length
 from bondic.methods.group_cells import FittedGroups, fit_groups, marks_of, split_pilot
 from bondic.methods.on_cells import (
+    CAREFUL,
+    CLIPS,
     SIGNS,
     cell_budget,
     costs_of,
@@ -44,6 +48,7 @@ from bondic.methods.on_cells import (
     start_bets,
     start_cost,
 )
+from bondic.methods.paired_groups import FittedPair, fit_pair
 from bondic.plan.cells import (
     FULL_BET,
     CellModel,
@@ -53,10 +58,12 @@ from bondic.plan.cells import (
     propose_rate,
     propose_tails,
     repeated,
+    within,
 )
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.estimand import estimand_of
+from bondic.rows.paired import PairedRows, answered_by, question_rows
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import known_starts
 
@@ -67,7 +74,7 @@ CUTS = (0.6, 0.9, 1.0)
 def propose_groups_plan(
     problem: Rows,
     pilot: Rows,
-    cells: GroupCells,
+    cells: GroupCells | PairedGroups,
     budget: ErrorBudget,
     side: Side,
     planned: int,
@@ -76,10 +83,13 @@ def propose_groups_plan(
     """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
     expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
-    shape, none = CellShape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
+    shape, none = (
+        CellShape(len(stops), cells.atoms(problem), cells.layers),
+        np.zeros(cells.size(problem.layout.slots)),
+    )
 
     def count(rows: Rows) -> Tally:
-        return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
+        return tally(cells.first_rows(rows).parts(rows, stops), shape, rows.gamma, none)
 
     whole, block = count(problem) if before is None else count(before(stops[-2])), np.arange(len(stops))
 
@@ -87,7 +97,7 @@ def propose_groups_plan(
         return whole.of_blocks(block < first) if before is None else count(before(stops[first - 1]))
 
     limits, ends = cells.limits(problem), ends_of(side)
-    costs, early = costs_of(budget, ends, limits.width), cells.first(pilot)
+    costs, early = costs_of(budget, ends, limits.width), cells.first_rows(pilot)
     lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
     own = tally(early.parts(pilot, stops), shape, problem.gamma, reference(history(1), limits))
     counts, variance = mean_squares(own, early.labels(own, pilot, stops, None, ()))
@@ -97,7 +107,7 @@ def propose_groups_plan(
     tails = propose_tails(history, means, sizes, variance, costs, [SIGNS[end] for end in ends])
     return CellPlan(
         stops[1:],
-        propose_event(variance, counts, ahead, costs),
+        propose_event(variance, counts, ahead / cells.layers, costs, cells.layers),
         propose_cell_events(variance, counts, ahead, costs),
         {end: EndWeights(tails[SIGNS[end]].weights[1:], tails[SIGNS[end]].rate) for end in ends},
         reference(whole.of_blocks(block > 0), limits),
@@ -108,7 +118,7 @@ def propose_groups_plan(
 
 def predicted_groups(
     held_out: Rows,
-    cells: GroupCells,
+    cells: GroupCells | PairedGroups,
     budget: ErrorBudget,
     side: Side,
     rows: int,
@@ -117,22 +127,23 @@ def predicted_groups(
 ) -> float:
     """The length at an allowance, if `rows` like the held-out ones come, and `starts` sampled starts (0: the list is exact)."""
     stops, ends = (held_out.rows.stop,), ends_of(side)
-    shape, limits, everything = CellShape(1, cells.atoms(held_out)), cells.limits(held_out), range_of(held_out.terms)
+    shape = CellShape(1, cells.atoms(held_out), cells.layers)
+    limits, everything = cells.limits(held_out), cells.value_range(held_out)
     past = tally(cells.parts(held_out, stops), shape, held_out.gamma, np.zeros(shape.cells))
     own = tally(cells.parts(held_out, stops), shape, held_out.gamma, reference(past, limits))
     labels = cells.labels(own, held_out, stops, None, ())
     counts, variance = mean_squares(own, labels)
     costs, model, start = costs_of(budget, ends, limits.width), CellModel.of(past), cells.starts(held_out)
-    visits, ahead = model.visits(start.cells[None])[0], float(rows)
+    visits, ahead = model.visits(start.cells[None])[0], float(rows * cells.layers)
     events = Events(
-        propose_event(variance, counts, ahead, costs), budget[VECTOR],
+        propose_event(variance, counts, float(rows), costs, cells.layers), budget[VECTOR],
         propose_cell_events(variance, counts, ahead, costs), budget[SINGLE],
     )  # fmt: skip
     times = ahead / max(float(counts.sum()), 1.0)
     longer, labels = repeated(own, times), replace(labels, rows=repeated(labels.rows, times))
     rate, _ = propose_rate(visits, model, variance, ahead, costs)
     cap = FULL_BET / costs.width
-    weights = np.clip(rate * visits / (ahead * model.shares), -cap, cap)[None]
+    weights = within(rate * visits / (ahead * model.shares), cap, cells.layers)[None]
     tails = {SIGNS[end]: EndWeights(SIGNS[end] * weights, rate) for end in ends}
     bound = CellBound(longer, labels, events, tails, {SIGNS[end]: budget[end] for end in ends}, start, limits)
     located = bound.locate(allowance)
@@ -144,6 +155,7 @@ def predicted_groups(
     return predicted_interval(everything, at)
 
 
+AnyFit = FittedGroups | FittedPair
 PILOT = 0.2
 """Share of the rows for the model, the groups and the first weights."""
 _SHARES = {VECTOR: 0.12, SINGLE: 0.08, TEST: 0.05, INITIAL: 0.1}
@@ -208,8 +220,9 @@ class Groups:
         if self.count is not None and self.groups is not None:
             raise InvalidInput("groups= has its own number of groups: leave count= out.")
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        clock = Clock(progress)
+    def run(self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None) -> Result:
+        """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
+        clock, problem = Clock(progress), problem if against is None else PairedRows.of(problem, against)
         clock.stage("pilot")
         pilot = self.pilot_of(problem)
         fitted = self.fit(problem, pilot, alpha, clock.stage)
@@ -217,14 +230,17 @@ class Groups:
         clock.stage("plan")
         proof = self.prove(problem, pilot, fitted, alpha)
         certified = problem.select(pilot.rows.stop)
-        curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks_of(fitted, pilot), fitted.name, fitted)
+        marks = fitted.marks(pilot) if isinstance(fitted, FittedPair) else marks_of(fitted, pilot)
+        curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks, fitted.name, fitted)
+        question = question_rows(certified)
         clock.done("plan")
         clock.stage("evaluate")
         if self.allowance is not None:
             proof = curve.stated(Allowance.of(self.allowance), first=True)
         result = Result.of(
             proof,
-            certified,
+            question[0],
+            against=question[1] if len(question) > 1 else None,
             method=NAME,
             claims=proof.claims_on(certified, curve.bound),
             choices=_notes(curve, fitted),
@@ -237,10 +253,51 @@ class Groups:
     def pilot_of(self, problem: Rows) -> Rows:
         return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
-    def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedGroups:
+    def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> AnyFit:
         """Model and groups from the pilot."""
-        length = self._predictor(problem, pilot, alpha, Allowance(0.0))
+        if isinstance(pilot, PairedRows):
+            first, held_out = split_pilot(pilot)
+            length = self._predictor(problem, pilot, alpha, NOTHING_ALLOWED)
+            cuts = self._cut(problem, self._pair(problem, first, alpha, lambda _: None))
+            clip = min(cuts, key=lambda fitted: length(fitted, held_out)).clip
+            return replace(self._pair(problem, pilot, alpha, report), clip=clip)
+        length = self._predictor(problem, pilot, alpha, NOTHING_ALLOWED)
         return fit_groups(pilot, self.model, self.groups, self.count, length, report)
+
+    def _pair(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedPair:
+        length = self._predictor(answered_by(problem, 0), answered_by(pilot, 0), alpha, NOTHING_ALLOWED)
+        return fit_pair(pilot, self.groups, self.count, length, report)
+
+    @staticmethod
+    def _cut(problem: Rows, fitted: FittedPair) -> list[FittedPair]:
+        """Forecasts of differences cut at each of the places that are compared."""
+        width = range_at_all_times(problem.terms).width
+        return [replace(fitted, clip=clip * width) for clip in CLIPS]
+
+    def differs(self, problem: Rows, other: Rows, alpha: float) -> bool:
+        """Whether one event for the difference promises a shorter interval than one for each policy at half of alpha.
+
+        With part of the rows to come alone, as for tables. Without a stated allowance the curve is that of the difference.
+        """
+        apart = any(not one.answers.exact or one.policy_in_log for one in (problem, other))
+        if apart or self.model is not None or not problem.layout.discrete:
+            return False
+        pair = PairedRows.of(problem, other)
+        pilot = self.pilot_of(pair)
+        first, held_out = split_pilot(pilot)
+        try:
+            fitted = self._pair(pair, first, alpha, lambda _: None)
+        except InvalidInput:  # too many groups for pairs of actions
+            return False
+        if self.allowance is None:
+            return True
+        allowance, single = Allowance.of(self.allowance), 0.0
+        together = self._predictor(pair, pilot, alpha, allowance, CAREFUL)
+        for place, fit in enumerate((fitted.first, fitted.second)):
+            rows, early = answered_by(pair, place), answered_by(pilot, place)
+            length = self._predictor(rows, early, 0.5 * alpha, allowance, CAREFUL)
+            single += length(fit, answered_by(held_out, place))
+        return min(together(one, held_out) for one in self._cut(pair, fitted)) < single
 
     def predicted_length(self, problem: Rows, alpha: float) -> float:
         """The length of the interval, in units of value, from the pilot alone; that of the range without a stated allowance."""
@@ -252,13 +309,15 @@ class Groups:
         return self._predictor(problem, pilot, alpha, Allowance.of(self.allowance))(fitted, held_out)
 
     def _predictor(
-        self, problem: Rows, pilot: Rows, alpha: float, allowance: Allowance
-    ) -> Callable[[FittedGroups, Rows], float]:
+        self, problem: Rows, pilot: Rows, alpha: float, allowance: Allowance, share: float = 1.0
+    ) -> Callable[[AnyFit, Rows], float]:
         budget, ahead = self.budget(problem, alpha), planned_length(problem, self.planned_rows) - len(pilot.rows)
+        ahead = math.ceil(share * ahead)
         starts = expected_starts(problem, pilot, ahead)
 
-        def length(fitted: FittedGroups, held_out: Rows) -> float:
-            return predicted_groups(held_out, fitted.cells(held_out), budget, self.side, ahead, starts, allowance)
+        def length(fitted: AnyFit, held_out: Rows) -> float:
+            cells = fitted.cells(held_out)
+            return predicted_groups(held_out, cells, budget, self.side, ahead, starts, allowance)
 
         return length
 
@@ -266,7 +325,7 @@ class Groups:
         self,
         problem: Rows,
         pilot: Rows,
-        fitted: FittedGroups,
+        fitted: AnyFit,
         alpha: float,
         before: Callable[[int], Rows] | None = None,
     ) -> CellsProof:
@@ -274,7 +333,7 @@ class Groups:
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
         planned = planned_length(problem, self.planned_rows)
         events = propose_groups_plan(problem, pilot, cells, budget, self.side, planned, before)
-        estimand = estimand_of(problem.select(pilot.rows.stop))
+        estimand = estimand_of(*question_rows(problem.select(pilot.rows.stop)))
         return CellsProof(estimand, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
 
     def _planner(self, problem: Rows) -> dict[str, Any] | None:
@@ -285,8 +344,9 @@ class Groups:
         return describe(NAME, how, problem)
 
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
-        """alpha over the vector event, the test of the allowance, the ends, and sampled starts."""
-        return cell_budget(problem, alpha, _SHARES, self.side)
+        """alpha over the vector event, the test of the allowance, the ends, and sampled starts; no test of two allowances."""
+        left_out = TEST if isinstance(problem, PairedRows) else ""
+        return cell_budget(problem, alpha, {k: v for k, v in _SHARES.items() if k != left_out}, self.side)
 
 
 @dataclass(frozen=True)
@@ -300,9 +360,13 @@ class GroupPlanner:
     planned_rows: int | None = None
     name: ClassVar[str] = NAME
 
-    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+    def replan(
+        self, prefixes: Prefixes, proof: Proof, sums: Sums, against: Prefixes | None = None
+    ) -> tuple[Proof, tuple[str, ...]]:
         """Model and groups from the pilot, every block from the rows before it."""
         del sums
+        if against is not None:
+            prefixes = Prefixes(PairedRows.of(prefixes.problem, against.problem))
         proof = check_proof(proof, CellsProof, NAME)
         method = Groups(
             groups=self.column, count=self.count, side=self.side, pilot=self.pilot, planned_rows=self.planned_rows
@@ -317,7 +381,7 @@ class GroupPlanner:
         ), ("plan",)
 
 
-def _words(fitted: FittedGroups, problem: Rows) -> tuple[str, ...]:
+def _words(fitted: AnyFit, problem: Rows) -> tuple[str, ...]:
     """Every group in words, with the names of the columns."""
     layout = problem.layout
     names = list(problem.names) or [f"state[{k}]" for k in range(layout.observation_dim)]
@@ -326,7 +390,7 @@ def _words(fitted: FittedGroups, problem: Rows) -> tuple[str, ...]:
     return fitted.groups.describe(names)
 
 
-def _notes(curve: AllowanceCurve, fitted: FittedGroups) -> dict[str, str]:
+def _notes(curve: AllowanceCurve, fitted: AnyFit) -> dict[str, str]:
     first = curve.rows.rows.start
     return {
         "pilot": f"rows before {first} are used for model and groups, {curve.rows.rows} are certified",

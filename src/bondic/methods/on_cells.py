@@ -29,6 +29,10 @@ from bondic.tuning.states import MIN_PILOT, rows_set_aside
 FloatArray = npt.NDArray[np.float64]
 
 SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
+CLIPS = (2.0, 0.25)
+"""Where forecasts of differences are cut, in units of the value range (above 1: nowhere). The pilot tells what promises more."""
+CAREFUL = 0.5
+"""What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
 _COMPARED_STARTS = 256
 """Starts whose values are looked at in a prediction."""
 

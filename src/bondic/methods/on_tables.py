@@ -23,6 +23,7 @@ from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
 from bondic.methods.on_cells import (
+    CAREFUL,
     SIGNS,
     costs_of,
     known_mean,
@@ -73,8 +74,6 @@ MARKS = (0.1, 0.2, 0.4, 0.7)
 """Those of them at which prices are made anew; forecasts too, where every block would make too many labels."""
 _MAX_DIFFERENCES = 10_000_000
 """Labels with what follows them, times cells, that are compared one by one: a bound on time."""
-CAREFUL = 0.5
-"""What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
 
 
 @dataclass(frozen=True, eq=False)

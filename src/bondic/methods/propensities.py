@@ -252,8 +252,9 @@ class Propensities:
             provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]
         if value == "population" and control is not None and cap is not None:
             pilot = known.part(slice(0, int(np.searchsorted(known.rows, borders[0]))))
+            usual = self._usual_cap(pilot)
             for end in ends_of(self.side):
-                shares[end] = wealth_shares(pilot.from_end(end), control, Strategy(), cap, planned, budget[end])
+                shares[end] = wealth_shares(pilot.from_end(end), control, Strategy(), usual, planned, budget[end])
         made = replace(
             proof, budget=budget, value=value, stated=self._used(), strategy=Strategy(), planned=planned, control=control,
             shares=shares, rates=rates, provenance=provenance, beforehand=self.planned is not None,
@@ -327,6 +328,12 @@ class Propensities:
         """The bound of the ratios that doubly robust values use."""
         return None if self.model is None else self.stated.robust_cap()
 
+    def _usual_cap(self, pilot: Units) -> float:
+        """Of most ratios of a policy; two policies share their predictions, and the stated bound."""
+        cap = self._cap()
+        assert cap is not None
+        return pilot.usual_cap(self.stated, pilot.units) if isinstance(pilot, Decisions) else cap
+
     def _may_fit(self, columns: Units) -> bool:
         """Whether doubly robust values have a floor: ratios are bounded, and so are the steps of an episode."""
         cap = self._cap()
@@ -383,6 +390,7 @@ class Propensities:
     def _rates(self, columns: Units, control: Control | None, border: int, planned: int, budget: ErrorBudget) -> PerEnd:
         """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot; less where caps would cut most bets."""
         before, cap = int(np.searchsorted(columns.rows, border)), self._cap()
+        uncut = min(risk / multiple for multiple, risk in Strategy().bets)
         found: PerEnd = {}
         for end in ends_of(self.side):
             pilot, mirrored = (columns.part(slice(0, before)).from_end(one) for one in ((end, _OTHER_END[end])))
@@ -395,14 +403,15 @@ class Propensities:
                 # as if one more row had a reward of the largest variance: where all were 0, rare rewards are likely
                 possible = float(np.mean(swing**2)) / (4 * (pilot.units + 1))
                 spread = max(float(moderate(free.values).var()), possible, 1e-12 * pilot.limits.width**2)
-                rates.append(math.sqrt(price / spread))
+                # how far below the mean of the pilot a value can be
+                lost = float(free.centers(np.full(free.values.size, moderate(free.values).mean()))[1].max())
+                rates.append(min(math.sqrt(price / spread), uncut / max(lost, 1e-9 * pilot.limits.width)))
             if control is not None and cap is not None:
                 # how far below its center a doubly robust value can be
                 most, lost = float(self.stated.caps(cap, pilot.first.probs, before).max()), 0.0
                 for policy in pilot.policies:
                     room = max(policy.sign * one - policy.limits.low for one in control.clip)
                     lost += policy.limits.width if policy.of_behavior else most * room
-                uncut = min(risk / multiple for multiple, risk in Strategy().bets)
                 rates.append(min(math.sqrt(price / control.expected[1]), uncut / max(lost, 1e-9 * pilot.limits.width)))
             found[end] = tuple(rates)
         return found

@@ -28,12 +28,12 @@ from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times
 from bondic.methods.base import Clock, Progress, check_proof, describe, estimate_of, listing_options, planned_length
-from bondic.methods.on_cells import cell_budget, expected_starts, pilot_of, replayed_pilot
-from bondic.methods.on_tables import CAREFUL, PredictedTable, predicted_table, propose_table, states_of
+from bondic.methods.on_cells import CAREFUL, CLIPS, cell_budget, expected_starts, pilot_of, replayed_pilot
+from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.estimand import estimand_of
-from bondic.rows.paired import PairedRows
+from bondic.rows.paired import PairedRows, question_rows
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,8 +42,6 @@ NAME = "table"
 PILOT = 0.05
 _SHARES = ((0.15, 0.1), (0.1, 0.02), (0.02, 0.02))
 """Shares of alpha of the vector event and of those of single cells: the pilot tells which promises the shortest interval."""
-_CLIPS = (2.0, 0.25)
-"""Where forecasts of differences are cut, in units of the value range (above 1: nowhere). The pilot tells what promises more."""
 _STARTS = 0.1
 """That of sampled starts."""
 _MAX_NUMBERS = 20_000_000
@@ -203,7 +201,7 @@ class Table:
         """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
-        question = certified.parts() if isinstance(certified, PairedRows) else (certified,)
+        question = question_rows(certified)
         proof = self._proof(estimand_of(*question), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
         estimate, source = estimate_of(found.claims)
@@ -254,7 +252,7 @@ class Table:
         """
         states, clips = (
             states_of(pilot, self._most_states(problem)),
-            _CLIPS[: 2 if isinstance(problem, PairedRows) else 1],
+            CLIPS[: 2 if isinstance(problem, PairedRows) else 1],
         )
         if states is None:
             return None, self.budget(problem, alpha, _SHARES[0]), clips[0]

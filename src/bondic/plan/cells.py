@@ -42,6 +42,7 @@ class CellModel:
     outcome: FloatArray  # (p,) mean of o
     gamma: float
     atoms: FloatArray  # (J, p)
+    layers: int = 1
 
     @staticmethod
     def of(tally: Tally) -> CellModel:
@@ -53,11 +54,14 @@ class CellModel:
         rows, seen = max(float(counts.sum()), 1.0), max(int((counts > 0).sum()), 1)
         prior = min(0.5, 0.05 * rows / seen)
         mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
-        following = (mass + prior * mass.sum(axis=0) / rows) / (counts + prior)[:, None]
-        total = -tally.total.sum(axis=0)
-        outcome = (total + prior * total.sum() / rows) / (counts + prior)
+        total, (layers, cells) = -tally.total.sum(axis=0), (tally.shape.layers, counts.size)
+        # a cell with few rows is taken to be a little like the others of its layer
+        usual = mass.reshape(layers, -1, mass.shape[1]).sum(axis=1) * (layers / rows)
+        following = (mass + prior * np.repeat(usual, cells // layers, axis=0)) / (counts + prior)[:, None]
+        mean = np.repeat(total.reshape(layers, -1).sum(axis=1) * (layers / rows), cells // layers)
+        outcome = (total + prior * mean) / (counts + prior)
         shares = (counts + prior) / (rows + prior * seen)
-        return CellModel(following, shares, outcome, tally.gamma, tally.shape.atoms)
+        return CellModel(following, shares, outcome, tally.gamma, tally.shape.atoms, layers)
 
     def _solver(self) -> FloatArray:
         size = self.atoms.shape[0]
@@ -159,7 +163,7 @@ def propose_rate(
     best = (0.0, math.inf)
     full = math.sqrt(2 * costs.tails / max(float(visits**2 @ (variance / expected)), 1e-300))
     for rate in full * np.geomspace(1e-4, 4.0, _TRIED):
-        weights = np.clip(rate * visits / expected, -cap, cap)
+        weights = within(rate * visits / expected, cap, model.layers)
         left = np.abs(visits - weights * expected / rate) + np.abs(visits) / np.sqrt(8 * expected + 1)
         length = costs.tails / rate + float(weights**2 @ (expected * variance)) / (2 * rate) + float(left @ unknown)
         if length < best[1]:
@@ -192,8 +196,18 @@ def propose_tails(
         ahead = float(sizes[block:].sum())
         used = np.stack([_balanced(past, own) for own in weights])
         target = side[:, None] * rate * starts[block] - used
-        weights[:, block] = np.clip(model.visits(target) / (ahead * model.shares), -cap, cap)
+        weights[:, block] = within(model.visits(target) / (ahead * model.shares), cap, model.layers)
     return {float(sign): EndWeights(weights[k], rate) for k, sign in enumerate(signs)}
+
+
+def within(weights: FloatArray, cap: FloatArray | float, layers: int) -> FloatArray:
+    """(..., p) cut to the caps; bets of all layers on a row are one bet."""
+    cut = np.clip(weights, -cap, cap)
+    if layers == 1:
+        return cut
+    together = np.abs(cut / cap).reshape(*cut.shape[:-1], layers, -1).sum(axis=-2, keepdims=True)
+    shares = cut.reshape(*cut.shape[:-1], layers, -1) / np.maximum(together, 1.0)
+    return np.asarray(shares.reshape(cut.shape))
 
 
 def _balanced(past: Tally, weights: FloatArray) -> FloatArray:

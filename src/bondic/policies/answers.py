@@ -25,16 +25,16 @@ Generators = Callable[[int], np.random.Generator]
 """A generator for every group of rows."""
 
 PIECE = 65_536
-"""Initial states that a policy is asked for at once."""
+"""Initial states at which a policy is queried at once."""
 MAX_ANSWERS = 500_000_000
 """Probabilities of initial states that are held: 4 GB. There are several copies of some of them."""
 GROUP = 256
-"""Rows of the log that a policy is asked for at once where its actions are drawn."""
+"""Rows of the log at which a policy is queried at once where its actions are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
 class StartAnswers:
-    """pi at the initial states, and how it is asked at next states."""
+    """pi at the initial states, and how it is queried at next states."""
 
     initial: FloatArray
     discrete: bool
@@ -51,7 +51,7 @@ class StartAnswers:
         return None if self.discrete else int(self.initial.shape[1])
 
     def without_starts(self, action_dim: int) -> StartAnswers:
-        """For other processes: how the policy is asked, and what form its answers have."""
+        """For other processes: how the policy is queried, and the form of its answers."""
         shape = (0, self.slots) if self.discrete else (0, self.start_draws or 1, action_dim)
         return StartAnswers(np.zeros(shape), self.discrete, self.exact, self.draws)
 
@@ -103,7 +103,7 @@ class StoredAnswers:
 
 
 def same_answers(mine: FloatArray, stored: FloatArray) -> bool:
-    """Answers of one policy may differ by 1e-9, relatively: networks add up in another order when they are asked for more."""
+    """Answers of one policy may differ by 1e-9, relatively: networks add up in another order when the batch is larger."""
     return mine.shape == stored.shape and bool(np.all(np.abs(mine - stored) <= 1e-9 * (1 + np.abs(stored))))
 
 
@@ -154,13 +154,13 @@ def query_start(
 
 
 def query_start_later(policy: Any, some: FloatArray, states: Callable[[], FloatArray]) -> StartAnswers:
-    """The same of a policy with probabilities that is asked at some states now, and at all of them where that is needed."""
-    asked = query_start(
+    """The same of a policy with probabilities that is queried at some states now, and at all of them where that is needed."""
+    queried = query_start(
         policy, some, None, action_dim=0, log_rows=0, draws=1, initial_draws=None, rng=np.random.default_rng(0)
     )
     return LaterAnswers.made_by(
         lambda: {"initial": _start_probabilities(policy, states(), None)},
-        actions=asked.slots,
+        actions=queried.slots,
         discrete=True,
         exact=True,
         draws=1,
@@ -168,7 +168,7 @@ def query_start_later(policy: Any, some: FloatArray, states: Callable[[], FloatA
 
 
 def _start_probabilities(policy: Any, states: FloatArray, times: IntArray | None) -> FloatArray:
-    """pi(. | s_0) at all initial states, (n_0, slots), asked for in pieces: a policy may need far more room than its answer."""
+    """pi(. | s_0) at all initial states, (n_0, slots), queried in pieces: a policy may need far more memory than its answer."""
     out: FloatArray | None = None
     for first in range(0, max(states.shape[0], 1), PIECE):
         here = slice(first, first + PIECE)
@@ -241,24 +241,24 @@ def _few_states(states: FloatArray) -> tuple[IntArray, IntArray] | None:
 def _drawn(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:
     """Draws at the next states of rows, (count, draws, k), in groups of GROUP consecutive rows of the log.
 
-    A group is always asked as a whole: a row has its place in it, and another state of the group stands where no row asks.
+    A group is always queried as a whole: a row has its place in it, and another state of the group fills places without a row.
     The generator is then used alike whichever rows there are, so that a row has the same draws in every log that begins alike.
     """
     out = np.empty((states.rows.size, start.draws, int(start.initial.shape[2])))
     groups, firsts = np.unique(states.rows // GROUP, return_index=True)
     stops = np.append(firsts, states.rows.size)[1:]
     for group, first, stop in zip(groups, firsts, stops, strict=True):
-        place, asked = states.rows[first:stop] % GROUP, np.full(GROUP, first)
-        asked[place] = np.arange(first, stop)
+        place, queried = states.rows[first:stop] % GROUP, np.full(GROUP, first)
+        queried[place] = np.arange(first, stop)
         drawn = protocol.sampled_actions(
             policy,
-            states.observations[asked],
-            None if states.times is None else states.times[asked],
+            states.observations[queried],
+            None if states.times is None else states.times[queried],
             "next state",
             draws=start.draws,
             dimension=out.shape[2],
             rng=generator(int(group)),
-            log_rows=states.rows[asked],
+            log_rows=states.rows[queried],
         )
         out[first:stop] = drawn[place]
     return out
@@ -289,7 +289,7 @@ def _start_draws(
             "or pass actions as integers if they are discrete."
         )
     exact = protocol.is_deterministic(policy)
-    # initial draws are cheap and their error is paid for directly: about 4096 in all unless told otherwise
+    # initial draws are cheap and their error is paid for directly: about 4096 in all by default
     m0 = 1 if exact else (initial_draws or max(draws, -(-4096 // states.shape[0])))
     shape: dict[str, Any] = {"draws": m0, "dimension": action_dim, "rng": rng}
     actions = protocol.sampled_actions(policy, states, times, "initial state", **shape)
@@ -342,7 +342,7 @@ def logged_state_probs(
     if isinstance(policy, protocol.RowProbabilities):
         if policy.logged_probs is None:
             raise InvalidInput(
-                "The policy is written down per row without `logged_probs`, its probabilities at the logged states, which "
+                "The policy is stored row by row without `logged_probs`, its probabilities at the logged states, which "
                 "weights of trajectories need: RowProbabilities(next_probs, initial_probs, logged_probs)."
             )
         given = np.asarray(policy.logged_probs, dtype=np.float64)

@@ -1,6 +1,6 @@
 """Policies that were learned on rows of the log: who learns, what was learned, and what a policy says about it.
 
-A policy that has seen a certified row is flattered by it. So whoever learns a `LearnedPolicy` is handed the rows before those
+A policy that was trained on a certified row is flattered by it. So the learner of a `LearnedPolicy` gets the rows before those
 that it is certified on, and nothing else. A policy of the user's own may say what it has seen, by two attributes:
 
     fitted_rows = (first, one after the last)     rows of a log
@@ -119,12 +119,12 @@ class PolicyMixture(LoggedTarget):
                 part.observations[mine],
                 None if times is None else times[mine],
             )
-            asking: dict[str, Any] = {"slots": slots, "log_rows": rows[mine]}
+            options: dict[str, Any] = {"slots": slots, "log_rows": rows[mine]}
             if every_action:
-                found.append(logged_state_probs(policy, states, later, **asking))
+                found.append(logged_state_probs(policy, states, later, **options))
                 slots = found[0].shape[1]
             else:
-                found.append(logged_action_probs(policy, states, part.actions[mine], later, **asking))
+                found.append(logged_action_probs(policy, states, part.actions[mine], later, **options))
         return np.concatenate(found)
 
 

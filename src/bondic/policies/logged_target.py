@@ -38,11 +38,11 @@ def stand_in(known_by: str) -> LoggedTarget:
     return {kind.known_by: kind() for kind in kinds}[known_by]  # type: ignore[index]
 
 
-def refuse_logged_target(policy: object, wanted: str) -> None:
-    """`wanted` says what the caller would ask the policy for."""
+def refuse_logged_target(policy: object, needed: str) -> None:
+    """`needed` names what the caller would query."""
     if isinstance(policy, LoggedTarget):
         raise InvalidInput(
-            f"This method needs {wanted}, and the policy is known by its probabilities of the logged actions alone "
+            f"This method needs {needed}, and the policy is known by its probabilities of the logged actions alone "
             "(LoggedTarget, --policy logged). Take a method that only weighs logged actions, or pass the policy itself: an "
             "object with action_probs or sample_action (--policy module:object), or its probabilities of all actions "
             "(RowProbabilities, --policy columns)."

@@ -1,4 +1,4 @@
-"""What a policy has to offer, and how it is asked: validated, at the border, once."""
+"""What a policy has to offer, and how it is queried: validated, at the border, once."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def discrete_probabilities(
     log_rows: Any = None,
     first: int = 0,
 ) -> FloatArray:
-    """Ask for pi(. | s) at every observation and check the answer; `first` states were asked about before."""
+    """pi(. | s) at every observation, checked; `first` states were queried before."""
     more = (timesteps,) if is_time_dependent(policy) else ()
     answer = _ask(policy.action_probs, observations, what, *more)
     try:
@@ -160,7 +160,7 @@ def discrete_probabilities(
 
 
 def _was_given(width: int, names: Sequence[str]) -> str:
-    """Which columns the policy was asked with: other ones than it was made for explain many a strange answer."""
+    """Which columns the policy was queried with: columns that it was not made for explain many strange answers."""
     if not names:
         return f" (It was given states of {width} {'column' if width == 1 else 'columns'}.)"
     return (
@@ -178,9 +178,9 @@ def check_probabilities(
     except (TypeError, ValueError) as problem:
         raise PolicyError(f"The action probabilities at the {what} are not an array of numbers.") from problem
     if probs.ndim != 2 or probs.shape[0] != rows or probs.shape[1] == 0 or (slots and probs.shape[1] != slots):
-        wanted = f"({rows}, {slots or 'number of actions'})"
+        needed = f"({rows}, {slots or 'number of actions'})"
         raise PolicyError(
-            f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed. A policy gets all states at once."
+            f"Action probabilities at the {what} have shape {probs.shape}; {needed} is needed. A policy gets all states at once."
         )
     # written so that what is not a number is refused as well
     if not (probs.min(initial=0.0) >= 0.0 and probs.max(initial=0.0) < np.inf):

@@ -80,7 +80,7 @@ def allowance_section(result: Result) -> str:
 is needed.</p>
 <p class="note">{escape(unbroken(shown.advice))}</p>
 <h3>Where does a decision break?</h3>
-<p>The value is at <select id="allow-direction" aria-label="direction"><option value="above">least</option>
+<p>The {curve.subject} is at <select id="allow-direction" aria-label="direction"><option value="above">least</option>
 <option value="below">most</option></select>
 <input id="allow-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
 <p id="allow-break" aria-live="polite" hidden></p>

@@ -24,7 +24,7 @@ from bondic.rendering import escape, three
 from bondic.report.drawings import forest
 from bondic.report.exports import frame
 from bondic.report.html import document, html_table
-from bondic.report.plots import comparison_figure
+from bondic.report.plots import comparison_plot
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.saving import write_atomically
@@ -194,9 +194,9 @@ class Comparison:
         """`to_rows` as a pandas DataFrame."""
         return frame(self.to_rows())
 
-    def plot(self) -> Any:
-        """All intervals in one picture: a matplotlib Figure (extra `plot`)."""
-        return comparison_figure([(line.name, line.result) for line in self.lines if line.result is not None])
+    def plot(self, ax: Any = None) -> Any:
+        """All intervals in one picture (extra `plot`): a matplotlib Figure, or `ax`, drawn on."""
+        return comparison_plot([(line.name, line.result) for line in self.lines if line.result is not None], ax)
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Comparison") -> Path:
         """Write picture and table as one page that opens anywhere; returns the path."""

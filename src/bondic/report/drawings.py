@@ -51,7 +51,7 @@ class Axis:
 def forest(results: Sequence[tuple[str, Result]], label: str, *, legend: bool = True) -> str:
     """Intervals one below the other on one axis, with their estimates; below it, thin, all that the stated ranges allow.
 
-    The axis shows intervals with a margin where they fill less than half of the range. Differences have a line at 0.
+    The axis shows intervals with a margin. Differences have a line at 0.
     """
     limits, zero = _hull([result for _, result in results]), any(result.is_difference for _, result in results)
     first, last = _window([result for _, result in results], limits, zero=zero)
@@ -81,14 +81,14 @@ def _hull(results: Sequence[Result]) -> ValueRange:
 
 
 def _window(results: Sequence[Result], limits: ValueRange, *, zero: bool) -> tuple[float, float]:
-    """What is drawn: intervals and estimates with a margin, where they fill less than half of the value range."""
+    """What is drawn: intervals and estimates with a margin, within the value range."""
     given = [result for result in results if result.status is not Status.REJECTED]
     places = [end for result in given for end in (result.low, result.high)] + [0.0] * zero
     places += [min(max(result.estimate, limits.low), limits.high) for result in given if result.estimated]
     low, high = min(places, default=limits.low), max(places, default=limits.high)
     margin = 0.1 * (high - low)
     low, high = max(low - margin, limits.low), min(high + margin, limits.high)
-    return (low, high) if 0 < high - low < limits.width / 2 else (limits.low, limits.high)
+    return (low, high) if high > low else (limits.low, limits.high)
 
 
 def _bar(axis: Axis, name: str, result: Result, top: float) -> tuple[str, str]:

@@ -94,8 +94,8 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
 
 
 def _reading(result: Result, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    asked = {} if result.question is None else result.question.reading
-    return dict(asked if given is None else given)
+    reading = {} if result.question is None else result.question.reading
+    return dict(reading if given is None else given)
 
 
 def _comparison(result: Result) -> dict[str, Any] | None:
@@ -177,7 +177,7 @@ def result_csv(result: Result, *, header: bool = True) -> str:
 
 
 def frame(rows: list[dict[str, Any]]) -> Any:
-    """Rows as a pandas DataFrame; pandas is looked for when one is wanted."""
+    """Rows as a pandas DataFrame; pandas is imported only then."""
     try:
         pandas = import_module("pandas")
     except ImportError as problem:
@@ -214,8 +214,8 @@ def save_result(
     target = Path(folder)
     question = _question(result)
     with result_folder(target, overwrite=overwrite) as working:
-        told = with_next_steps(result, question, no_rows=no_rows)
-        kept = told.without_rows(question) if no_rows else told
+        complete = with_next_steps(result, question, no_rows=no_rows)
+        kept = complete.without_rows(question) if no_rows else complete
         write_result(working, kept, question, title=title, no_rows=no_rows)
     return target
 

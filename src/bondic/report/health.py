@@ -158,7 +158,12 @@ class _Actions:
         target, queried_at = self._shares()
         thin = self._used < MIN_ROWS if no_rows and self._discrete else np.zeros(self._width, dtype=bool)
         uses = (
-            ActionUse(f"action {k}", float(logged[k]), float(target[k]), -1 if thin[k] else int(self._used[k]))
+            ActionUse(
+                self._question.action_name(k) if self._discrete else f"action {k}",
+                float(logged[k]),
+                float(target[k]),
+                -1 if thin[k] else int(self._used[k]),
+            )
             for k in range(self._width)
         )
         return tuple(uses), queried_at

@@ -41,18 +41,18 @@ def report_page(
     out: thin cells are left out, no row is listed. `command` is what a reader types to check the number, if there is such a
     command. A method without a proof, such as a baseline, has nothing to verify.
     """
-    asked = result.question if problem is None else problem
-    if asked is None:
+    question = result.question if problem is None else problem
+    if question is None:
         raise InvalidInput(
             "This result no longer holds its question: pass the problem, report_page(result, problem, ...)."
         )
-    if asked.log_hash != result.hashes["log"]:
+    if question.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
     validity_notes, notes = result.remarks()
     validity_notes = validity_notes[len(result.warnings) :]  # those are in the answer
-    view = summarize(replace(result, steps=result.steps or next_steps(result, asked, no_rows=no_rows)))
-    health = examine(asked.select(*result.rows), asked.log, no_rows=no_rows)
-    values = _values(result, asked)
+    view = summarize(replace(result, steps=result.steps or next_steps(result, question, no_rows=no_rows)))
+    health = examine(question.select(*result.rows), question.log, no_rows=no_rows)
+    values = _values(result, question)
     beside = result.today if result.comparison is not None or len(values) < _BOTH else values[1][1]
     body = [
         _answer(view, result, validity_notes, values),
@@ -88,13 +88,13 @@ def _warnings(texts: Sequence[str]) -> str:
 # --- the answer ---------------------------------------------------------------------------------------
 
 
-def _values(result: Result, asked: Rows) -> list[tuple[str, Result]]:
-    """What is drawn on the axis of values: both policies where they are known, the one that is asked about always."""
+def _values(result: Result, question: Rows) -> list[tuple[str, Result]]:
+    """What is drawn on the axis of values: both policies where they are known, the evaluated one always."""
     if (compared := result.comparison) is not None:
         return list(zip(compared.names, compared.parts, strict=True))
     today = None
     if not result.is_difference and result.status is not Status.REJECTED and result.guarantee == "finite-sample":
-        today = today_value(asked, result.alpha)
+        today = today_value(question, result.alpha)
     return [*([] if result.is_difference else [("new", result)]), *([] if today is None else [("today", today)])]
 
 
@@ -122,8 +122,8 @@ def _answer(view: Summary, result: Result, validity_notes: Sequence[str], values
 def _emphasized(answer: str, difference: Result | None) -> str:
     """What is shown about the difference stands out."""
     shown = esc(answer)
-    told = "" if difference is None else esc("".join(difference_words(difference)))
-    return shown.replace(told, f"<strong>{told}</strong>", 1) if told else shown
+    difference_text = "" if difference is None else esc("".join(difference_words(difference)))
+    return shown.replace(difference_text, f"<strong>{difference_text}</strong>", 1) if difference_text else shown
 
 
 def _meaning(result: Result, values: Sequence[tuple[str, Result]]) -> Iterator[str]:
@@ -304,11 +304,11 @@ def _details(result: Result, view: Summary, notes: Sequence[str], command: str) 
 
 
 def _verification(result: Result, command: str) -> str:
-    """How anybody can repeat the calculation; without a `command` the log's file (and the policy's) are blanks."""
+    """How to repeat the calculation; without a `command` the log's file (and the policy's) are blanks."""
     if result.proof is None:
         words = (
             f"The method {result.method} writes no certificate: run it again on the same log. bondic's own methods write one "
-            "that anybody can check."
+            "that can be verified."
         )
         return f"<p>{esc(words)}</p>"
     withheld = any(one.answers.next is None for one in result.proof.estimand.policies)

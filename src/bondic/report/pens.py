@@ -9,15 +9,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bondic.core.claims import Status
 from bondic.core.printed import ends_text
 from bondic.rendering import STATE_COLORS, Grid, escape
+from bondic.report.drawings import forest
 from bondic.report.html import html_table
 from bondic.result import Result
 from bondic.summary import Summary, summarize
 
 _COLORS = {"good": "green", "nothing": "yellow", "bad": "red", "warning": "bold red", "strong": "bold"}
 """Of a terminal, by the tone of a text."""
-_SHOWN, _BRIEFLY = 4, 2
+_SHOWN, _BRIEFLY = 4, 3
 """Next steps on a terminal, with --verbose and without; all of them are in the report and in result.json."""
 _NAME = 16
 """Letters of a policy's name beside its bar."""
@@ -32,17 +34,25 @@ class Pen(Protocol):
     def grid(self, grid: Grid) -> None: ...
 
 
-def draw(view: Summary, pen: Pen, *, steps: int | None = None, choices: bool = False) -> None:
+def draw(view: Summary, pen: Pen, *, steps: int | None = None) -> None:
     """The whole summary, in the order that every format has; at most so many next steps."""
-    for warning in view.warnings:
-        pen.text(f"Warning: {warning}", "warning")
-    pen.text(view.answer, "strong")
+    _draw_answer(view, pen)
     pen.text(view.guarantee, view.tone)
     for line in view.lines:
         pen.text(line)
     _draw_curve(view, pen)
     _draw_steps(view, pen, steps)
-    for grid in (view.parts, view.assumptions, view.choices if choices else None):
+    _draw_grids(pen, view.parts, view.assumptions)
+
+
+def _draw_answer(view: Summary, pen: Pen) -> None:
+    for warning in view.warnings:
+        pen.text(f"Warning: {warning}", "warning")
+    pen.text(view.answer, "strong")
+
+
+def _draw_grids(pen: Pen, *grids: Grid | None) -> None:
+    for grid in grids:
         if grid is not None:
             pen.title(grid.title)
             pen.grid(grid)
@@ -207,8 +217,38 @@ class _Html:
         self.parts.append(html_table(grid.header, grid.rows))
 
 
+_STYLE = """<style>
+.bondic { max-width: 52rem; } .bondic svg { display: block; width: 100%; }
+.bondic svg text { fill: currentColor; font-size: 12px; }
+.bondic .strong, .bondic summary { font-weight: 600; } .bondic .bar { fill: #1f6fb8; } .bondic .bar.nothing { fill: #8a8f98; }
+.bondic .logged { fill: #8a8f98; } .bondic .estimate { fill: white; stroke: #1b2430; } .bondic .bad { fill: #b3261e; }
+.bondic .rule, .bondic .zero { stroke: #8a8f98; } .bondic .zero { stroke-dasharray: 3 3; }
+.bondic th, .bondic td { text-align: left !important; vertical-align: top; }
+</style>"""
+
+
 def fragment(result: Result) -> str:
-    """The whole summary without any style sheet, for notebooks."""
-    pen = _Html()
-    draw(summarize(result), pen, choices=True)
-    return f"<section>{''.join(pen.parts)}</section>"
+    """For notebooks, in colors for any theme: the answer, a picture of it, what to do next; the rest is folded."""
+    view, pen, folded = summarize(result), _Html(), _Html()
+    _draw_answer(view, pen)
+    pen.parts.append(_picture(result))
+    for line in view.brief:
+        pen.text(line)
+    _draw_curve(view, pen)
+    _draw_steps(view, pen, None)
+    folded.text(view.guarantee)
+    for line in view.lines:
+        folded.text(line)
+    _draw_grids(folded, view.parts, view.assumptions, view.choices)
+    rest = f"<details><summary>Assumptions, terms and method</summary>{''.join(folded.parts)}</details>"
+    return f'<section class="bondic">{"".join(pen.parts)}{rest}</section>{_STYLE}'
+
+
+def _picture(result: Result) -> str:
+    """Both policies on one axis where they are known, else the interval; nothing after a rejection."""
+    if result.status is Status.REJECTED:
+        return ""
+    compared = result.comparison
+    name = "difference" if result.is_difference else "new"
+    shown = [(name, result)] if compared is None else list(zip(compared.names, compared.parts, strict=True))
+    return forest(shown, "the values on one axis", legend=False)

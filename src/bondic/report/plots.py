@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -22,25 +23,47 @@ _SEEN = 1e-4
 
 
 def new_figure(width: float, height: float) -> tuple[Any, Any]:
-    """A figure of its own: no global state, no window, whatever backend is set."""
+    """A figure of its own that notebooks show: no global state, no window, whatever backend is set."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as problem:
         raise InvalidInput("Plots need matplotlib. Install it with: pip install 'bondic[plot]'.") from problem
-    figure = Figure(figsize=(width, height), layout="constrained")
+
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            return _written(self, "png")
+
+    figure = Picture(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.add_subplot()
 
 
-def terms_figure(result: Result) -> Any:
-    """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure.
+def terms_plot(result: Result, ax: Any = None) -> Any:
+    """Both end points as stacks of their terms, with the interval and the estimate.
 
-    The curve of allowances where there is no such end, as nothing was stated.
+    The curve of allowances where there is no such end, as nothing was stated. On `ax`, which is returned; without, in a
+    matplotlib Figure of its own.
     """
     if result.unstated and result.curve is not None:
-        return curve_figure(result.curve)
-    figure, axes = new_figure(7.0, 2.6)
+        return _placed(ax, (6.0, 3.4), partial(_draw_curve, result.curve))
+    return _placed(ax, (7.0, 2.6), partial(_draw_terms, result))
+
+
+def _placed(ax: Any, size: tuple[float, float], draw: Callable[[Any], None]) -> Any:
+    drawn, axes = (ax, ax) if ax is not None else new_figure(*size)
+    draw(axes)
+    return drawn
+
+
+def _legend_below(axes: Any, columns: int) -> None:
+    """Under the label of the axis, however tall the axes are: the distance is in letters."""
+    axes.legend(
+        fontsize="x-small", ncols=columns, loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=6, frameon=False
+    )
+
+
+def _draw_terms(result: Result, axes: Any) -> None:
     if result.status is not Status.REJECTED:
         axes.axvspan(result.low, result.high, color=_COLORS[0], alpha=0.12, label="interval")
     label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
@@ -61,15 +84,13 @@ def terms_figure(result: Result) -> Any:
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(first, last)
-    axes.set_xlabel("value of the policy")
+    axes.set_xlabel("difference of the values" if result.is_difference else "value of the policy")
     if axes.get_legend_handles_labels()[0]:  # a rejection may leave nothing to name
-        axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
-    return figure
+        _legend_below(axes, 4)
 
 
-def curve_figure(curve: AllowanceCurve) -> Any:
-    """A bar from low to high for every allowance, both numbers alike; a matplotlib Figure."""
-    figure, axes = new_figure(6.0, 3.4)
+def _draw_curve(curve: AllowanceCurve, axes: Any) -> None:
+    """A bar from low to high for every allowance, both numbers alike."""
     line, limits = curve.line(), curve.value_range
     for place, point in enumerate(line):
         if point.status is not Status.REJECTED:
@@ -79,15 +100,14 @@ def curve_figure(curve: AllowanceCurve) -> Any:
     axes.set_ylim(limits.low, limits.high)
     axes.set_xlabel("allowance ±, in units of the value")
     axes.set_ylabel("value of the policy")
-    return figure
 
 
-def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
-    """One line per named result: interval and estimate, colored by guarantee; a matplotlib Figure.
+def comparison_plot(results: Sequence[tuple[str, Result]], ax: Any = None) -> Any:
+    """One line per named result: interval and estimate, colored by guarantee. A hollow estimate lies outside its interval."""
+    return _placed(ax, (7.0, 1.2 + 0.35 * len(results)), partial(_draw_comparison, results))
 
-    A hollow estimate lies outside its interval.
-    """
-    figure, axes = new_figure(7.0, 1.2 + 0.35 * len(results))
+
+def _draw_comparison(results: Sequence[tuple[str, Result]], axes: Any) -> None:
     colors = {"finite-sample": _COLORS[0], "asymptotic": _COLORS[2], "none": _COLORS[4]}
     for height, (_, result) in enumerate(results):
         color = colors[result.guarantee]
@@ -109,8 +129,7 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
     axes.set_ylim(len(results) - 0.4, -0.6)
     axes.set_xlabel("difference of the values" if difference else "value of the policy")
     if results:
-        axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, frameon=False)
-    return figure
+        _legend_below(axes, 3)
 
 
 def save_plot(figure: Any, path: str | os.PathLike[str]) -> Path:
@@ -118,8 +137,12 @@ def save_plot(figure: Any, path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     if target.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInput(f"{target.name}: a plot is written as .png, .svg or .pdf.")
-    dateless: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
-    data = io.BytesIO()
-    figure.savefig(data, dpi=160, format=target.suffix[1:], metadata=dateless[target.suffix])
-    write_atomically(target, data.getvalue())
+    write_atomically(target, _written(figure, target.suffix[1:]))
     return target
+
+
+def _written(figure: Any, form: str) -> bytes:
+    dateless: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    data = io.BytesIO()
+    figure.savefig(data, dpi=160, format=form, metadata=dateless[form])
+    return data.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ def progress_bar(console: Console, every: float = LINE_SECONDS) -> Iterator[Call
     if console.quiet:
         yield None
         return
-    if not console.is_terminal:
+    # the pseudo-terminal of a notebook's `!command` cannot move up: every step of a bar would stay below the cell
+    if not console.is_terminal or "JPY_PARENT_PID" in os.environ:
         with _lines(console, every) as say:
             yield say
         return

@@ -16,8 +16,8 @@ GUARANTEES = {
 }
 STATES = {"stated": "info", "chosen": "warn", "checked": "good", "rejected": "bad"}
 MEANINGS = {
-    "stated": "you say so; no program can see it in the log",
-    "chosen": "nobody has said so; the interval is valid only if it holds",
+    "stated": "stated by you; no program can verify it from the log",
+    "chosen": "chosen by the method, not stated by you; the interval is valid only if it holds",
     "checked": "it was tested, and holds",
     "rejected": "the log contradicts it, alone or together with others",
 }
@@ -42,7 +42,7 @@ TITLES = {
     "subgroups": "Which subgroups there are",
 }
 COVERED = {
-    BIAS: "what the log does not tell about the value function where the policy goes",
+    BIAS: "what the log leaves unknown about the value function where the policy goes",
     NOISE: "chance: there are only so many rows",
     RARE: "events that no row shows but that may still happen",
     START: "starts that are known only from a sample",
@@ -59,12 +59,12 @@ GLOSSARY = {
     "weights ω": "how much each row counts. Rows that look like what the new policy would do count more.",
     "doubly robust value": "an estimate that combines a model of the value with weighted rewards. It is right if either is.",
     "value function, q*": "the value from a given situation and first action on. It is unknown.",
-    "group, model, allowance": "situations that are treated alike; a guess, from earlier rows, of what each is worth; and how "
-    "far rows of a group may be from alike, beyond that guess. Bad groups or a bad model need a larger allowance.",
+    "group, model, allowance": "states that share one value; a prediction of that value from earlier rows; and by how much "
+    "values inside a group may differ from the prediction. Bad groups or a bad model need a larger allowance.",
     "class Q, radius": "Q is the set of functions that is assumed to contain q*. A larger radius allows larger and rougher "
     "functions.",
     "block, plan": "rows are used in blocks. What is done with a block is planned from earlier rows, so it is not fitted to it.",
     "bet": "how chance is measured: for every candidate value, bets on the rows that cannot win on average if the candidate is "
     "right. Candidates against which the bets have won a lot are ruled out.",
-    "certificate": "a file with which anybody who has the log can compute the interval again.",
+    "certificate": "a file from which the interval can be recomputed, given the log.",
 }

@@ -184,13 +184,16 @@ class Recorded:
     returns: FloatArray  # (episodes,) discounted, of what was recorded
     steps: IntArray  # (episodes,)
     ended: BoolArray  # (episodes,) terminated, or reached the horizon
+    later: (
+        tuple[float, float] | None
+    )  # least and largest return from any row on, of episodes that ended; None: none did
 
 
 def recorded_returns(problem: Rows) -> Recorded:
     """One pass over the rows of the problem; episodes by their ids, else by their ends."""
     horizon = problem.terms.horizon
     found: list[tuple[FloatArray, IntArray, BoolArray]] = []
-    seen = np.zeros(0, dtype=np.int64)
+    seen, later = np.zeros(0, dtype=np.int64), np.zeros(0)
     for _, part in problem.log.batches(problem.rows):
         episodes = Episodes.of(part)
         counts = episodes.step < horizon if horizon is not None else np.ones(len(part), dtype=bool)
@@ -206,8 +209,21 @@ def recorded_returns(problem: Rows) -> Recorded:
             kept &= ~np.isin(names, seen)
             seen = np.union1d(seen, names)
         found.append((sums[kept], episodes.lengths[kept], ended[kept]))
+        whole = _returns_from(np.where(counts, part.rewards, 0.0), episodes, problem.gamma)[ended[episodes.number]]
+        later = np.array([one(np.append(later, whole)) for one in (np.min, np.max)]) if whole.size else later
     return Recorded(
         np.concatenate([one[0] for one in found]),
         np.concatenate([one[1] for one in found]),
         np.concatenate([one[2] for one in found]),
+        (float(later[0]), float(later[1])) if later.size else None,
     )
+
+
+def _returns_from(rewards: FloatArray, episodes: Episodes, gamma: float) -> FloatArray:
+    """(n,) the discounted return from every row on, within its episode."""
+    before, after = episodes.pairs
+    found, order = rewards.astype(np.float64), np.argsort(-episodes.step[before], kind="stable")
+    steps = episodes.step[before][order]
+    for some in np.split(order, np.flatnonzero(np.diff(steps)) + 1) if order.size else ():
+        found[before[some]] += gamma * found[after[some]]
+    return found

@@ -13,7 +13,7 @@ import numpy as np
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
-from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.log import Log, is_log
 from bondic.data.names import held_by
 from bondic.errors import did_you_mean, kind_of, shown
@@ -49,6 +49,10 @@ class GivenLog:
     @property
     def names(self) -> tuple[str, ...]:
         return self.log.observation_names if self.loaded is None else self.loaded.names
+
+    @property
+    def encodings(self) -> Mapping[str, Encoding]:
+        return {} if self.loaded is None else self.loaded.encodings
 
     @property
     def reading(self) -> Mapping[str, Any]:
@@ -123,7 +127,7 @@ def take_policy(
     if isinstance(given, LearnedPolicy):
         refuse_unrecorded(source.log)
         return learn(given, source.log, lambda made: _learned(made, source, actions))
-    policy = _with_names(chosen_policy(given, source.loaded, starts), source.names)
+    policy = _with_names(chosen_policy(given, source.loaded, starts), source.names, source.encodings)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
@@ -138,7 +142,7 @@ def _learned(made: Any, source: GivenLog, actions: int | None) -> tuple[Any, tup
     if actions is None and not source.log.action_dim:
         names = action_names(source.loaded)
         actions = int(source.log.inspection.action_counts.size) if names is None else len(names)
-    policy = _with_names(load_policy(made, actions=actions), source.names)
+    policy = _with_names(load_policy(made, actions=actions), source.names, source.encodings)
     return take_policy(policy, GivenLog(source.log), None, actions)
 
 
@@ -164,12 +168,15 @@ def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **re
     if isinstance(given, _READY):
         return given
     policy = load_policy(given, actions=action_names(loaded), **reading)
-    return policy if loaded is None else _with_names(policy, loaded.names)
+    return policy if loaded is None else _with_names(policy, loaded.names, loaded.encodings)
 
 
-def _with_names(policy: Any, names: tuple[str, ...]) -> Any:
-    """A model that was fitted on a table is queried by the names of its columns."""
-    return replace(policy, names=names) if names and isinstance(policy, ClassifierPolicy | Rule) else policy
+def _with_names(policy: Any, names: tuple[str, ...], encodings: Mapping[str, Encoding]) -> Any:
+    """A model that was fitted on a table, and a function that takes a frame, get columns by their names."""
+    if not (names and isinstance(policy, ClassifierPolicy | Rule)):
+        return policy
+    named = replace(policy, names=names)
+    return replace(named, encodings=encodings) if encodings and isinstance(named, Rule) else named
 
 
 def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:
@@ -209,12 +216,19 @@ def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
     named = (
         isinstance(policy, ClassifierPolicy) and np.asarray(getattr(policy.model, "classes_", ())).dtype.kind in "UO"
     )
-    if names is not None and not named and not isinstance(policy, _READY):
-        raise InvalidInput(
-            f"The log's actions are text ({shown(names)}), and the order of the policy's probabilities is unknown. Another "
-            "order is another policy: list the actions in that order, actions=[...] (--actions FIRST,SECOND,...); actions "
-            "that the log never took count as well."
-        )
+    if names is None or named or isinstance(policy, _READY) or (loaded is not None and _answers_names(policy, loaded)):
+        return
+    raise InvalidInput(
+        f"The log's actions are text ({shown(names)}), and the order of the policy's answers is unknown. Another order is "
+        "another policy. Return the names themselves, one per state; or list the actions in the order of the policy's "
+        "probabilities, actions=[...] (--actions FIRST,SECOND,...): actions that the log never took count as well."
+    )
+
+
+def _answers_names(policy: Any, loaded: LoadedLog) -> bool:
+    """Whether a function returns actions by their names: then no order has to be stated."""
+    known = isinstance(policy, Rule) and "observations" not in loaded.transitions.unrecorded
+    return known and policy.kind_of_answer(loaded.transitions.observations[:1]) == "names"
 
 
 def _with_actions(rule: Rule, source: GivenLog, actions: int | None) -> tuple[Rule, tuple[str, ...]]:

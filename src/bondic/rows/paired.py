@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
-from bondic.core.cells.paired import Paired, beside, both
+from bondic.core.cells.paired import Paired, answers_of, apart, beside, both
 from bondic.core.columns import Batch, RowRange
 from bondic.rows.rows import Rows
 
@@ -29,11 +29,7 @@ class PairedRows(Rows):
     def parts(self) -> tuple[Rows, Rows]:
         """The rows of either policy."""
         assert self.other is not None
-        own: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Rows)}
-        slots = self.layout.slots
-        initial = replace(self.initial, weights=self.initial.weights[:, :slots])
-        kept = None if self.kept is None else tuple(_first(batch, slots) for batch in self.kept)
-        return Rows(**(own | {"initial": initial, "kept": kept})), self.other.restricted(self.rows)
+        return answered_by(self, 0), self.other.restricted(self.rows)
 
     def _blocks(self, rows: RowRange) -> Iterator[Batch]:
         if self.kept is not None or self.other is None:
@@ -43,7 +39,13 @@ class PairedRows(Rows):
             yield both(one, two)
 
 
-def _first(batch: Batch, slots: int) -> Batch:
-    """The batch with the answers of the first policy alone."""
-    initial, following = (replace(one, weights=one.weights[:, :slots]) for one in (batch.initial, batch.next))
-    return replace(batch, initial=initial, next=following)
+def answered_by(rows: Rows, place: int) -> Rows:
+    """Rows with the answers of two policies, with those of one of them alone; named after the first one."""
+    own: dict[str, Any] = {field.name: getattr(rows, field.name) for field in fields(Rows)}
+    kept = None if rows.kept is None else tuple(answers_of(batch, place) for batch in rows.kept)
+    return Rows(**(own | {"initial": apart(rows.initial)[place], "kept": kept}))
+
+
+def question_rows(rows: Rows) -> tuple[Rows, ...]:
+    """The rows of every policy that is asked about."""
+    return rows.parts() if isinstance(rows, PairedRows) else (rows,)

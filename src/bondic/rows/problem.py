@@ -102,4 +102,4 @@ def make_problem(
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
     notes = (*source.notes, *read, *cut_by_horizon(rows), *first_rewards_alone(rows), *discounts)
-    return replace(rows, names=source.names, notes=notes, reading=source.reading)
+    return replace(rows, names=source.names, notes=notes, reading=source.reading, encodings=source.encodings)

@@ -15,13 +15,15 @@ from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import Target
-from bondic.core.terms import Terms
+from bondic.core.terms import Terms, in_full
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.initial import InitialStates
+from bondic.data.io.loaded import Encoding
 from bondic.data.log import Log
 from bondic.data.memory import MemoryPlan
 from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
+from bondic.policies.adapters.frame import named_columns
 from bondic.policies.answers import NextStates, StartAnswers, query_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
@@ -78,6 +80,7 @@ class Rows:
     validity_notes: tuple[str, ...] = ()  # warnings on log and policy, for the top of the answer
     stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
     names: tuple[str, ...] = ()  # of the observation columns, where they are known
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)  # how text became numbers, where that is known
     notes: tuple[str, ...] = ()  # how the log was read, where it was read from something else
     reading: Mapping[str, Any] = field(
         default_factory=dict
@@ -112,6 +115,28 @@ class Rows:
     def actions(self) -> int | None:
         """How many actions the policy answers for; None where they are numbers, or it has no answers."""
         return self.layout.slots if self.layout.discrete and not self.policy_in_log else None
+
+    def action_name(self, slot: int) -> str:
+        """What an action is called: by the log, or by its number."""
+        coding = self.encodings.get("actions")
+        named = (
+            coding is not None
+            and slot < len(coding.values)
+            and coding.values != tuple(map(str, range(len(coding.values))))
+        )
+        return coding.values[slot] if coding is not None and named else f"action {slot}"
+
+    def state_name(self, state: FloatArray) -> str:
+        """A state in the words of the log: its values, with the names of the columns where there are several."""
+        if len(self.names) != state.size:
+            return ", ".join(in_full(value) for value in state.tolist())
+        columns = {name: values[0] for name, values in named_columns(state[None], self.names, self.encodings).items()}
+        words = [
+            (name, value if isinstance(value, str) else in_full(float(value)))
+            for name, value in columns.items()
+            if value is not None
+        ]
+        return words[0][1] if len(words) == 1 else ", ".join(f"{name} {value}" for name, value in words)
 
     @property
     def states_recorded(self) -> bool:

@@ -110,22 +110,23 @@ class CellBound:
         }
 
     def effective_rows(self) -> float:
-        """Rows that count, of the end with fewer of them: (sum |v|)^2 / sum v^2."""
-        found = []
+        """Rows that count, of the end with fewer of them: (sum |v|)^2 / sum v^2; |v| of a row is the sum over its layers."""
+        found, shape = [], self.tally.shape
+        rows = shape.by_layer(self.tally.count)[:, 0]
         for tail in self.tails.values():
-            size = float((np.abs(tail.weights) * self.tally.count).sum())
-            square = float((tail.weights**2 * self.tally.count).sum())
+            each = shape.by_layer(np.abs(tail.weights)).sum(axis=-2)
+            size, square = float((each * rows).sum()), float((each**2 * rows).sum())
             found.append(size * size / square if square > 0 else 0.0)
         return min(found, default=0.0)
 
 
 def end_terms(located: Located, starts: StartMean, tail: EndWeights, sign: float, probability: float) -> EndTerms:
     """The upper end (sign 1) or the lower one (sign -1), the shorter of both bounds."""
-    reference, averages = located.system.tally.reference, located.allowance.averages
+    reference, averages, shape = located.system.tally.reference, located.allowance.averages, located.system.tally.shape
     base = starts.center + certified_dot(reference, starts.cells)
     base = Enclosure(base.mid, inflate(base.rad + starts.error * float(np.abs(reference).max(initial=0.0))))
-    allowed = float(averages @ np.abs(starts.cells)) * (1 + located.system.tally.relative)
-    allowed = inflate(allowed + starts.error * float(averages.max(initial=0.0)))
+    allowed = float(averages @ np.abs(shape.of_policies(starts.cells))) * (1 + located.system.tally.relative)
+    allowed = inflate(allowed + shape.layers * starts.error * float(averages.max(initial=0.0)))
     plain = EndTerms(base, 0.0, 0.0, located.support(sign * starts.cells, starts.error), allowed, False)
     weighed = _weighed(located, starts, tail, sign, probability, plain)
     return weighed if sign * weighed.value.mid + weighed.spread < sign * base.mid + plain.spread else plain
@@ -144,8 +145,9 @@ def _weighed(
     residuals = Enclosure(float((weights * tally.total).sum()), inflate(float(size.sum()) * grow))
     noise, bias = _paid(located, weights, *_balance(tally, starts, tail, sign))
     share = Enclosure(tail.rate)
-    own = float((np.abs(weights) * tally.count).sum(axis=0) @ averages)
-    ahead = float(tally.over_atoms(np.abs(weights), tally.mass) @ tally.shape.at_atoms(averages))
+    each = np.abs(tally.shape.of_policies(weights))
+    own = float((each * tally.count).sum(axis=0) @ averages)
+    ahead = float(tally.over_atoms(each, tally.mass) @ tally.shape.own_at_atoms(averages))
     return EndTerms(
         plain.value - sign * (residuals / share),
         (tail_term(probability) / share).upper,

@@ -55,6 +55,7 @@ class LabelTally:
     expected: Entries  # (Λ, J) κ
     reference: FloatArray  # (p,) b
     places: tuple[IntArray, IntArray] | None = None  # (B,) for eras: the block among its own, and the era
+    center: FloatArray | float = 0.0  # (Λ,) max |q̂(x_i) + m_i| over the rows of a label
 
     def check(self, tally: Tally) -> None:
         """Refuse a tally of other rows, or at another reference."""

@@ -9,7 +9,7 @@ beside cells about which nothing is known, and bound every row by what may follo
 
     <F, κ> - F_j  <=  sum_k max(a_k low_k, a_k high_k),     a = κ - 1_j,
 
-so that a row costs nothing where what follows was foreseen. Rows of a block and label, with values in [m, M] after them, have
+so that a row costs nothing where what follows was predicted. Rows of a block and label, with values in [m, M] after them, have
 
     sum_i ( <F, κ> - F_i )^2  =  n ( variance + (<F, κ> - mean)^2 )  <=  n ( (M - m)^2 / 4 + <F, κ - P̂>^2 ),
 

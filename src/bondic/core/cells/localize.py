@@ -234,7 +234,8 @@ class _FixedPoint:
     def _clip(self, foreseen: FloatArray) -> None:
         """From bounds (Λ,) of |<F, κ>|."""
         rows = self.system.rows
-        size = (np.abs(rows.reference) + self.system.tally.gamma * foreseen) * (1 + 16 * self.system.relative)
+        size = np.abs(rows.reference) + self.system.labels.center + self.system.tally.gamma * foreseen
+        size = size * (1 + 16 * self.system.relative)
         self.beyond = np.minimum(self.beyond, np.maximum(size + rows.error - self.clip, 0.0))
 
     def run(self) -> Located:
@@ -319,13 +320,17 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     rounding = tally.error + tally.relative * (
         tally.size.sum(axis=0) / counts + 4 * tally.shape.largest * system.largest
     )
-    allowed = allowance.averages + tally.gamma * system.after.times(tally.shape.at_atoms(allowance.averages))
+    allowed = tally.shape.at_cells(allowance.averages)
+    allowed = allowed + tally.gamma * system.after.times(tally.shape.at_atoms(allowance.averages))
     allowed = allowed * (1 + tally.relative)
     own = np.maximum(np.abs(system.low), np.abs(system.high))
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
 
 
-def largest_single(system: System, allowance: CellAllowance) -> float:
-    """γ max β_∞ over atoms, rounded up."""
-    most = float(system.tally.shape.at_atoms(allowance.single).max(initial=0.0))
-    return most * system.tally.gamma * (1 + 4 * system.relative)
+def largest_single(system: System, allowance: CellAllowance) -> FloatArray:
+    """(Λ,) γ max β_∞ over atoms of the label's layer, rounded up."""
+    shape = system.tally.shape
+    most = np.zeros(shape.layers)
+    np.maximum.at(most, shape.atom_layers, shape.at_atoms(allowance.single))
+    layer = system.labels.cell // (shape.cells // shape.layers)
+    return np.asarray(most[layer] * system.tally.gamma * (1 + 4 * system.relative))

@@ -183,7 +183,7 @@ class CellsProof(Proof):
         listed = list_assumptions(rows, Box.around(limits.low, limits.high, rows.layout), tuple(own), rejected=rejected)
         if self.allowance is None:
             return listed
-        groups = self.cells.size(rows.layout.slots) // rows.layout.slots
+        groups = self.cells.size(rows.layout.slots) // (rows.layout.slots * self.cells.layers)
         allowed = self._allowed(self.allowance, groups, rejected)
         return tuple(allowed if item.name == "values" else item for item in listed)
 
@@ -193,8 +193,8 @@ class CellsProof(Proof):
         text = (
             f"Alike inside a group: in each of {groups} groups, for every action, averages of the model's error "
             f"(over the rows of a block, over what follows them, over the starts) differ from one number by at most "
-            f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}. Stated {when} the curve "
-            "was shown."
+            f"{averages:g}, and single values (after a row, at a sampled start) by at most {single:g}"
+            f"{', for both policies' if self.cells.layers > 1 else ''}. Stated {when} the curve was shown."
         )
         return Assumption("values", text, "rejected" if rejected else "stated")
 
@@ -257,7 +257,7 @@ class _StartDeviations:
     def __call__(self, terms: StartTerms, bets: StartBets) -> Between:
         count, skipped = len(self.rows.initial_states), bets.skipped
         reference = self.located.system.tally.reference
-        single = float(self.located.allowance.single.max(initial=0.0))
+        single = self.cells.layers * float(self.located.allowance.single.max(initial=0.0))
         compared, base = np.zeros(reference.size), bets.center or 0.0
         if bets.center is None:
             seen, values = self.cells.start_cells(self.rows.initial, 0, terms.count)
@@ -269,6 +269,6 @@ class _StartDeviations:
             cells, values = self.cells.start_cells(self.rows.initial, first, min(first + _CHUNK, count))
             middle[here] = values + cells @ reference - base
             width[here] = self.located.supports(cells - compared) + single
-        size = float(np.abs(middle).max(initial=0.0)) + abs(base) + float(np.abs(reference).max(initial=0.0))
+        size = self.cells.center_size(middle) + abs(base) + float(np.abs(reference).max(initial=0.0))
         width = width * (1 + 1e-12) + 64 * U * (reference.size + count + 8) * size
         return Between(middle - width, middle + width)

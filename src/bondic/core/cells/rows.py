@@ -21,7 +21,7 @@ from bondic.core.cells.ends import StartMean
 from bondic.core.cells.forecasts import EarlierRows, Forecasts, LabelTally, tally_by_era, tally_by_label
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.tally import CellRows, CellShape, Tally, rounding_of_sums, tally
-from bondic.core.columns import AnsweredRows, Cloud
+from bondic.core.columns import AnsweredRows, Batch, Cloud
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.question import Question
 from bondic.core.registry import kind, register
@@ -76,7 +76,7 @@ class Cells(ABC):
         del rows, stops, reference
         return None
 
-    def first(self, rows: AnsweredRows) -> Cells:
+    def first_rows(self, rows: AnsweredRows) -> Cells:
         """The same for a stretch of rows that begins where these cells do."""
         del rows
         return self
@@ -108,6 +108,10 @@ class Cells(ABC):
         np.add.at(cells, groups, weights[cloud.rows, None] * cloud.weights)
         return cells.reshape(-1)
 
+    def center_size(self, values: FloatArray) -> float:
+        """What rounding errors of the center's values at the starts are measured by."""
+        return float(np.abs(values).max(initial=0.0))
+
     def starts(self, rows: AnsweredRows) -> StartMean:
         """ψ_0 and the center's mean over the initial states."""
         _, values = self.start_points(rows.initial)
@@ -115,7 +119,7 @@ class Cells(ABC):
         error = 4 * (rows.initial.rows.size + rows.layout.slots + 64) * U + rows.initial_states.weights_error
         center = certified_dot(weights, values)
         # weights are defined as a normalized list, values as means over actions: both are off by a share of themselves
-        size = float(np.abs(values).max(initial=0.0)) * upper_sum(weights)
+        size = self.center_size(values) * upper_sum(weights)
         center = Enclosure(center.mid, inflate(center.rad + error * size))
         # of two policies ψ_0 is (π_1, π_1 - π_2): three means, each off by as much
         return StartMean(center, self.start_mean(rows.initial, weights), (2 * self.layers - 1) * error)
@@ -223,9 +227,13 @@ class GroupCells(Cells):
         return np.eye(self.size(rows.layout.slots))
 
     def parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
-        first, ahead, slots, gamma = 0, 0, rows.layout.slots, rows.gamma
-        self._check(rows)
-        for batch in rows.batches():
+        self.check(rows)
+        yield from self.parts_of(rows.batches(), rows.layout.slots, rows.gamma, stops)
+
+    def parts_of(self, batches: Iterable[Batch], slots: int, gamma: float, stops: Sequence[int]) -> Iterator[CellRows]:
+        """The same from all batches, whose weights are the answers."""
+        first, ahead = 0, 0
+        for batch in batches:
             here, there = slice(first, first + len(batch)), slice(ahead, ahead + batch.next.rows.size)
             first, ahead = here.stop, there.stop
             value, following = self.value[here], np.where(batch.continues, self.next_value[here], 0.0)
@@ -262,7 +270,7 @@ class GroupCells(Cells):
             first += part.cell.size
             yield replace(part, cell=2 * part.cell + half)
 
-    def _check(self, rows: AnsweredRows) -> None:
+    def check(self, rows: AnsweredRows) -> None:
         if self.group.size != len(rows) or self.next_group.size != _points(rows):
             raise InvalidInput(f"There are groups of {self.group.size} rows, and {len(rows)} rows.")
         model = _model_range(rows)
@@ -279,11 +287,11 @@ class GroupCells(Cells):
         return self.start_group, self.start_value
 
     def limits(self, rows: AnsweredRows) -> ValueLimits:
-        """e(c) is a mean of q* - q̂ over logged points, next points or starts: all of q̂ lies in its range (`_check`)."""
+        """e(c) is a mean of q* - q̂ over logged points, next points or starts: all of q̂ lies in its range (`check`)."""
         known, model = range_at_all_times(rows.terms), _model_range(rows)
         return ValueLimits(largest_width(rows.terms), known.low - model.high, known.high - model.low)
 
-    def first(self, rows: AnsweredRows) -> GroupCells:
+    def first_rows(self, rows: AnsweredRows) -> GroupCells:
         return self.part(slice(0, len(rows)), slice(0, _points(rows)))
 
     def after(self, pilot: AnsweredRows) -> GroupCells:

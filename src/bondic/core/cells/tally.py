@@ -69,9 +69,40 @@ class CellShape:
         """A bound of sum_c |A_jc|: how much larger values at atoms can be than values at cells."""
         return 1.0 if self.layers == 1 else 3.0 * (1 + 2 * rounding_of_sums(self.atoms.shape[1]))
 
-    def at_atoms(self, cells: FloatArray) -> FloatArray:
-        """(J,) bounds at atoms from (p,) bounds of absolute values at cells."""
-        return np.asarray(np.abs(self.atoms) @ cells)
+    def of_policies(self, weights: FloatArray) -> FloatArray:
+        """(..., p) weights on layers as weights on what varies inside the cells of each policy.
+
+        ζ of the first layer is ζ_1 - ζ_2, that of the second ζ_2: w^1 (ζ_1 - ζ_2) + w^2 ζ_2 = w^1 ζ_1 + (w^2 - w^1) ζ_2.
+        """
+        if self.layers == 1:
+            return weights
+        first, second = np.split(weights, 2, axis=-1)
+        return np.concatenate([first, second - first], axis=-1)
+
+    def at_cells(self, allowed: FloatArray) -> FloatArray:
+        """(p,) bounds of |ζ| of every layer from those of every policy."""
+        if self.layers == 1:
+            return allowed
+        first, second = np.split(allowed, 2)
+        return np.concatenate([(first + second) * (1 + 2 * U), second])
+
+    def at_atoms(self, allowed: FloatArray) -> FloatArray:
+        """(J,) the same at atoms: of the first layer |ζ'_1| + |ζ'_2|."""
+        return np.asarray(np.abs(self.of_policies(self.atoms)) @ allowed)
+
+    def own_at_atoms(self, allowed: FloatArray) -> FloatArray:
+        """(J,) |ζ'_1| alone at atoms of the first layer, |ζ'_2| at those of the second."""
+        own = np.abs(self.atoms)
+        if self.layers == 2:
+            own[self.atom_layers == 0, self.cells // 2 :] = 0.0
+        return np.asarray(own @ allowed)
+
+    @cached_property
+    def atom_layers(self) -> IntArray:
+        """(J,) the layer whose rows are followed by the atom."""
+        if self.layers == 1:
+            return np.zeros(self.atoms.shape[0], dtype=np.int64)
+        return np.where(self.atoms[:, : self.cells // 2].any(axis=1), 0, 1)
 
     def by_layer(self, cells: FloatArray) -> FloatArray:
         """(..., p) as (..., layers, p / layers)."""

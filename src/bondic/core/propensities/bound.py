@@ -78,10 +78,9 @@ class LowerEnd:
         for estimator, rate in zip(self.estimators, rates, strict=True):
             centers, losses = self._centers(estimator, running_means(estimator.values, estimator.prior[0]))
             for multiple, risk in self.strategy.bets:
-                with np.errstate(divide="ignore"):
-                    cut = np.minimum(multiple * rate, risk / losses)
+                least, lost, cut = _affordable(centers, losses, multiple * rate, risk)
                 total = (Enclosure(float(cut.max())) * float(count)).upper  # of any rates: V = n max_i v_i
-                processes.append((estimator, centers, losses, cut, total, risk))
+                processes.append((estimator, least, lost, cut, total, risk))
         return self._means_claim(processes, len(self.estimators))
 
     def starts(self, strata: Strata) -> Claim:
@@ -138,13 +137,14 @@ class LowerEnd:
         """Of bets (estimator, centers, losses, rates, V, risk) on so many estimators; all is counted from the least value."""
         limits, share = self.columns.limits, 1.0 / (count * len(self.strategy.bets))
         processes: list[MeansProcess] = []
-        counted: dict[int, tuple[FloatArray, FloatArray]] = {}  # of an estimator, whose bets share them
+        counted: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}  # bets share them where centers are the same
         for estimator, centers, losses, rates, total, risk in bets:
-            if id(estimator) not in counted:
+            known = id(estimator), id(centers)
+            if known not in counted:
                 size = np.abs(centers) + abs(limits.low) + np.abs(estimator.values)
                 values = np.asarray(estimator.values - limits.low) - 8 * U * size
-                counted[id(estimator)] = values, np.asarray(centers - limits.low)
-            processes.append(MeansProcess(*counted[id(estimator)], losses, rates, total, risk, share))
+                counted[known] = values, np.asarray(centers - limits.low)
+            processes.append(MeansProcess(*counted[known], losses, rates, total, risk, share))
         end = means_end(processes, limits.width, self.probability)
         return self._claim(next_down((Enclosure(limits.low) + end).lower), strata)
 
@@ -162,6 +162,22 @@ class LowerEnd:
             Part("log(1/delta)", tail_term(self.probability), "detail"),
         )
         return Claim(self.columns.end, parts, uses_log=bound > limits.low)
+
+
+def _affordable(
+    centers: FloatArray, losses: FloatArray, rate: float, risk: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Centers, losses and rates with rate * loss <= risk: a center is lowered where its bet would risk more, not the rate.
+
+    The end is divided by the largest rate: rows with less of it count for nothing in its place. Any center that is known before
+    the value will do (Theorem 40), and one that is lower by d is lost by d less.
+    """
+    with np.errstate(divide="ignore"):
+        lowered = np.maximum(losses - risk / np.float64(rate), 0.0)
+        if lowered.any():
+            rounding = 8 * U * (np.abs(centers) + losses)
+            centers, losses = centers - lowered, losses - lowered + rounding
+        return centers, losses, np.asarray(np.minimum(rate, risk / losses))
 
 
 def one_start(rows: Columns, columns: Decisions) -> bool:

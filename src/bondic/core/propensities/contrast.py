@@ -22,6 +22,7 @@ import numpy as np
 from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
+from bondic.core.propensities.betting import running_means
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decisions import MAX_WEIGHT, Decisions, Estimator, above
 from bondic.core.propensities.ratios import Stated
@@ -123,16 +124,16 @@ class Contrast:
 
     def robust_estimator(self, control: Control | None, stated: Stated) -> Estimator | None:
         """Both with the same q̂; the return itself where π_2 is the behavior."""
-        own = self.first.robust_estimator(control, stated)
+        own = self.first.robust_estimator(control, stated, alone=False)
         if own is None or control is None:
             return None
         if self.second.of_behavior:
             free = self.second.free_estimators(1.0)[0]
-            values = free.values[own.first :]
-            means = np.full(values.size, free.prior[0])
-            other = replace(free, values=values, first=own.first, predicted=(means, means - free.floor))
+            means = running_means(free.values, free.prior[0])[own.first :]
+            losses = np.maximum(means - free.floor, 0.0) * (1 + 8 * U)
+            other = replace(free, values=free.values[own.first :], first=own.first, predicted=(means, losses))
         else:
-            found = self.second.robust_estimator(control, stated)
+            found = self.second.robust_estimator(control, stated, alone=False)
             if found is None:
                 raise InvalidInput("The two policies are weighed on other rows.")
             other = found

@@ -136,8 +136,12 @@ class Decisions:
         """Some of the rows, ascending, whole units."""
         names = ("rows", "rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
         columns = {name: getattr(self, name) for name in names}
-        found = replace(self, **{name: values[rows] for name, values in columns.items() if values is not None})
-        return replace(found, episodes=np.unique(found.episodes, return_inverse=True)[1].reshape(-1))
+        columns = {name: values[rows] for name, values in columns.items() if values is not None}
+        return replace(self, **(columns | {"episodes": self.renumbered(columns["episodes"])}))
+
+    def renumbered(self, episodes: IntArray) -> IntArray:
+        """Numbers of units without gaps, in their order."""
+        return np.unique(episodes, return_inverse=True)[1].reshape(-1)
 
     def from_end(self, end: End) -> Self:
         """The same rows for an end."""
@@ -156,7 +160,8 @@ class Decisions:
         robust = self.robust_estimator(control, stated)
         return self.free_estimators(stated.gamma_sensitivity) + (() if robust is None else (robust,))
 
-    def robust_estimator(self, control: Control | None, stated: Stated) -> Estimator | None:
+    def robust_estimator(self, control: Control | None, stated: Stated, *, alone: bool = True) -> Estimator | None:
+        """`alone`: no other policy's values are added to these, so q̂ may be theirs only."""
         cap = stated.robust_cap()
         if control is None or cap is None:
             return None
@@ -168,9 +173,13 @@ class Decisions:
         later = self.part(slice(int(self.starts[first]), None))
         inputs, scale = later.control_inputs
         q = np.clip(self.sign * control.values(later.rows, inputs) * scale, self.limits.low, self.limits.high)
+        caps = stated.caps(cap, later.probs if control.by_action else None, len(q))
+        floor = later.least_robust(control, self.usual_cap(stated, first) if alone else cap)
+        if alone:
+            q = later.kept_above(floor, q, caps)
         means, taken = later.policy_means(q)
-        centers, floor = means[later.starts], later.least_robust(control, cap)
-        losses = later.losses(q, centers, floor, stated.caps(cap, later.probs if control.by_action else None, len(q)))
+        centers = means[later.starts]
+        losses = later.losses(q, centers, floor, caps)
         values, prior = later.robust_values(taken, means), (self.sign * control.expected[0], control.expected[1])
         return Estimator("doubly robust", values, floor, prior, first, (centers, losses))
 
@@ -254,6 +263,18 @@ class Decisions:
     def bounds_weights(self, cap: float) -> bool:
         """Whether a bound of every ratio bounds the weights of a unit."""
         return bool(np.isfinite(weight_sum(self.terms, cap)))
+
+    def usual_cap(self, stated: Stated, first: int) -> float:
+        """A bound of the ratios of most units from `first` on, made from those before: any number will do."""
+        del first
+        cap = stated.robust_cap()
+        assert cap is not None
+        return cap
+
+    def kept_above(self, floor: float, q: FloatArray, caps: FloatArray) -> FloatArray:
+        """Predictions with which no value is below the floor."""
+        del floor, caps
+        return q
 
     def least_robust(self, control: Control, cap: float) -> float:
         """lo_0 - sum_t γ^t ρ̄^(t+1) d_t, d_t = (hi_t - r_lo - γ min(0, lo_{t+1}, v_{t+1}))_+: no doubly robust value is below it.
@@ -340,6 +361,10 @@ class SingleDecisions(Decisions):
     def unit_ratios(self) -> FloatArray:
         return self.ratios.values
 
+    def renumbered(self, episodes: IntArray) -> IntArray:
+        """Every row is a unit."""
+        return np.arange(episodes.size)
+
     def per_decision(self, factor: float) -> tuple[FloatArray, float]:
         """Some rows at a time: no row sees another."""
         found = np.empty(self.units)
@@ -356,6 +381,26 @@ class SingleDecisions(Decisions):
 
     def bounds_weights(self, cap: float) -> bool:
         return cap < np.inf
+
+    def usual_cap(self, stated: Stated, first: int) -> float:
+        """max_a π(a|s_i) / b_min, the largest of earlier rows: a policy that draws is nowhere as far from b as 1 / b_min."""
+        cap = super().usual_cap(stated, first)
+        if self.probs is None or stated.min_propensity is None or not first:
+            return cap
+        return min(cap, float(stated.caps(cap, self.probs[:first], first).max()))
+
+    def kept_above(self, floor: float, q: FloatArray, caps: FloatArray) -> FloatArray:
+        """q̂ shrunk towards v_lo at states where max_a ρ̄_a (q̂_a - v_lo) is larger than elsewhere (Lemma 38a).
+
+        It is a function of the state that was fixed before it was drawn, as q̂ is.
+        """
+        low, slots = self.limits.low, q.shape[1]
+        reach = (caps * np.maximum(q - low, 0.0)).max(axis=1)
+        slack = 64 * U * (slots + 8) * (self.limits.largest + reach)
+        lost = reach - (self.policy_means(q)[0] - low) + slack
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(lost > low - floor, np.maximum(low - floor - slack, 0.0) / lost, 1.0)
+        return q if shares.min() == 1.0 else np.asarray(low + shares[:, None] * (q - low))
 
     def least_robust(self, control: Control, cap: float) -> float:
         low, high = self.limits.low, self.limits.high

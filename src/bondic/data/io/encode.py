@@ -127,6 +127,7 @@ def encode_observations(
     indicator_names: list[str] = []
     encodings: dict[str, Encoding] = {}
     notes: list[str] = []
+    gaps: list[InvalidInput] = []
     for dim in dims:
         kind = treatment.kind(dim.name, dim.column)
         if kind is not None and treatment.streamed:
@@ -136,7 +137,8 @@ def encode_observations(
             )
         fill = treatment.missing if kind is not None else treatment.fill(dim.name)
         if dim.gaps.any() and fill is None:
-            raise _untreated(dim, streamed=treatment.streamed)
+            gaps.append(_untreated(dim, streamed=treatment.streamed))
+            continue
         if kind is not None:
             block, encoding = _categories(dim, kind, treatment.categories.get(dim.name))
             blocks.append(block)
@@ -155,6 +157,8 @@ def encode_observations(
                 f"Missing values of {one_line(dim.name)} were filled with {value:g}; the 0/1 column "
                 f"{one_line(indicator_names[-1])} says where."
             )
+    if gaps:
+        raise gaps[0] if len(gaps) == 1 else InvalidInput(" Also: ".join(map(str, gaps)))
     whole, n = np.concatenate([*blocks, *indicators], axis=1), ended.size
     after = None if following is None else whole[n:]
     return Encoded(whole[:n], after, (*names, *indicator_names), encodings, tuple(notes))

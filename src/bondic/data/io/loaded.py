@@ -39,7 +39,7 @@ class LoadedLog:
     transitions : Transitions
         The log.
     notes : tuple of str
-        What was understood on the way, in words; notes that touch validity are of type Doubt.
+        What was understood on the way, in words; notes that touch validity are of type ValidityNote.
     names : tuple of str
         The dimensions of an observation, in order: a policy gets encoded observations.
     encodings : dict of Encoding

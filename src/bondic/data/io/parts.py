@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
-from bondic.data._arrays import numbered
+from bondic.data._arrays import BoolArray, numbered
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, steps_as_observations
@@ -55,15 +56,11 @@ def find_parts(
             f"{', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} only."
         )
     given = {part: value for part, value in stated.items() if value is not None}
-    required = [part for part in REQUIRED if part not in ("terminations", *optional)]
+    required = [
+        part for part in REQUIRED if part not in {*optional, *(absent - {"observations", "actions", "rewards"})}
+    ]
     found = find_columns(names, given, required=required, skip=absent)
     refuse_both(found.columns)
-    if "terminations" not in {*found.columns, *absent, *optional}:
-        raise InvalidInput(
-            f"No column for `terminations` among {shown(names)}. Name it, columns={{'terminations': 'name'}} "
-            "(--columns terminations=name), or state that nothing ever terminates: columns={'terminations': None} "
-            "(--columns terminations=none), or that every row ends: one_step=True (--one-step)."
-        )
     probs = {part: group for part, group in found.columns.items() if part in OF_ALL_ACTIONS}
     rest = {part: group for part, group in found.columns.items() if part not in OF_ALL_ACTIONS}
     return ColumnMap(rest, found.notes), absent, probs
@@ -119,19 +116,19 @@ class Parts:
         n = rewards.shape[0]
         if n == 0:
             raise InvalidInput(f"{self.table.source} has no rows. An interval needs at least one transition.")
-        parts: dict[str, Any] = {"rewards": rewards, "actions": self._actions(n)}
+        reads: dict[str, Callable[[], Any]] = {"actions": lambda: self._actions(n)}
         for part in _SINGLE:
-            typed = _TYPED.get(part, lambda _, values, __: values)
-            parts[part] = typed(part, self.single(part, n), n) if part in self.columns else None
+            if part in self.columns:
+                reads[part] = partial(self._typed, part, n)
+        parts, wrong = self._all_of(reads)
+        parts = {"rewards": rewards, **dict.fromkeys(("actions", *_SINGLE)), **parts}
         if parts["terminations"] is None and not self.one_step:
             parts["terminations"] = np.zeros(n, dtype=bool)
         ended = np.ones(n, dtype=bool) if self.one_step else parts["terminations"]
-        if "observations" in self.columns:
-            here, following = self.columns["observations"], self.columns.get("next_observations")
-            encoded = encode_observations(self.table, here, following, ended, self.treatment)
-        else:
-            options = {"one_step": self.one_step, "streamed": self.treatment.streamed}
-            encoded = steps_as_observations(self.table.source, parts, n, **options)
+        found, more = self._all_of({"states": lambda: self._states(parts, ended, n)})
+        if wrong := wrong + more:
+            raise wrong[0] if len(wrong) == 1 else InvalidInput(" Also: ".join(dict.fromkeys(map(str, wrong))))
+        encoded: Encoded = found["states"]
         self.unrecorded = tuple(part for part in ("observations", "actions") if part not in self.columns)
         self.notes += encoded.notes
         self.encodings |= encoded.encodings
@@ -139,6 +136,28 @@ class Parts:
         if self.one_step:
             end_every_row(self.table.source, self.columns, parts, n)
         return parts, encoded
+
+    def _typed(self, part: str, rows: int) -> Any:
+        return _TYPED.get(part, lambda _, values, __: values)(part, self.single(part, rows), rows)
+
+    def _states(self, parts: dict[str, Any], ended: BoolArray, rows: int) -> Encoded:
+        if "observations" in self.columns:
+            here, following = self.columns["observations"], self.columns.get("next_observations")
+            return encode_observations(self.table, here, following, ended, self.treatment)
+        told = {"one_step": self.one_step, "streamed": self.treatment.streamed}
+        return steps_as_observations(self.table.source, parts, rows, **told)
+
+    @staticmethod
+    def _all_of(reads: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], list[InvalidInput]]:
+        """What could be read, and every complaint: a file is mended once."""
+        found: dict[str, Any] = {}
+        wrong: list[InvalidInput] = []
+        for part, read in reads.items():
+            try:
+                found[part] = read()
+            except InvalidInput as problem:
+                wrong.append(problem)
+        return found, wrong
 
     def single(self, part: str, rows: int | None = None) -> npt.NDArray[Any]:
         """A part that is one value per row, complete, and made of numbers (episode ids may be text)."""

@@ -1,4 +1,4 @@
-"""Models that were fitted on a table: each is asked with the columns it was fitted on, by name where names are known.
+"""Models that were fitted on a table: each is queried with the columns it was fitted on, by name where names are known.
 
 A model remembers their number (`n_features_in_`) and, if the table had names, these (`feature_names_in_`). The same columns
 in another order are another policy, and nothing in the answer shows it. Classifiers in the style of scikit-learn are told by
@@ -22,14 +22,14 @@ from bondic.policies.protocol import float32_normalized
 
 
 def given_to(model: Any, observations: FloatArray, names: Sequence[str]) -> Any:
-    """What the model is asked with; `names` are those of the log's columns, () where they have none."""
-    wanted, width = fitted_names(model), observations.shape[1]
-    if wanted and not by_position(model, names):
-        return _table(observations[:, _places(model, wanted, names)], wanted)
-    fitted = len(wanted) or getattr(model, "n_features_in_", None)
+    """The input of the model; `names` are those of the log's columns, () where they have none."""
+    fitted_on, width = fitted_names(model), observations.shape[1]
+    if fitted_on and not by_position(model, names):
+        return _table(observations[:, _places(model, fitted_on, names)], fitted_on)
+    fitted = len(fitted_on) or getattr(model, "n_features_in_", None)
     if isinstance(fitted, int | np.integer) and fitted != width:
         raise _other_width(model, int(fitted), width, names)
-    return _table(observations, wanted) if wanted else observations
+    return _table(observations, fitted_on) if fitted_on else observations
 
 
 def fitted_names(model: Any) -> tuple[str, ...]:
@@ -40,38 +40,38 @@ def fitted_names(model: Any) -> tuple[str, ...]:
 
 def by_position(model: Any, names: Sequence[str]) -> bool:
     """Whether the log's columns have no names to go by: none at all, or only the numbers of an array."""
-    wanted = fitted_names(model)
+    fitted_on = fitted_names(model)
     numbered = all(re.fullmatch(r".*?[_.\[]?\d+\]?", name) for name in names)
-    return numbered and len(names) in (0, len(wanted)) and not set(names) & set(wanted)
+    return numbered and len(names) in (0, len(fitted_on)) and not set(names) & set(fitted_on)
 
 
 def words_on(model: Any, names: Sequence[str]) -> str | None:
     """How its columns were found, where that could have been done in another way."""
-    wanted, kind = fitted_names(model), type(model).__name__
-    if not wanted or tuple(names) == wanted:
+    fitted_on, kind = fitted_names(model), type(model).__name__
+    if not fitted_on or tuple(names) == fitted_on:
         return None
     if by_position(model, names):
         return (
-            f"The {kind} was fitted on the columns {shown(wanted)}; those of the log have no names, and are taken to be these in "
-            "this order."
+            f"The {kind} was fitted on the columns {shown(fitted_on)}; those of the log have no names, and are taken for these "
+            "in this order."
         )
-    unused = [name for name in names if name not in wanted]
+    unused = [name for name in names if name not in fitted_on]
     rest = f" It does not use {shown(unused)}." if unused else ""
-    return f"The {kind} is asked with the columns in the order in which it was fitted: {shown(wanted)}.{rest}"
+    return f"The {kind} gets the columns in the order in which it was fitted: {shown(fitted_on)}.{rest}"
 
 
-def _places(model: Any, wanted: Sequence[str], names: Sequence[str]) -> list[int]:
-    missing = [name for name in wanted if name not in names]
+def _places(model: Any, fitted_on: Sequence[str], names: Sequence[str]) -> list[int]:
+    missing = [name for name in fitted_on if name not in names]
     if missing:
-        further = [name for name in names if name not in wanted]
+        further = [name for name in names if name not in fitted_on]
         others = f" The log has {shown(further)} besides." if further else ""
         raise PolicyError(
-            f"The {type(model).__name__} was fitted on the columns {shown(wanted)}; the states of the log lack {shown(missing)}."
-            f"{others} It cannot be asked without them: say which columns are the state, columns={{'observations': [...]}} "
+            f"The {type(model).__name__} was fitted on the columns {shown(fitted_on)}; the states of the log lack "
+            f"{shown(missing)}.{others} It needs them: name the columns of the state, columns={{'observations': [...]}} "
             "(--columns observations=NAME,...), or pass a function that puts them together, lambda states: "
             "model.predict_proba(...)."
         )
-    return [list(names).index(name) for name in wanted]
+    return [list(names).index(name) for name in fitted_on]
 
 
 def _other_width(model: Any, fitted: int, width: int, names: Sequence[str]) -> PolicyError:

@@ -164,7 +164,7 @@ def _is_factory(candidate: Any) -> bool:
 
 
 def _needed(function: Any) -> int | None:
-    """How many positional arguments the function insists on; None if that cannot be told."""
+    """How many positional arguments the function insists on; None if that is unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
+from bondic.data.io.loaded import Encoding
 from bondic.errors import PolicyError, did_you_mean, shown
 from bondic.policies.adapters.fitted import given_to
+from bondic.policies.adapters.frame import as_frame, asks_for_frame
 from bondic.policies.protocol import query_policy
 
 _ALL_AT_ONCE = (
@@ -35,6 +37,7 @@ class Rule:
     what: str = "The policy"
     model: Any = None  # the fitted model whose method the function is, if it is one
     names: tuple[str, ...] = ()  # of the log's columns, where they are known
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)  # how their text became numbers
     deterministic: ClassVar[bool] = True  # continuous actions: the same at the same state
 
     def action_probs(self, observations: FloatArray) -> FloatArray:
@@ -62,7 +65,10 @@ class Rule:
         return replace(self, actions=actions)
 
     def _answer(self, observations: FloatArray) -> npt.NDArray[Any]:
-        answer = self.function(given_to(self.model, observations, self.names))
+        if asks_for_frame(self.function):
+            answer = self.function(as_frame(observations, self.names, self.encodings))
+        else:
+            answer = self.function(given_to(self.model, observations, self.names))
         try:
             array = np.asarray(answer)
         except ValueError as problem:

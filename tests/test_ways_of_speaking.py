@@ -1,0 +1,132 @@
+"""What a newcomer meets: messages in the words of the place, columns that are proposed, policies that see names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bondic
+from bondic.core.errors import InvalidInput
+from bondic.errors import command_words, python_words
+from bondic.report.page import report_page
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "command"),
+    [
+        ("pass horizon=3 (--horizon 3) if so.", "pass horizon=3 if so.", "pass --horizon 3 if so."),
+        (
+            "columns={'a': ['x', 'y'], 'b': None} (--columns a=x,y --columns b=none)?",
+            "columns={'a': ['x', 'y'], 'b': None}?",
+            "--columns a=x,y --columns b=none?",
+        ),
+        ("Take LoggedTarget() (--policy logged), which", "Take LoggedTarget(), which", "Take --policy logged, which"),
+        ("a narrower range (--value-range)", "a narrower range (--value-range)", "a narrower range (--value-range)"),
+        (
+            "LearnedPolicy(fit, rows=0.5) (--with learn_rows=0.5).",
+            "LearnedPolicy(fit, rows=0.5).",
+            "--with learn_rows=0.5.",
+        ),
+        ("a=1 (--a 1), b=2 (--b 2 (or more)).", "a=1, b=2.", "--a 1, --b 2 (or more)."),
+        ("not closed: a=1 (--a 1", "not closed: a=1 (--a 1", "not closed: a=1 (--a 1"),
+    ],
+)
+def test_a_way_out_is_named_in_the_words_of_the_place(text, python, command):
+    assert python_words(text) == python
+    assert command_words(text) == command
+
+
+def wards(rows=400, **more):
+    """Two wards; the second action pays in the north only."""
+    rng = np.random.default_rng(0)
+    ward, dose = rng.choice(["north", "south"], rows), rng.choice(["high", "low"], rows)
+    paid = (rng.random(rows) < np.where((ward == "north") & (dose == "high"), 0.8, 0.2)).astype(int)
+    return pd.DataFrame(
+        {"ward": ward, "age": rng.integers(20, 70, rows), "dose": dose, "paid": paid, "prob": 0.5, **more}
+    )
+
+
+COLUMNS = {"actions": "dose", "rewards": "paid", "behavior_action_probs": "prob"}
+
+
+def by_ward(frame):
+    return np.where(frame["ward"] == "north", "high", "low")
+
+
+def value(table, policy, states):
+    return bondic.evaluate_policy(
+        table, policy, columns={**COLUMNS, "observations": states}, one_step=True, reward_range=(0, 1), gamma=0.0
+    )
+
+
+def test_a_policy_that_takes_a_frame_sees_names_and_text_and_no_column_shifts_another():
+    """Names of actions need no order, either; a column before the others changes nothing."""
+    first = value(wards(), by_ward, ["ward", "age"])
+    assert first.low < 0.5 < first.high
+    assert first.length < 0.3
+    table = wards()
+    table.insert(0, "bed", np.arange(len(table)) % 7)
+    assert value(table, by_ward, ["bed", "ward", "age"]).interval == first.interval
+    # an array has lost them: the same rule by position is another policy once a column comes before
+    shifted = value(table, lambda states: np.where(states[:, 0] == 1, "high", "low"), ["bed", "ward", "age"])
+    assert shifted.interval != first.interval
+
+
+def test_a_frame_of_codes_and_of_gaps_is_text_again():
+    seen = []
+
+    def watch(frame):
+        seen.append(frame)
+        return by_ward(frame)
+
+    table = wards()
+    table.loc[3, "ward"] = None
+    value_of = {**COLUMNS, "observations": ["ward", "age"]}
+    log = bondic.read_log(table, columns=value_of, one_step=True, missing="indicator", categorical="codes")
+    bondic.evaluate_policy(log, watch, reward_range=(0, 1), gamma=0.0)
+    frame = max(seen, key=len)
+    assert list(frame) == ["ward", "age"]
+    assert set(frame["ward"]) == {"north", "south", "(missing)"}
+    with pytest.raises(InvalidInput, match="this log has none"):
+        bondic.evaluate_policy(bondic.load_demo().log, by_ward, gamma=0.5, reward_range=(0, 1))
+
+
+def test_every_missing_part_is_named_at_once_with_a_proposal():
+    table = wards(patient_id=1, step=0)
+    with pytest.raises(InvalidInput) as told:
+        bondic.read_log(table)
+    words = command_words(str(told.value))
+    for part in ("observations", "actions", "rewards", "terminations"):
+        assert f"`{part}`" in words
+    assert "columns={" not in words
+    assert "--columns observations=ward,age,paid --columns actions=dose" in words
+    assert "--columns behavior_action_probs=prob" in words
+    shop = {
+        "item": np.zeros(4, int),
+        "click": np.zeros(4),
+        "sku": np.zeros(4),
+        **{f"p_{k}": np.zeros(4) for k in range(5)},
+    }
+    with pytest.raises(InvalidInput, match=r"--columns observations=sku,p_\*"):
+        bondic.read_log(shop, one_step=True)
+
+
+def test_actions_and_states_have_their_names_in_advice_and_on_the_page():
+    table = wards()
+    table = table[(table["dose"] == "low") | (table.index < 3)].reset_index(drop=True)
+    result = value(table, by_ward, ["ward"])
+    page = report_page(result, title="wards")
+    assert "high" in page
+    assert "action 0" not in page
+    assert not any("action 0" in str(step) for step in result.next_steps())
+
+
+def test_everything_that_is_wrong_with_a_file_is_said_at_once():
+    table = wards().astype({"paid": float, "age": float})
+    table.loc[5, "age"], table.loc[7, "dose"], table["prob"] = np.nan, None, "half"
+    with pytest.raises(InvalidInput) as told:
+        bondic.read_log(table, columns={**COLUMNS, "observations": ["ward", "age"]}, one_step=True)
+    words = str(told.value)
+    assert words.count(" Also: ") == 2
+    assert all(part in words for part in ("age is missing at row 5", "`actions`) is missing at row 7", "'half'"))
