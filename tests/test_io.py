@@ -457,7 +457,7 @@ def test_what_is_said_about_columns_is_checked():
         ({"rewards": 3}, "a column name or a list"),
         ({"rewards": "nothing"}, "is stated to be in column nothing"),
         ({"rewards": []}, r"\(none\)"),
-        ({"rewards": None}, "alone"),
+        ({"rewards": None}, "only"),
     ):
         refused(words, data, columns=columns)
     for treatment in ({"missing": "drop"}, {"missing": {"observations_0": "a"}}, {"categorical": "hash"}):

@@ -1,6 +1,6 @@
 """A result in words and grids, once: terminal, notebook, page and Markdown draw this.
 
-Whoever draws it knows no method, no part of an end point and no assumption by name.
+A view that draws it depends on no method, no part of an end point and no assumption by name.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def named_assumption(name: str, result: Result) -> tuple[str, str]:
 
 
 def headline(result: Result) -> str:
-    """What a decision maker quotes: both values and how far they are apart, where both are known; else the answer."""
+    """What a decision maker quotes: both values and their difference, where both are known; else the answer."""
     compared = result.comparison
     return answer(result) if compared is None or compared is result else answer(compared)
 

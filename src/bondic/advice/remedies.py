@@ -24,7 +24,7 @@ SOME = 0.1
 _RARELY = 0.05
 """Logged this many times less often than the policy takes it: rarely. Also the share of unseen pairs that is worth a word."""
 _SHORTER = 0.8
-"""Another method must be foreseen to be shorter than this share of what there is."""
+"""Another method is named if its predicted length is less than this share of the present one."""
 _SHORT_EPISODES = 20
 _FEW_STATES, _VISITS = 500, 20
 """States that may be a table, and rows that each of them has on average."""
@@ -175,7 +175,7 @@ def other_methods(situation: Situation) -> Iterator[NextStep]:
 
 
 def _of_default(situation: Situation) -> str:
-    """What the default would take; "" where it has been asked already, or would take nothing else."""
+    """The method that the default would choose; "" where it was used already, or would choose the same one."""
     result = situation.result
     if "method" in result.choices or result.curve is not None:
         return ""

@@ -18,7 +18,7 @@ from bondic.core.claims import Status
 from bondic.core.columns import Batch, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import range_of
-from bondic.methods.on_tables import CAREFUL
+from bondic.methods.on_cells import CAREFUL
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.setting import NOTHING
 from bondic.methods.table import NAME as TABLE
@@ -46,7 +46,7 @@ _MAX_GUESSED = 300
 class LogFacts:
     """Counts over the certified rows."""
 
-    rows: int  # that were looked at
+    rows: int  # that were examined
     logged: IntArray  # (slots,) rows of every action; empty where actions are numbers
     target: FloatArray  # (slots,) share of the policy's probability; empty where it is not known
     unseen: float  # share of the policy's probability at pairs of state and action without a row; NaN: not counted
@@ -115,7 +115,7 @@ def _places(batches: list[Batch], part: Rows) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """A result with its question; counts are made when they are first asked for."""
+    """A result with its question; counts are made when they are first used."""
 
     result: Result
     problem: Rows  # with the rows that were set aside

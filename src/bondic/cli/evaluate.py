@@ -105,7 +105,7 @@ def command(**options: Any) -> int:
 
 @dataclass(frozen=True)
 class _Requirement:
-    """What a gate asks for."""
+    """The requirement of a gate."""
 
     bound: float
     upward: bool

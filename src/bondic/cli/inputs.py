@@ -73,8 +73,8 @@ def _note_horizon(log: Transitions, horizon: int | None) -> Iterator[ValidityNot
     last = int(log.timesteps.max())
     if last + 1 < horizon and ((log.timesteps == last) & ~log.terminations).any():
         yield ValidityNote(
-            f"The log ends at timestep {last}, --horizon is {horizon}: nothing was seen of later steps. What the interval "
-            "says of them rests on the assumption that q* lies in Q."
+            f"The log ends at timestep {last}, --horizon is {horizon}: the log has no later steps. For them the interval rests "
+            "on the assumption that q* lies in Q."
         )
 
 

@@ -33,7 +33,7 @@ def lab_commands() -> tuple[click.Command, ...]:
 
 
 class Commands(click.Group):
-    """A group that tells where a command of the lab is to be had when it is asked for one that is absent."""
+    """A group that names the package of a laboratory command that is not installed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As every group does it; pairs of numbers may be written with a comma."""

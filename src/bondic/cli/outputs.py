@@ -25,14 +25,14 @@ _READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trus
 
 
 def print_validity_notes(notes: Sequence[str]) -> None:
-    """What touches validity is said on standard error, whatever else is asked for: --quiet and --json as well."""
+    """What touches validity goes to standard error, with --quiet and --json as well."""
     for note in notes:
         if isinstance(note, ValidityNote):
             click.echo(f"warning: {command_words(printable(note))}", err=True)
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """How the log was read; what touches validity was said already."""
+    """How the log was read; what touches validity was printed already."""
     for note in notes:
         if not isinstance(note, ValidityNote):
             console.print(f"note: {command_words(printable(note))}", highlight=False, markup=False, soft_wrap=True)

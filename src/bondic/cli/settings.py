@@ -35,7 +35,7 @@ _OWN: dict[str, dict[str, Any]] = {
 _DRAWS: dict[str, Any] = {"draws": int, "seed": int}
 """Of the question, whatever the method is."""
 ABOUT_PROPENSITIES = {field.name for field in fields(Propensities)} - {"side", "pilot", "value", "planned"}
-"""What the default may be told about them."""
+"""What may be stated to the default about them."""
 
 
 def _keys(name: str) -> dict[str, Any]:
@@ -67,9 +67,7 @@ def drawing_options(items: Sequence[str]) -> dict[str, Any]:
 
 def _found(name: str, keys: dict[str, Any], items: Sequence[str]) -> dict[str, Any]:
     out = {}
-    for item in sorted(
-        items, key=lambda item: split_setting(item)[0] is not None
-    ):  # what is said of one method goes last
+    for item in sorted(items, key=lambda item: split_setting(item)[0] is not None):  # what names one method goes last
         method, key, text = split_setting(item)
         if key in keys and method in (None, name):
             out[key] = _value(keys[key], key, text, item, name)

@@ -45,7 +45,7 @@ AnyGroups = TreeGroups | UserGroups
 
 @dataclass(frozen=True, eq=False)
 class FittedGroups:
-    """A model with groups, which can be asked anywhere."""
+    """A model with groups, which can be evaluated anywhere."""
 
     model: Model
     groups: AnyGroups

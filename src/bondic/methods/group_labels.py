@@ -2,7 +2,7 @@
 
 Regressions on the pilot predict the next state, whether there is one, the policy there and the reward. Where the next state is
 nearly a function of state and action, r̂ + γ V̂(ŝ') forecasts r + γ V̂(s') far better than any regression of it on (s, a): V̂ has
-cliffs, and ŝ' is smooth. The policy is not asked at ŝ' (a replay has its recorded answers alone): a tree on its answers is its
+cliffs, and ŝ' is smooth. The policy is not queried at ŝ' (a replay has its recorded answers alone): a tree on its answers is its
 surrogate. Outcomes o_i = r_i + γ V̂(s'_i) - q̂(x_i) are predicted as
 
     m_i = a ( r̂_i + γ V̂(ŝ'_i) - q̂(x_i) ) - a' γ (chance of an end) V̂(ŝ'_i),
@@ -86,7 +86,7 @@ def _means_of(rows: TrainingRows) -> Floats:
 
 
 def _scored(inputs: Floats, targets: Floats) -> Regression:
-    """Means over the leaves of a tree that may also split along what a regression says."""
+    """Means over the leaves of a tree that may also split on the predictions of a regression."""
     score = _ridge(inputs, targets)
     means = leaf_means(np.hstack([inputs, score(inputs)]), targets, leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS)
     return lambda inputs: means(np.hstack([inputs, score(inputs)]))
@@ -170,7 +170,7 @@ class RowForecasts:
 
     inputs: FloatArray  # what the tree splits
     outcome: FloatArray  # (n, 2) r̂ + γ V̂(ŝ') - q̂(x), and what the chance of an end takes from it
-    following: IntArray  # the cell that most likely follows, or p for an end; 0 where nobody asked
+    following: IntArray  # the cell that most likely follows, or p for an end; 0 where it was not requested
 
 
 @dataclass(frozen=True, eq=False)

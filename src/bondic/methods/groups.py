@@ -155,7 +155,7 @@ def predicted_groups(
     return predicted_interval(everything, at)
 
 
-AnyFit = FittedGroups | FittedPair
+AnyFitted = FittedGroups | FittedPair
 PILOT = 0.2
 """Share of the rows for the model, the groups and the first weights."""
 _SHARES = {VECTOR: 0.12, SINGLE: 0.08, TEST: 0.05, INITIAL: 0.1}
@@ -253,7 +253,7 @@ class Groups:
     def pilot_of(self, problem: Rows) -> Rows:
         return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
-    def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> AnyFit:
+    def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> AnyFitted:
         """Model and groups from the pilot."""
         if isinstance(pilot, PairedRows):
             first, held_out = split_pilot(pilot)
@@ -310,12 +310,12 @@ class Groups:
 
     def _predictor(
         self, problem: Rows, pilot: Rows, alpha: float, allowance: Allowance, share: float = 1.0
-    ) -> Callable[[AnyFit, Rows], float]:
+    ) -> Callable[[AnyFitted, Rows], float]:
         budget, ahead = self.budget(problem, alpha), planned_length(problem, self.planned_rows) - len(pilot.rows)
         ahead = math.ceil(share * ahead)
         starts = expected_starts(problem, pilot, ahead)
 
-        def length(fitted: AnyFit, held_out: Rows) -> float:
+        def length(fitted: AnyFitted, held_out: Rows) -> float:
             cells = fitted.cells(held_out)
             return predicted_groups(held_out, cells, budget, self.side, ahead, starts, allowance)
 
@@ -325,7 +325,7 @@ class Groups:
         self,
         problem: Rows,
         pilot: Rows,
-        fitted: AnyFit,
+        fitted: AnyFitted,
         alpha: float,
         before: Callable[[int], Rows] | None = None,
     ) -> CellsProof:
@@ -381,7 +381,7 @@ class GroupPlanner:
         ), ("plan",)
 
 
-def _words(fitted: AnyFit, problem: Rows) -> tuple[str, ...]:
+def _words(fitted: AnyFitted, problem: Rows) -> tuple[str, ...]:
     """Every group in words, with the names of the columns."""
     layout = problem.layout
     names = list(problem.names) or [f"state[{k}]" for k in range(layout.observation_dim)]
@@ -390,7 +390,7 @@ def _words(fitted: AnyFit, problem: Rows) -> tuple[str, ...]:
     return fitted.groups.describe(names)
 
 
-def _notes(curve: AllowanceCurve, fitted: AnyFit) -> dict[str, str]:
+def _notes(curve: AllowanceCurve, fitted: AnyFitted) -> dict[str, str]:
     first = curve.rows.rows.start
     return {
         "pilot": f"rows before {first} are used for model and groups, {curve.rows.rows} are certified",

@@ -34,7 +34,7 @@ CLIPS = (2.0, 0.25)
 CAREFUL = 0.5
 """What is known of values is predicted from this share of the rows: imbalance that was taken to be cheap is the worst."""
 _COMPARED_STARTS = 256
-"""Starts whose values are looked at in a prediction."""
+"""Starts whose values enter a prediction."""
 
 
 def pilot_of(problem: Rows, pilot: float | int, planned: int) -> Rows:

@@ -124,7 +124,7 @@ def propose_table(
 ) -> CellPlan:
     """Every block from the rows before it; `before(row)`, for a replay, knows no others.
 
-    Nothing is told of a cell that fewer than `fewest` rows have shown.
+    Nothing is estimated for a cell with fewer than `fewest` rows.
     """
     expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes

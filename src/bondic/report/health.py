@@ -64,7 +64,7 @@ def range_bins(low: float, high: float) -> Bins:
 
 @dataclass(frozen=True)
 class ActionUse:
-    """How often an action was logged, and how often the target policy takes it where it was asked."""
+    """How often an action was logged, and how often the target policy takes it at the queried states."""
 
     name: str
     logged: float
@@ -88,7 +88,7 @@ class Health:
         ActionUse, ...
     ]  # shares (discrete) or means (continuous); none of a policy known at logged actions alone
     discrete: bool
-    queried_at: str  # the states at which the target policy was asked, in words
+    queried_at: str  # the states at which the target policy was queried, in words
     rows: int | None = None
     episodes: int | None = None
     terminations: int | None = None
@@ -153,7 +153,7 @@ class _Actions:
             self._weight += float(part.next.weights.sum())
 
     def found(self, no_rows: bool) -> tuple[tuple[ActionUse, ...], str]:
-        """Every action, and the states at which the policy was asked."""
+        """Every action, and the states at which the policy was queried."""
         logged = (self._used if self._discrete else self._logged) / max(len(self._question), 1)
         target, queried_at = self._shares()
         thin = self._used < MIN_ROWS if no_rows and self._discrete else np.zeros(self._width, dtype=bool)

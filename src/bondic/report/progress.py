@@ -23,7 +23,7 @@ LINE_SECONDS = 5.0
 
 @contextmanager
 def progress_bar(console: Console, every: float = LINE_SECONDS) -> Iterator[Callable[[str, float], None] | None]:
-    """Yields a callback for `estimate_interval(progress=...)`, or None when nothing is to be said."""
+    """Yields a callback for `estimate_interval(progress=...)`, or None without a terminal."""
     if console.quiet:
         yield None
         return

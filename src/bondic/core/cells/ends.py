@@ -166,7 +166,7 @@ def _paid(located: Located, weights: FloatArray, balance: FloatArray, lost: floa
     """
     rows, labels, grow = located.system.rows, located.system.labels, 1 + 4 * located.system.relative
     shares = _shares(located, weights)
-    # a little too large: shares of whoever divides exactly are then at most these
+    # a little too large: shares of an exact division are then at most these
     weights = labels.spread(np.where(weights == 0, 0.0, weights / np.maximum(shares, 1e-300) * (1 + 8 * U)))
     shares = labels.spread(shares)
     each = shares * located.intervals.charges(weights, located.single, located.widths)

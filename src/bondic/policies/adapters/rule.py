@@ -1,6 +1,6 @@
 """A rule: all states at once -> probabilities (n, actions), or one action per state (n,).
 
-What came back is told from its shape and its numbers; what could mean two things is refused with the words that settle it.
+The kind of answer is recognized by its shape and numbers; an ambiguous one is refused with the statement that resolves it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rule:
     def action_probs(self, observations: FloatArray) -> FloatArray:
         rows, answer = len(observations), self._answer(observations)
         if answer.ndim == 2 and answer.shape[0] == rows and not _is_column_of_actions(answer):
-            return np.asarray(answer)  # checked by whoever asks
+            return np.asarray(answer)  # checked by the caller
         chosen = self._chosen(answer.reshape(-1) if answer.shape == (rows, 1) else answer, rows)
         assert self.actions is not None
         count = self.actions if isinstance(self.actions, int) else len(self.actions)
@@ -136,8 +136,8 @@ def _first(answer: npt.NDArray[Any]) -> str:
 def predicting(model: Any) -> Rule:
     """An object with `predict`; a pair (actions, state) is what models that remember return.
 
-    A `predict` that can be told not to draw (stable-baselines3) draws unless told: what it returns is then no function of the
-    state, and which of the two policies is meant has to be said.
+    A `predict` with an argument `deterministic` (stable-baselines3) draws by default: what it returns is then no function of the
+    state, and which of the two policies is meant has to be stated.
     """
     if _may_draw(model.predict):
         raise InvalidInput(
