@@ -47,7 +47,7 @@ def _as_dict(
 
     return {
         "value_range": [design.limits.low, design.limits.high],
-        "asked": None if requested is None else plain(requested),
+        "answer": None if requested is None else plain(requested),
         "lines": [plain(line) for line in lines],
         "basis": design.basis,
         "guaranteed": False,
