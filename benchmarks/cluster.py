@@ -36,7 +36,7 @@ def compute(job, place):
         total += k
     return total
 """
-EMPTY, PLANNED, WORKERS = 200, (10**9, 10**10), 100
+EMPTY = 200
 
 
 class Clicks:
@@ -129,11 +129,6 @@ def measure(work: Clicks, rows: int) -> None:
             same_bits=found == alone,
             ms_empty=round(1e3 * empty, 1),
         )
-    for planned in PLANNED:
-        blocks = planned / (rows / work.tasks)
-        seconds = max(blocks * per_task / WORKERS, 1024 * empty)  # a pass has at most 1024 tasks
-        figures = {"seconds_of_the_pass": round(seconds), "gigabytes_back": round(24 * planned / 1e9)}
-        show(f"on paper, {planned:.0e} rows on {WORKERS} workers", **figures)
 
 
 if __name__ == "__main__":

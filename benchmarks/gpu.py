@@ -26,7 +26,7 @@ import bondic
 from bondic.core.bounded import upper_sum
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.sums.forms import Share, enclose
-from bondic.engines import cuda_tiles
+from bondic.engines import cuda, cuda_tiles, power
 from bondic.engines.cuda import Cuda, Precision
 from bondic.engines.spool import NumpyPairs, sum_blocks
 from bondic.engines.standard import Constants, Features
@@ -139,6 +139,29 @@ def speeds(device: str, count: int) -> None:
         print(f"| {precision}, blocks of {Cuda.block} | {time.perf_counter() - start:.2f} | | | | |")
 
 
+def kernels(count: int) -> None:
+    """The fused kernels alone: points and weights are on the device, and CUDA events take the time."""
+    from bondic.engines import cuda_fused
+
+    print(f"\n{count} points, one column; kernels alone, without transfers\n")
+    print("| precision | dimensions | seconds | pairs/s | share of the limit |\n|---|---|---|---|---|")
+    for precision, axes in ((precision, axes) for precision in PRECISIONS for axes in (AXES, 2 * AXES)):
+        engine, rng = Cuda(precision), np.random.default_rng(axes)
+        (rows,) = engine._near((rng.normal(size=(count, axes)),), np.full(axes, 1.2))
+        weights, _ = engine._weights(rng.normal(size=(count, 1)))
+        points, cut, best = engine._rounded(rows), 4 * cuda._norm(rows) ** 2 > power.LARGEST, np.inf
+        for _ in range(3):  # the first one compiles
+            begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begun.record()
+            cuda_fused.symmetric(points, weights, cut=cut, report=lambda done: None)  # noqa: ARG005
+            ended.record()
+            torch.cuda.synchronize()
+            best = min(best, begun.elapsed_time(ended) / 1e3)
+        rate = count * (count + 1) / 2 / best
+        share = f"{rate / limit(precision, clock()):.2f}" if axes == AXES else ""
+        print(f"| {precision} | {axes} | {best:.3f} | {rate:.3g} | {share} |")
+
+
 def unfused(precision: Precision, device: str, count: int) -> float:
     """Seconds of the same sum by tiles."""
     from bondic.engines.recipes import HALF_LOG2E, NEAR, Recipe
@@ -192,6 +215,9 @@ def main() -> None:
     print(", ".join(f"{key} {value}" for key, value in {"gpu": name, "torch": torch.__version__, **describe()}.items()))
     errors(given.device)
     speeds(given.device, given.points)
+    if given.device == "cuda":
+        for count in (given.points // 2, given.points):
+            kernels(count)
     columns_table(given.device, min(given.points, 200_000))
     interval(given.device, given.rows)
 

@@ -1,14 +1,13 @@
 """The defaults on large logs: seconds and peak memory of clicks and tables, beside reading the same columns.
 
 python benchmarks/large.py --rows 100000 1000000 10000000        both logs, every size, with ratios and slopes
-python benchmarks/large.py --rows 1000000 --rivals --tool        also a NumPy and a polars mean, obp, and `bondic evaluate`
+python benchmarks/large.py --rows 1000000 --rivals --tool        also means, obp, a fitted Q, confseq; `bondic evaluate`
 python benchmarks/large.py --rows 1000000 --logs clicks --actions 1000
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
 import os
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ from machine import describe
 import bondic
 import bondic.estimate  # what is imported is no part of the times
 
-PART, OBP_ROWS = 1_000_000, 1_000_000
-"""Rows of a file; and those that are given to obp, which holds an array of rows x actions and all bootstrap samples."""
+PART, MOST_ROWS = 1_000_000, 1_000_000
+"""Rows of a file; and those that are given to rivals that hold all rows, some of them times actions or bootstrap samples."""
 STATES, CHOICES, GAMMA = 50, 4, 0.9
 FloatArray = npt.NDArray[np.float64]
 
@@ -138,55 +137,6 @@ def read(folder: Path, actions: int) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def floor(folder: Path, actions: int) -> dict[str, Any]:
-    """The IPS mean of clicks in a few lines of NumPy, without an interval."""
-    total = rows = 0.0
-    for part in sorted(folder.iterdir()):
-        for batch in pq.ParquetFile(part).iter_batches():
-            column = {name: batch.column(name).to_numpy() for name in batch.schema.names}
-            states = np.column_stack([column[f"obs_{k}"] for k in range(3)])
-            policy = clicks_policy(states, actions)[np.arange(len(states)), column["action"]]
-            total += float(np.sum(policy / column["behavior_action_probs"] * column["reward"]))
-            rows += len(states)
-    return {"estimate": total / rows}
-
-
-def polars(folder: Path, actions: int) -> dict[str, Any]:
-    """The same as one lazy expression of polars."""
-    import polars as pl
-
-    def weight(price: Any) -> Any:
-        return (-2.0 * (pl.col("obs_0") - price) ** 2).exp()
-
-    taken = -1.0 + 2.0 * pl.col("action") / (actions - 1)
-    policy = weight(taken) / pl.sum_horizontal([weight(price) for price in prices(actions).tolist()])
-    mean = (policy / pl.col("behavior_action_probs") * pl.col("reward")).mean()
-    return {"estimate": pl.scan_parquet(folder / "*.parquet").select(mean).collect(engine="streaming").item()}
-
-
-def obp(folder: Path, actions: int) -> dict[str, Any]:
-    """IPS of the Open Bandit Pipeline with its bootstrap interval."""
-    from obp.ope import InverseProbabilityWeighting
-
-    column = {name: values.to_numpy() for name, values in zip(*_columns(folder), strict=True)}
-    states = np.column_stack([column[f"obs_{k}"] for k in range(3)])
-    found = InverseProbabilityWeighting().estimate_interval(
-        reward=column["reward"],
-        action=column["action"],
-        pscore=column["behavior_action_probs"],
-        action_dist=clicks_policy(states, actions)[:, :, None],
-        alpha=0.1,
-        n_bootstrap_samples=100,
-        random_state=0,
-    )
-    return {"low": found["90.0% CI (lower)"], "high": found["90.0% CI (upper)"]}
-
-
-def _columns(folder: Path) -> tuple[list[str], list[Any]]:
-    table = pq.read_table(folder)
-    return table.column_names, table.columns
-
-
 def tool(folder: Path, actions: int) -> dict[str, Any]:
     """`bondic evaluate` with report and certificate, as a user types it."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -217,14 +167,21 @@ def tool(folder: Path, actions: int) -> dict[str, Any]:
 
 
 def ours(folder: Path, actions: int) -> dict[str, Any]:
-    clock = time.perf_counter()
+    clock, asking = time.perf_counter(), [0.0]
+
+    def asked(states: FloatArray) -> FloatArray:
+        begun = time.process_time()
+        found = clicks_policy(states, actions)
+        asking[0] += time.process_time() - begun
+        return found
+
     log = bondic.stream_log(folder, memory="1GB", one_step="clicks" in folder.name)
     opened = time.perf_counter() - clock
     if "table" in folder.name:
         policy, stated = bondic.CallablePolicy(table_policy), {"gamma": GAMMA}
         initial: Any = bondic.InitialStates.exact([[0.0]])
     else:
-        policy, initial = bondic.CallablePolicy(lambda s: clicks_policy(s, actions)), None
+        policy, initial = bondic.CallablePolicy(asked), None
         stated = {"gamma": 0.0 if "clicks" in folder.name else 0.5}
     problem = bondic.make_problem(log, policy, initial, reward_range=(0.0, 1.0), **stated)
     made = time.perf_counter() - clock - opened
@@ -233,30 +190,36 @@ def ours(folder: Path, actions: int) -> dict[str, Any]:
         "low": result.low,
         "high": result.high,
         "method": result.method,
+        "policy cpu s": round(asking[0], 2),
         "open s": round(opened, 2),
         "question s": round(made, 2),
         "stages": {name: round(value, 2) for name, value in result.seconds.items()},
     }
 
 
-def imported(what: str) -> None:
-    """Libraries are loaded before the clock starts."""
-    for name in ("seaborn", "tqdm") if what == "obp" else ():  # for its plots and progress bars, which are not used
-        if importlib.util.find_spec(name) is None:
-            sys.modules[name] = types.ModuleType(name)
-            vars(sys.modules[name])["tqdm"] = lambda items, **_: items
-    if what in ("obp", "polars"):
-        importlib.import_module({"obp": "obp.ope"}.get(what, what))
+def task(what: str) -> Callable[[Path, int], dict[str, Any]]:
+    """What is timed, with its libraries loaded."""
+    if what in TIMED:
+        return TIMED[what]
+    import rivals
+
+    rivals.imported(what)
+    return rivals.on_folder(what)
 
 
-TIMED = {"read": read, "ours": ours, "numpy": floor, "polars": polars, "obp": obp, "tool": tool}
+TIMED = {"read": read, "ours": ours, "tool": tool}
+RIVALS = ("numpy", "polars", "normal", "obp IPS", "obp DR", "FQE", "confseq")
 
 
 def timed(what: str, folder: Path, actions: int) -> dict[str, Any]:
     """In a process of its own, so that the peak is its own; imports do not count."""
     command = [sys.executable, __file__, "--one", what, "--folder", str(folder), "--actions", str(actions)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"OPENBLAS_NUM_THREADS": "1", **os.environ}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **os.environ},
     )
     if done.returncode:
         return {"failed": done.stderr.strip().splitlines()[-1]}
@@ -275,9 +238,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one is not None:
-        imported(args.one)
+        work = task(args.one)
         clock, processor = time.perf_counter(), time.process_time()
-        found = TIMED[args.one](args.folder, args.actions)
+        found = work(args.folder, args.actions)
         seconds, processor = time.perf_counter() - clock, time.process_time() - processor
         status = Path("/proc/self/status").read_text()  # ru_maxrss would hold the parent's
         peak = int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
@@ -298,8 +261,8 @@ def main() -> None:
                     slope = math.nan if before is None else math.log(cost / before[1]) / math.log(rows / before[0])
                     print(f"  {cost / reading['cpu s']:.1f} x reading, slope {slope:.2f}", flush=True)
                     before = rows, cost
-                others = ("numpy", "polars", "obp") if args.rivals and log == "clicks" else ()
-                others = others if rows <= OBP_ROWS else others[:2]
+                others = RIVALS if args.rivals and log == "clicks" else ()
+                others = others if rows <= MOST_ROWS else others[:2]
                 for other in (*others, *(("tool",) if args.tool else ())):
                     print(f"  {other} {timed(other, folder, args.actions)}", flush=True)
 

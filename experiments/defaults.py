@@ -68,8 +68,8 @@ def page(data: dict[str, Any]) -> str:
         f"All cells together: {misses_in_words(misses, informative, runs)}; P( Bin({runs}, α) ≥ {misses} ) = "
         f"{pooled(lines):.2g}. Violated: {', '.join(bad) if bad else 'none'}.",
         "",
-        "Where states are names, a trivial answer is a matter of rows: the noise bound allows for the whole value range (see "
-        "how to choose). Where states are numbers (method: groups) and nothing is stated, the answer is the "
+        "Where states are names, a trivial answer is a matter of rows: the noise bound allows for the whole value range. "
+        "Where states are numbers (method: groups) and nothing is stated, the answer is the "
         "value range; what statements would give is on [another page](allowances.md).",
         "",
     ]

@@ -13,7 +13,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,11 @@ KINDS = (
     Kind("labels as decisions, no probabilities", r"(digits|breast_cancer|wine|iris)(, contexts known)?$"),
     Kind("games on a board, γ = .9 and .95 (Gymnasium)", r"(FrozenLake|CliffWalking|Taxi)(, values known)?$"),
     Kind("tables of 8 to 200 states, γ = .9 and .95", r"garnet.*|coded states.*|corridor of places.*"),
-    Kind("a medical table of 700 states, 500 000 rows, a policy near the doctors'", r"medical, near.*, 40000$", slow=True),
-    Kind("the same with 50 000 rows", r"medical, near the doctors, 4000$", False, slow=True),
-    Kind("the same, the best policy, 500 000 rows", r"medical, best treatment, 40000$", False, slow=True),
+    Kind("a medical table of 700 states, 4 000 stays, near the doctors' policy, probabilities logged", r"stays, near.*"),
+    Kind("the same, 40 000 stays, no probabilities", r"medical, near.*, 40000", slow=True),
+    Kind("a medical table, 4 000 stays, no probabilities", r"medical, near.*, 4000", False, slow=True),
+    Kind("a medical table, 4 000 stays, the best policy, probabilities logged", r"stays, best.*", False, slow=True),
+    Kind("a medical table, 40 000 stays, the best policy, no probabilities", r"medical, best.*", False, slow=True),
     Kind("control, γ = .98 and .99: carts, steering, drift", r"MountainCar.*|CartPole.*|drift.*|noisy.*", False),
     Kind("numbers, nothing stated: thresholds, needles, ids, stripes", r"numbers, .*", useful=False),
     Kind("fewer than 200 rows, γ = .9", r"(six states|bumps), (20|50|100)$", useful=False),
@@ -66,12 +68,19 @@ KINDS = (
 BROKEN = r"threshold in the state|needle|ids as (integers|random)|checkerboard|stripes|regime|parity of 3"
 
 
-def medical(kind: str, stays: int, rng: np.random.Generator) -> Trial:
-    """700 states, 25 treatments, about 12 decisions a stay; what is stated is that a stay earns at most 1."""
+def medical(kind: str, stays: int, logged: bool, rng: np.random.Generator) -> Trial:
+    """700 states, 25 treatments, about 12 decisions a stay; with the doctors' probabilities, or with a list of starts."""
     table, log = policy(kind), world().log(stays, int(rng.integers(2**31)))
     starts = bondic.InitialStates.exact(world().starts[:, None].astype(float))
-    truth, statements = world().value(table), {"value_range": (0.0, 1.0)}
-    return Trial(log, bondic.TablePolicy(table), GAMMA, (0.0, 1.0), truth, initial=starts, statements=statements)
+    return Trial(
+        log if logged else replace(log, behavior_action_probs=None),
+        bondic.TablePolicy(table),
+        GAMMA,
+        (0.0, 1.0),
+        world().value(table),
+        initial=None if logged else starts,
+        statements={"value_range": (0.0, 1.0)},
+    )
 
 
 @cache
@@ -151,8 +160,10 @@ def cells() -> dict[str, Cell]:
         found[f"{name}, {rows} decisions"] = Cell("with propensities", partial(labels, name, rows))
     for states, rows in ((8, 4000), (8, 20_000), (50, 100_000)):
         found[f"garnet {states}, {rows}"] = Cell("a random table", partial(finite, partial(small, states), rows))
+    for kind, stays in ((NEAR, 4000), (BEST, 4000)):
+        found[f"stays, {kind}, {stays}"] = Cell("700 states", partial(medical, kind, stays, True))
     for kind, stays in ((NEAR, 4000), (NEAR, 40_000), (BEST, 40_000)):
-        found[f"medical, {kind}, {stays}"] = Cell("700 states", partial(medical, kind, stays))
+        found[f"medical, {kind}, {stays}"] = Cell("700 states", partial(medical, kind, stays, False))
     for one in number_worlds():
         if re.match(BROKEN, one.name):
             found[f"numbers, {one.name}"] = Cell(one.name, partial(numbers, one.name))
@@ -170,8 +181,12 @@ def line(kind: Kind, rows: list[Row]) -> str:
     mark = " **too many**" if chance < 1e-3 else ""
     return (
         f"| {kind.words} | {len(rows)} | {misses}{mark} | {len(informative)} | {np.median(shares):.3g} % | {used} | "
-        f"{np.median([row['seconds'] for row in rows]):.2g} |"
+        f"{_short(float(np.median([row['seconds'] for row in rows])))} |"
     )
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def table(kinds: list[tuple[Kind, list[Row]]]) -> str:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 import bondic
 from bondic.core.claims import ErrorBudget
 from bondic.core.errors import InvalidInput, VerificationError
-from bondic.core.propensities.betting import BettingProcess, lower_end
+from bondic.core.propensities.betting import BettingProcess
 from bondic.core.propensities.bound import LowerEnd
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Stated
+from bondic.core.propensities.wealth import lower_end
 from bondic.core.separate import SeparateProof
 from bondic.core.terms import make_terms
 from bondic.core.verify import read_proof
@@ -52,7 +53,7 @@ def contrast(given, *, today):
     behavior = np.array(given["behavior"])[rows, actions]
     terms = make_terms(0.0, (given["r_lo"], given["r_hi"]), None, may_terminate=True, time_varying=False)
     shared = {
-        "terms": terms, "rows": rows, "rewards": np.array(given["rewards"]), "continues": np.zeros(rows.size, bool),
+        "terms": terms, "rows": rows, "logged_rewards": np.array(given["rewards"]), "continues": np.zeros(rows.size, bool),
         "observations": np.zeros((rows.size, 1)), "slots": actions, "episodes": rows, "steps": np.zeros_like(rows),
     }  # fmt: skip
     found = []
@@ -222,9 +223,9 @@ def test_today_cannot_be_declared_another_policy():
     with pytest.raises(VerificationError, match="mean over the certified units"):
         replace(proof, value="population", rates={})
     first, second = proof.estimand.policies
-    with pytest.raises(VerificationError, match="has no answers"):
+    with pytest.raises(VerificationError, match="Answers are stored exactly where"):
         replace(second, known_by="answers")
-    with pytest.raises(VerificationError, match="has no answers"):
+    with pytest.raises(VerificationError, match="Answers are stored exactly where"):
         replace(first, known_by="behavior")
 
 
@@ -253,7 +254,7 @@ def test_separate_proofs_hold_together_and_are_checked():
         replace(proof, parts=(two, one))
     with pytest.raises(VerificationError, match="leaves out an end"):
         replace(proof, parts=(one, replace(two, side="lower", rates={"lower": two.rates["lower"]})))
-    with pytest.raises(VerificationError, match="other policies"):
+    with pytest.raises(VerificationError, match="number of proofs"):
         replace(proof, parts=(one,))
     first, second = proof.estimand.policies
     for coefficient in (-0.1, 1.0, -100.0):
@@ -275,7 +276,7 @@ def test_policies_that_start_elsewhere_are_refused():
     )
     with pytest.raises(InvalidInput, match="and starts"):
         difference_interval(here, there)
-    with pytest.raises(VerificationError, match="start elsewhere"):
+    with pytest.raises(VerificationError, match="different starts"):
         Propensities().run(here, 0.1, None, against=there)
 
 

@@ -256,7 +256,7 @@ def test_lost_workers_and_missing_libraries_are_errors_of_ours(problem, words):
 
 
 def test_results_come_in_order_and_few_are_on_their_way(monkeypatch):
-    monkeypatch.setattr(remote, "_AHEAD", 4)
+    monkeypatch.setattr(remote, "AHEAD", 4)
     found = remote.Remote(executor := Now()).parts(lambda _, place: place**2, b"", range(20))
     assert next(found) == 0
     assert len(executor.begun) == 5

@@ -204,6 +204,13 @@ def test_a_stated_allowance_is_a_statement(stated):
     assert "after the curve was shown" in after.text
 
 
+def test_one_end_has_the_groups_of_both():
+    """An allowance is stated about groups: a gate must not speak of other ones. (The lower end alone would choose eight here.)"""
+    problem = state_threshold(0.5).problem(ROWS, 3, accept=None)
+    found = [bondic.Groups(side=side).run(problem, 0.3, None).choices["groups"] for side in ("both", "lower", "upper")]
+    assert found == ["2 groups of states, 4 with actions"] * 3
+
+
 def test_the_budget_is_spent_once(silent):
     parts = silent.proof.budget.parts
     assert parts.keys() == {"vector", "cells", TEST, "lower", "upper"}

@@ -296,7 +296,7 @@ def expected_wealth(*, today, own_row, over):
 
     def units(states, rewards, ratios):
         return SingleDecisions(
-            "lower", terms, rows=rows, rewards=rewards, continues=np.zeros(3, bool), observations=states[:, None],
+            "lower", terms, rows=rows, logged_rewards=rewards, continues=np.zeros(3, bool), observations=states[:, None],
             ratios=Ratios.ones(3) if ratios is None else Ratios(ratios, np.zeros(3)), slots=np.zeros(3, int), probs=None,
             episodes=rows, steps=np.zeros(3, int), of_behavior=ratios is None,
         )  # fmt: skip

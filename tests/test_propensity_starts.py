@@ -224,8 +224,8 @@ def test_weighted_rewards_are_those_of_sixty_digits_from_both_ends(name):
     for version in case["expected"]["versions"]:
         stated = Stated(gamma_sensitivity=version["Gamma"])
         (lower,), (upper,) = (decided.from_end(end).estimators(None, stated) for end in ("lower", "upper"))
-        assert lower.values == pytest.approx(np.array(version["x_lower"]), rel=1e-12, abs=1e-12)
-        assert -upper.values == pytest.approx(np.array(version["x_upper"]), rel=1e-12, abs=1e-12)
+        assert np.asarray(lower.values) == pytest.approx(np.array(version["x_lower"]), rel=1e-12, abs=1e-12)
+        assert -np.asarray(upper.values) == pytest.approx(np.array(version["x_upper"]), rel=1e-12, abs=1e-12)
 
 
 def slow_rates(rows, weights, floor, planned, delta, multiple, most):

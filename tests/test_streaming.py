@@ -353,6 +353,22 @@ def test_starts_of_single_decisions_are_not_read_where_nobody_needs_them(tmp_pat
     assert problem.initial.weights.shape == (3000, 2)  # whoever needs them has them
 
 
+def test_columns_of_a_long_log_lie_in_a_temporary_file(tmp_path, monkeypatch):
+    pq.write_table(pa.table(clicks()), tmp_path / "log.parquet")
+    log = bondic.stream_log(tmp_path / "log.parquet", one_step=True, batch_rows=700)
+    problem = bondic.make_problem(log, uniform, reward_range=(0, 1), accept=None)
+    problem.__dict__["block_rows"] = 256  # several blocks
+    inside = problem.decisions(None, every_action=False, states=False)
+    monkeypatch.setattr("bondic.rows.decisions._MOST_NUMBERS", 10)
+    outside = problem.decisions(None, every_action=False, states=False)
+    assert isinstance(outside.ratios.values, np.memmap)
+    assert not isinstance(inside.ratios.values, np.memmap)
+    (one,), (other,) = (columns.free_estimators(1.0) for columns in (inside, outside))
+    assert np.array_equal(one.values, other.values)
+    found, expected = (columns.from_end("upper").rewards for columns in (outside, inside))
+    assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize("fault", ["none", "block", "other rewards", "rows"])
 def test_copies_of_single_decisions_are_found_in_parts_as_in_memory(fault, tmp_path):
     data = clicks(reward=np.random.default_rng(5).random(3000))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
@@ -11,12 +12,27 @@ from hypothesis import strategies as st
 
 from bondic.core.bounded import certified_sum
 from bondic.core.errors import NumericalError
-from bondic.core.propensities.betting import BettingProcess, MeansProcess, _largest, lower_end, means_end, plug_in_rates
+from bondic.core.propensities.betting import (
+    BettingProcess,
+    MeansProcess,
+    PlugInRates,
+    means_end,
+)
 from bondic.core.propensities.bound import _affordable
+from bondic.core.propensities.crossing import largest
+from bondic.core.propensities.wealth import Stage, _Wealth, lower_end
 from propensity_cases import slow_rates
 
 mp.mp.dps = 50
 START = (0.5, 0.25, 1.0)
+
+
+def plug_in_rates(*rule):
+    return np.asarray(PlugInRates(*rule))
+
+
+def log_factors(one, candidate):
+    return one.log_factors(candidate, one.values, one.rates)
 
 
 def slow_wealth(processes, candidate):
@@ -75,7 +91,7 @@ def test_the_search_ends_at_the_same_place_wherever_it_begins(root):
         return math.expm1(3.0 * (root - x))
 
     def end(guess):
-        return _largest(lead, lambda x: lead(x) >= 0.0, 0.0, 1.0, guess)
+        return largest(lead, lambda x: lead(x) >= 0.0, 0.0, 1.0, guess)
 
     plain = end(None)
     assert plain == 0.0 if root < 1e-9 else plain > 1.0 if root > 1.0 else plain == pytest.approx(root, abs=1e-12)
@@ -83,6 +99,31 @@ def test_the_search_ends_at_the_same_place_wherever_it_begins(root):
         found = end((place, off))
         assert found == pytest.approx(plain, abs=1e-12)
         assert found > 1.0 or lead(found) >= 0.0 or found == 0.0
+
+
+@pytest.mark.parametrize("kind", ["light", "rare", "heavy", "one", "late"])
+@pytest.mark.parametrize("count", [3, 40, 5000])
+def test_a_search_with_several_candidates_a_pass_ends_where_one_by_one_does(kind, count):
+    """Whatever the values are: interpolated sums only propose, and the crossing is the same."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        values = {
+            "light": rng.exponential(size=count),
+            "rare": (rng.random(count) < 0.05) * 20.0 * rng.random(count),
+            "heavy": rng.pareto(1.1, size=count) * (rng.random(count) < 0.5),
+            "one": np.where(np.arange(count) == count // 2, 1e4, 0.0),
+            "late": np.where(np.arange(count) > 0.8 * count, 3.0, 0.2),
+        }[kind]
+        stage = Stage(processes_on(values))
+        wealth = _Wealth((stage,), math.log(20) * (1 + 1e-15))
+
+        def lead(place, wealth=wealth):
+            return wealth.at(np.array([place])).at_node(0)
+
+        slow = largest(lead, lambda place, lead=lead: lead(place) >= 1e-9, 0.0, 1.0)
+        assert lower_end([stage], 0.0, 1.0, 0.05) == pytest.approx(
+            slow, abs=1e-8 / max(float(stage[0].rates.sum()), 1e-3)
+        )
 
 
 def test_rates_are_the_rule_and_see_nothing_later():
@@ -101,7 +142,7 @@ def test_rates_are_the_rule_and_see_nothing_later():
 def test_every_factor_decreases_in_the_candidate(values, rate, first, more):
     """Whatever the values are: so a rejected candidate rejects all below it."""
     one = BettingProcess(np.array(values), 0.0, np.full(len(values), rate), 0.9, 1.0)
-    low, high = one.log_factors(first), one.log_factors(first + more)
+    low, high = log_factors(one, first), log_factors(one, first + more)
     assert np.all(high <= low + 1e-12 * (1 + np.abs(low)))
     assert np.all(high >= math.log1p(-0.9) - 1e-9)
 
@@ -120,7 +161,7 @@ def test_the_mean_of_a_factor_is_at_most_one(law, rate, most):
     if mean <= 0:
         return
     one = BettingProcess(sizes, 0.0, np.full(sizes.size, rate), most, 1.0)
-    assert float(weights @ np.exp(one.log_factors(mean))) <= 1 + 1e-9
+    assert float(weights @ np.exp(log_factors(one, mean))) <= 1 + 1e-9
 
 
 @settings(max_examples=30, deadline=None)
@@ -146,7 +187,7 @@ def test_nothing_is_learned_from_values_at_their_floor():
 def test_bets_that_could_ruin_are_refused(change):
     fields = {"values": np.ones(1), "floor": 0.0, "rates": np.ones(1), "risk": 0.9, "share": 1.0}
     with pytest.raises(NumericalError):
-        BettingProcess(**(fields | change))
+        lower_end([[BettingProcess(**(fields | change))]], 0.0, 1.0, 0.05)
 
 
 def two_stages(first, later, share):
@@ -254,22 +295,24 @@ def test_portions_leave_no_trace(monkeypatch):
     def found():
         rates = plug_in_rates(values, 1000, 0.05, (0.5, 0.25, 1.0))
         process = BettingProcess(values, 0.0, rates, 0.75, 1.0)
+        computed = replace(process, rates=PlugInRates(values, 1000, 0.05, (0.5, 0.25, 1.0)))
+        stage = Stage([computed, replace(computed, multiple=2.0, share=0.5)])
+        sums = stage.log_sums(np.array([0.3, 0.4]))
         return (
             rates,
-            process.log_factors(0.3),
-            certified_sum(process.log_factors(0.3)),
+            sums,
+            stage.certain(0.3, 700),
+            certified_sum(log_factors(process, 0.3)),
             lower_end([[process]], 0.0, 9.0, 0.05),
+            lower_end([[computed]], 0.0, 9.0, 0.05),
         )
 
     whole = found()
-    rates, factors = whole[:2]
-    starts = np.array([0, 1, 5, 300, 301, 990])
-    sums = [factors[a:b].sum() for a, b in itertools.pairwise([*starts.tolist(), 1000])]
-    process = BettingProcess(values, 0.0, rates, 0.75, 1.0)
-    assert process.factor_sums(0.3, starts) == pytest.approx(sums, rel=1e-12)
-    inside = process.factor_sums(0.3, starts)
-    monkeypatch.setattr("bondic.core.bounded._PORTION", 7)
-    assert np.array_equal(process.factor_sums(0.3, starts), inside)
+    factors = log_factors(BettingProcess(values, 0.0, whole[0], 0.75, 1.0), 0.3)
+    assert whole[1][0, 0] == pytest.approx(np.cumsum(factors), rel=1e-12)
+    assert whole[-1] == whole[-2]
+    monkeypatch.setattr("bondic.core.bounded.PORTION", 7)
+    monkeypatch.setattr("bondic.core.propensities.betting.PORTION", 3)
     for mine, other in zip(found(), whole, strict=True):
         assert np.array_equal(mine, other) if isinstance(mine, np.ndarray) else mine == other
 

@@ -26,7 +26,7 @@ def returns(log, gamma):
 def test_the_value_is_the_mean_return(world, log, gamma, fits):
     found = returns(log, gamma)
     error = found.std() / np.sqrt(len(found))
-    assert (abs(found.mean() - world.value(world.doctors)) < 4 * error) is fits
+    assert bool(abs(found.mean() - world.value(world.doctors)) < 4 * error) == fits
 
 
 def test_stays_are_complete_and_choices_are_the_doctors(world, log):

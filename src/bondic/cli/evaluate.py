@@ -38,7 +38,6 @@ from bondic.report.progress import progress_bar
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.subgroups import labels_of
-from bondic.summary import headline
 
 
 def command(**options: Any) -> int:
@@ -162,16 +161,15 @@ def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]
 
 def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdict: str) -> None:
     brief = options["as_json"] or options["quiet"]
-    print_validity_notes(
-        (*(ValidityNote(text) for text in result.warnings if brief), *notes)
-    )  # else they stand above the answer
+    seen = not brief and sys.stdout.isatty()  # above the answer, on the same screen
+    print_validity_notes((*(ValidityNote(text) for text in result.warnings if not seen), *notes))
     if verdict:
         click.echo(verdict, err=options["as_json"])
         if options["quiet"] and not options["as_json"]:
             return
     if brief:
         written = options["out"] / "result.json"
-        click.echo(written.read_text(encoding="utf-8") if options["as_json"] else headline(result))
+        click.echo(written.read_text(encoding="utf-8") if options["as_json"] else str(result))
         return
     console, verbose = Console(), options["quiet"] is False
     console.print(result_table(result, verbose=verbose, width=console.width))

@@ -11,9 +11,11 @@ A product of float matrices, summed in any order over k terms, is off by at most
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +32,7 @@ U = 2.0**-53
 TINY = 2.0**-1022
 """Smallest normal number; absorbs every underflow of the elementary operations."""
 
-_PORTION = 2**15
+PORTION = 2**15
 """Rows that are worked on at a time where no row sees another."""
 _FEW_FLOATS = 1000
 """Up to here `math.fsum` alone is faster."""
@@ -165,7 +167,7 @@ def certified_sum(values: FloatArray | Iterable[float]) -> Enclosure:
     """Sum of floats, correctly rounded (Shewchuk's exact summation)."""
     if isinstance(values, np.ndarray):
         flat = values.ravel()
-        items: Iterable[float] = chain.from_iterable(_same_sum(flat[some]) for some in portions(flat.size))
+        items: Iterable[float] = chain.from_iterable(same_sum(flat[some]) for some in portions(flat.size))
     else:
         items = values
     try:
@@ -175,7 +177,7 @@ def certified_sum(values: FloatArray | Iterable[float]) -> Enclosure:
     return Enclosure(total, inflate(U * abs(total)))
 
 
-def _same_sum(values: FloatArray) -> list[float]:
+def same_sum(values: FloatArray) -> list[float]:
     """Fewer floats with exactly the same sum (the extraction of Rump, Ogita and Oishi, 2008).
 
     With σ a power of 2, n <= 2^M and |p_i| <= 2^-M σ, q_i = (σ + p_i) - σ is p_i rounded to multiples of σ U, and p_i - q_i is a
@@ -203,7 +205,29 @@ def certified_dot(a: FloatArray, b: FloatArray) -> Enclosure:
 
 def portions(count: int) -> Iterator[slice]:
     """All of so many rows, some at a time: what is made of them on the way stays in the cache of a processor."""
-    return (slice(first, min(first + _PORTION, count)) for first in range(0, count, _PORTION))
+    return (slice(first, min(first + PORTION, count)) for first in range(0, count, PORTION))
+
+
+class Computed(ABC):
+    """Floats that are made where they are read, so that a long column of them takes no memory."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @abstractmethod
+    def part(self, some: slice) -> FloatArray:
+        """Those of a slice whose ends are numbers."""
+
+    def __getitem__(self, some: slice) -> FloatArray:
+        return self.part(slice(*some.indices(self.size)[:2]))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> FloatArray:
+        del copy
+        return np.concatenate([np.zeros(0, dtype), *(self[some] for some in portions(self.size))])
+
+
+Column = FloatArray | Computed
 
 
 def upper_sum(values: FloatArray) -> float:

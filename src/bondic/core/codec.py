@@ -80,7 +80,8 @@ class Encoder:
     def _array(self, array: npt.NDArray[Any], place: str) -> str:
         """An array that several parts share is stored once."""
         name, _ = self._stored.setdefault(id(array), (place, array))
-        self.arrays.setdefault(name, np.ascontiguousarray(array))
+        repeats = array.strides == (0,)  # one number, however long the array is
+        self.arrays.setdefault(name, array if repeats else np.ascontiguousarray(array))
         return name
 
 

@@ -21,6 +21,8 @@ from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
 RawColumns = Mapping[str, Any]
+_READ = 2**16
+"""Rows that are read at once, where fewer at a time are worked on."""
 
 
 class LogStream(Log):
@@ -122,9 +124,12 @@ class LogStream(Log):
                 rows = RowRange(top, min(top + step, requested.stop))
                 yield rows, self._first.of_columns(self._compact.cut(rows), self.content_hash)
             return
-        for columns in self._raw(requested, step):
+        several = step * max(1, min(self.batch_rows, _READ) // step)  # small batches are cut from larger ones
+        for columns in self._raw(requested, several):
             part = self._first.like(columns, self.content_hash)
-            yield RowRange(first, first + len(part)), part
+            for top in range(0, len(part), step):
+                own = RowRange(top, min(top + step, len(part)))
+                yield RowRange(first + own.start, first + own.stop), part if len(own) == len(part) else part.cut(own)
             first += len(part)
         self._still_the_same(requested)
 

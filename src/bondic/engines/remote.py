@@ -23,11 +23,11 @@ from bondic.modules import load_files, loaded_files
 P = TypeVar("P")
 T = TypeVar("T")
 
-_AHEAD = 32
+AHEAD = 32
 """Tasks on their way: enough for the cores of a few machines, few enough for the memory of the one that collects."""
 
 
-_MAX_TASKS = 1024
+MAX_TASKS = 1024
 """Of a pass: a scheduler takes some ten milliseconds for each. A task is so many blocks as that needs."""
 
 
@@ -68,7 +68,7 @@ class Remote(Threads):
         try:
             for place in places:
                 waiting.append(self.pool.submit(_perform, task, job, place))
-                if len(waiting) > _AHEAD:
+                if len(waiting) > AHEAD:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -83,7 +83,7 @@ class Remote(Threads):
 
     def over_blocks(self, task: Callable[..., T], rows: Any) -> Iterator[T]:
         """task(*part) for every part of rows that can be sent (`SentRows`), in the order of the log."""
-        places, size = rows.places, -(-len(rows.places) // _MAX_TASKS)
+        places, size = rows.places, -(-len(rows.places) // MAX_TASKS)
         groups = [places[first : first + size] for first in range(0, len(places), size)]
         for found in self.parts(_blocks, pack_job(rows, task), groups):
             yield from found

@@ -254,18 +254,20 @@ class Groups:
         return pilot_of(problem, self.pilot, planned_length(problem, self.planned_rows))
 
     def fit(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> AnyFitted:
-        """Model and groups from the pilot."""
+        """Model and groups from the pilot: the same for one end as for both, as an allowance is about these groups."""
+        both = replace(self, side="both")
         if isinstance(pilot, PairedRows):
             first, held_out = split_pilot(pilot)
-            length = self._predictor(problem, pilot, alpha, NOTHING_ALLOWED)
+            length = both._predictor(problem, pilot, alpha, NOTHING_ALLOWED)
             cuts = self._cut(problem, self._pair(problem, first, alpha, lambda _: None))
             clip = min(cuts, key=lambda fitted: length(fitted, held_out)).clip
             return replace(self._pair(problem, pilot, alpha, report), clip=clip)
-        length = self._predictor(problem, pilot, alpha, NOTHING_ALLOWED)
+        length = both._predictor(problem, pilot, alpha, NOTHING_ALLOWED)
         return fit_groups(pilot, self.model, self.groups, self.count, length, report)
 
     def _pair(self, problem: Rows, pilot: Rows, alpha: float, report: Callable[[str], object]) -> FittedPair:
-        length = self._predictor(answered_by(problem, 0), answered_by(pilot, 0), alpha, NOTHING_ALLOWED)
+        both = replace(self, side="both")
+        length = both._predictor(answered_by(problem, 0), answered_by(pilot, 0), alpha, NOTHING_ALLOWED)
         return fit_pair(pilot, self.groups, self.count, length, report)
 
     @staticmethod

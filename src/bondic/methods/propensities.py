@@ -467,7 +467,8 @@ def _estimate(limits: ValueRange, lower: Estimator, upper: Estimator, strata: St
 
 def _ratio_words(columns: Decisions) -> str:
     ratios = columns.unit_ratios
-    text = f"largest {three(float(ratios.max()))}, mean {three(float(moderate(ratios).mean()))} "
+    mean = sum(float(moderate(ratios[some]).sum()) for some in portions(ratios.size)) / ratios.size
+    text = f"largest {three(float(ratios.max()))}, mean {three(mean)} "
     text += "(1 where the behavior takes every action that the policy takes)"
     if columns.unit == "decision":
         return text

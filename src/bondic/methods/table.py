@@ -32,6 +32,7 @@ from bondic.methods.on_cells import CAREFUL, CLIPS, cell_budget, expected_starts
 from bondic.methods.on_tables import PredictedTable, predicted_table, propose_table, states_of
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.coded import coded
 from bondic.rows.estimand import estimand_of
 from bondic.rows.paired import PairedRows, question_rows
 from bondic.rows.prefix import Prefixes
@@ -181,6 +182,7 @@ class Table:
         """The value of the policy; with `against`, how far it exceeds that of another one on the same rows."""
         clock, rows = Clock(progress), problem if against is None else PairedRows.of(problem, against)
         clock.stage("plan")
+        rows = coded(rows, self._most_states(problem))
         made = self.plan(rows, alpha)
         clock.done("plan")
         return self.evaluate(rows, made, clock, describe(NAME, self, problem))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
-from bondic.data._arrays import FloatArray
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
 from bondic.policies.learned import PolicyMixture
 from bondic.policies.logged_target import LoggedBehavior
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from bondic.rows.rows import Rows
 
 
+_MOST_NUMBERS = 50_000_000
+"""Of a column that is held in memory."""
 _MISSING = {
     "behavior": "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which "
     "every logged action was taken, or use a method that does not need them, such as Table() or Dual().",
@@ -48,7 +53,7 @@ def read_decisions(
         numbers = columns["rows"]
         whole = numbers[-1] + 1 == numbers.size  # every row of a log from its first one on: they number themselves
         found = SingleDecisions(
-            "lower", rows.terms, **columns, episodes=numbers if whole else np.arange(numbers.size),
+            "lower", rows.terms, **columns, episodes=numbers if whole else np.arange(numbers.size, dtype=numbers.dtype),
             steps=np.broadcast_to(np.int64(0), numbers.shape), of_behavior=isinstance(rows.policy, LoggedBehavior),
         )  # fmt: skip
         if rows.terms.time_varying:
@@ -89,12 +94,19 @@ def _columns(
     width = rows.layout.slots if every is None else every.shape[1]
     ratios = (Ratios.ones(len(part)) if own else logged_ratios(part, taken, width))[here]
     columns = {
-        "rows": kept + where.start, "rewards": part.rewards[here], "ratios": ratios.values, "errors": ratios.errors,
-        "continues": frame.continues, "observations": part.observations[here] if states else np.zeros((kept.size, 0)),
+        "rows": _numbers(kept, where.start, len(rows.log)), "logged_rewards": part.rewards[here],
+        "ratios": ratios.values, "errors": ratios.errors, "continues": frame.continues,
+        "observations": part.observations[here] if states else np.zeros((kept.size, 0)),
         "slots": slots[here] if states else np.broadcast_to(np.int64(0), kept.size),
         "probs": None if every is None else every[here],
     }  # fmt: skip
     return columns if rows.log.held else {name: _short(column) for name, column in columns.items()}
+
+
+def _numbers(kept: IntArray, first: int, most: int) -> IntArray:
+    """Rows of the log, in half of the bytes where that holds them."""
+    found = kept + first
+    return found.astype(np.int32) if most < 2**31 else found
 
 
 def _short(column: Any) -> Any:
@@ -114,7 +126,7 @@ def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
             if size == count or values is None or (mine is None and _is_short(values)):
                 found[name] = values
             elif mine is None or (_is_short(mine) and not (_is_short(values) and mine[0] == values[0])):
-                joined = np.empty((count, *values.shape[1:]), values.dtype)
+                joined = _room((count, *values.shape[1:]), values.dtype)
                 joined[:done] = 0 if mine is None else mine[0]
                 found[name] = mine = joined
             if mine is not None and not _is_short(mine):
@@ -122,6 +134,14 @@ def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
         done += size
     assert done == count
     return {name: np.broadcast_to(one, count) if _is_short(one) else one for name, one in found.items()}
+
+
+def _room(shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """For a long column in a temporary file: the memory that it takes is given back where it is needed."""
+    if math.prod(shape) <= _MOST_NUMBERS:
+        return np.empty(shape, kind)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, kind, "w+", shape=shape)
 
 
 def _is_short(column: Any) -> bool:

@@ -74,9 +74,9 @@ def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswe
     """The same where starts are read off the log, and may be as many as its rows: they are read and queried when used."""
     some = first_starts(initial, _TRIED)
     answers = query_start_later(policy, some, lambda: initial.observations)
-    every = np.arange(len(initial))
 
     def made() -> dict[str, Any]:
+        every = np.arange(len(initial))
         return vars(make_cloud(initial.observations, None, answers.initial, every, discrete=True))
 
     return answers, LaterCloud.made_by(made, draws=1)

@@ -196,6 +196,12 @@ class Rows:
             return self.executor.over_blocks(task, self.sent(raw=True))
         return (task(self, where, part) for where, part in self.log.batches(self._outward(self.rows), self.block_rows))
 
+    def over_batches(self, task: Callable[[Batch], T]) -> Iterator[T]:
+        """task(batch) for every batch, in order; it may be another process that makes it."""
+        if self.kept is None and self.executor is not None:
+            return self.executor.over_blocks(task, self.sent(raw=False))
+        return (task(batch) for batch in self.batches())
+
     def sent(self, *, raw: bool) -> SentRows:
         """The question for other processes."""
         return SentRows.of(self, raw=raw)

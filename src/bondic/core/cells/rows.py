@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from bondic.core.question import Question
 from bondic.core.registry import kind, register
 from bondic.core.terms import ValueRange, largest_width, range_at_all_times, range_of
 
-_SAME_ANSWERS = 1e-14
+SAME_ANSWERS = 1e-14
 """Differences of a policy's answers at one state, in all: rounding of whoever computes them. The errors of a tally cover more."""
 
 
@@ -153,11 +154,11 @@ class StateCells(Cells):
     def answers(self, rows: AnsweredRows) -> FloatArray:
         """(S, slots) what the policy answers, at every state; one state has one answer, and 0 stands for states without any."""
         answers, index = np.full((self.states.shape[0], rows.initial.weights.shape[1]), np.nan), StateIndex(self.states)
-        for cloud in (rows.initial, *(batch.next for batch in rows.batches())):
+        for cloud in chain([rows.initial], (batch.next for batch in rows.batches())):
             places = index.found(cloud.points)
             first = np.isnan(answers[places, 0])
             answers[places[first]] = cloud.weights[first]
-            if np.any(np.abs(answers[places] - cloud.weights).sum(axis=1) > _SAME_ANSWERS):
+            if np.any(np.abs(answers[places] - cloud.weights).sum(axis=1) > SAME_ANSWERS):
                 raise InvalidInput("The policy has several answers at one state of the table.")
         return np.asarray(np.nan_to_num(answers))
 
@@ -358,19 +359,35 @@ def repeats(values: IntArray) -> IntArray:
     return out
 
 
+_MOST_BITS = 17
+
+
 class StateIndex:
     """Where every point stands among different states; -1: nowhere. Found by a 64-bit mark, and compared number by number."""
 
     def __init__(self, states: FloatArray) -> None:
         self.states = states + 0.0  # -0.0 is 0.0
-        marks = self._marks(self.states)
+        marks = self.marks_of(self.states)
         self.order = np.argsort(marks, kind="stable")
         self.marks = marks[self.order]
         if np.any(self.marks[1:] == self.marks[:-1]):
             raise NumericalError("Two states of a table have the same mark.")
+        self.shift, self.places = self._places(marks)
 
     @staticmethod
-    def _marks(points: FloatArray) -> npt.NDArray[np.uint64]:
+    def _places(marks: npt.NDArray[np.uint64]) -> tuple[np.uint64, IntArray | None]:
+        """The place of every state by the first bits of its mark, where few of them tell all states apart."""
+        for bits in range(8, _MOST_BITS):
+            shift = np.uint64(64 - bits)
+            short = marks >> shift
+            if marks.size and 2 * marks.size <= 2**bits and np.unique(short).size == marks.size:
+                found = np.zeros(2**bits, dtype=np.int64)
+                found[short] = np.arange(marks.size)
+                return shift, found
+        return np.uint64(0), None
+
+    @staticmethod
+    def marks_of(points: FloatArray) -> npt.NDArray[np.uint64]:
         bits = np.ascontiguousarray(points).view(np.uint64)
         mark = np.zeros(points.shape[0], dtype=np.uint64)
         for column in bits.T:
@@ -387,6 +404,9 @@ class StateIndex:
 
     def positions(self, points: FloatArray) -> IntArray:
         points = points + 0.0
-        place = np.minimum(np.searchsorted(self.marks, self._marks(points)), self.marks.size - 1)
-        found = self.order[place]
+        marks = self.marks_of(points)
+        if self.places is None:
+            found = self.order[np.minimum(np.searchsorted(self.marks, marks), self.marks.size - 1)]
+        else:
+            found = self.places[marks >> self.shift]
         return np.asarray(np.where((self.states[found] == points).all(axis=1), found, -1))

@@ -182,6 +182,10 @@ def tally(
     return sums.finish()
 
 
+_DENSE = 16
+"""Up to so many places for each entry, sums at all of them are faster than sorting."""
+
+
 class _Sums:
     """A tally that grows."""
 
@@ -211,15 +215,30 @@ class _Sums:
         np.minimum.at(self.low.reshape(-1), place, residual)
         np.maximum.at(self.high.reshape(-1), place, residual)
         key = place[part.owner] * self.shape.atoms.shape[0] + part.atom
-        fresh = np.stack([part.mass, part.mass * residual[part.owner]])
-        self.keys, position = np.unique(np.concatenate([self.keys, key]), return_inverse=True)
-        both = np.concatenate([self.entries, fresh], axis=1)
-        self.entries = np.stack([np.bincount(position, row, minlength=self.keys.size) for row in both])
+        self._enter(key, np.stack([part.mass, part.mass * residual[part.owner]]))
         self.ends[part.cell[together < 1 - rounding_of_sums(longest)]] = True
         self.terms += n + part.owner.size
         self.largest = max(self.largest, part.size)
         self.longest = max(self.longest, int(longest))
         self.whole = self.whole and int(longest) <= 1 and bool(np.all(part.mass == 1.0))
+
+    def _enter(self, key: IntArray, fresh: FloatArray) -> None:
+        """Add entries (2, m) at places in any order; those at a place are added one by one, after what is there."""
+        if not key.size:
+            return
+        first, last = int(key.min()), int(key.max()) + 1
+        here = slice(*(int(k) for k in np.searchsorted(self.keys, [first, last])))
+        places, both = np.concatenate([self.keys[here], key]), np.concatenate([self.entries[:, here], fresh], axis=1)
+        if last - first <= _DENSE * places.size:
+            position, size = places - first, last - first
+            own = np.flatnonzero(np.bincount(position, minlength=size))
+            keys, sums = own + first, [np.bincount(position, row, minlength=size)[own] for row in both]
+        else:
+            keys, position = np.unique(places, return_inverse=True)
+            sums = [np.bincount(position, row, minlength=keys.size) for row in both]
+        entries = [self.entries[:, : here.start], np.stack(sums), self.entries[:, here.stop :]]
+        self.keys = np.concatenate([self.keys[: here.start], keys, self.keys[here.stop :]])
+        self.entries = np.concatenate(entries, axis=1)
 
     def _check(self, part: CellRows) -> None:
         fine = np.all((part.cell >= 0) & (part.cell < self.shape.cells))

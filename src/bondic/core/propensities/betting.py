@@ -22,28 +22,21 @@ A `Strategy` is data: whatever its numbers are, an end holds if they were fixed 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, certified_sum, next_down, portions
+from bondic.core.bounded import PORTION, Column, Computed, Enclosure, FloatArray, U, certified_sum, next_down
 from bondic.core.errors import InvalidInput, NumericalError
-
-Place = tuple[float, float]
+from bondic.core.propensities.crossing import largest
 
 MAX_RISK = 0.99
 """No bet may risk more than this share of the wealth."""
 _MODERATE = 1e140
 """Squares of larger numbers could overflow."""
-_BACKWARD_STEPS = 44
-"""From where floats see the crossing, each twice as long: the first is 1e-13 of the range."""
-_BEYOND = 1e-6
-"""Of the range: how far beyond it the end is put where every value in it is rejected, so that no rounding brings it back."""
-_CHECKS = 4096
-"""Checking the wealth less often is conservative, and faster for long logs."""
 
 
 @dataclass(frozen=True)
@@ -70,35 +63,51 @@ class Strategy:
         return max(risk for _, risk in self.bets)
 
 
-def plug_in_rates(
-    values: FloatArray, planned: int, probability: float, prior: tuple[float, float, float]
-) -> FloatArray:
+@dataclass(frozen=True, eq=False)
+class PlugInRates(Computed):
     """sqrt( 2 log(1/delta) / (N s_i^2) ), s_i^2 the variance of the values before the i-th: nothing in it is from later.
 
     N values are planned; `prior` are a mean, a variance > 0 and their weight in observations. It would be best for a known
-    variance and many values; another rate makes an end longer, never wrong.
+    variance and many values; another rate makes an end longer, never wrong. Sums go on where the part before ended, so
+    rates are cheap in the order of the values.
     """
-    mean, variance, weight = prior
-    found, total, squares = np.empty(values.size), 0.0, 0.0
-    for some in portions(values.size):
-        mine, before = moderate(values[some]), weight + np.arange(some.start, some.stop)
+
+    values: Column
+    planned: int
+    probability: float
+    prior: tuple[float, float, float]
+    _reached: list[tuple[int, float, float]] = field(default_factory=lambda: [(0, 0.0, 0.0)])  # values, and their sums
+
+    @property
+    def size(self) -> int:
+        return self.values.size
+
+    def part(self, some: slice) -> FloatArray:
+        if self._reached[0][0] > some.start:
+            self._reached[0] = 0, 0.0, 0.0
+        while (begin := self._reached[0][0]) < some.start:
+            self._next(slice(begin, min(begin + PORTION, some.start)))
+        return self._next(some)
+
+    def _next(self, some: slice) -> FloatArray:
+        (mean, variance, weight), (_, total, squares) = self.prior, self._reached[0]
+        mine, before = moderate(self.values[some]), weight + np.arange(some.start, some.stop)
         sums = np.cumsum(np.concatenate([[total], mine]))
         deviations = (mine - (weight * mean + sums[:-1]) / before) ** 2
         spread = np.cumsum(np.concatenate([[squares], deviations]))
-        total, squares = float(sums[-1]), float(spread[-1])
+        self._reached[0] = some.stop, float(sums[-1]), float(spread[-1])
         variances = (weight * variance + spread[:-1]) / before
-        found[some] = np.sqrt(2.0 * math.log(1.0 / probability) / (max(planned, 1) * variances))
-    return found
+        return np.asarray(np.sqrt(2.0 * math.log(1.0 / self.probability) / (max(self.planned, 1) * variances)))
 
 
-def running_means(values: FloatArray, guess: float) -> FloatArray:
+def running_means(values: Column, guess: float) -> FloatArray:
     """Means of the earlier values, and of the guess as one more."""
-    return np.asarray((guess + _sums_before(values)) / (1.0 + np.arange(values.size)))
+    return np.asarray((guess + _sums_before(np.asarray(values))) / (1.0 + np.arange(values.size)))
 
 
-def moderate(values: FloatArray) -> FloatArray:
+def moderate(values: Column) -> FloatArray:
     """Cut where squares would overflow: for rates and guesses, which may be any numbers."""
-    return np.clip(values, -_MODERATE, _MODERATE)
+    return np.clip(np.asarray(values), -_MODERATE, _MODERATE)
 
 
 def _sums_before(values: FloatArray) -> FloatArray:
@@ -115,183 +124,35 @@ def _log_factors(bets: FloatArray, risk: float) -> FloatArray:
 class BettingProcess:
     """One process (22) of a mixture."""
 
-    values: FloatArray  # (n,) X_i, rounded down
+    values: Column  # (n,) X_i, rounded down
     floor: float  # a: no value can be below it, whatever happens
-    rates: FloatArray  # (n,) v_i >= 0, from earlier values alone
+    rates: Column  # (n,) v_i / multiple >= 0, from earlier values alone
     risk: float  # c: the largest share of the wealth that one value can take
     share: float  # of the wealth at the start; those of a mixture sum to 1 at most
+    multiple: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (0 < self.risk <= MAX_RISK and self.share > 0 and np.all(self.rates >= 0)):
+        if not (0 < self.risk <= MAX_RISK and self.share > 0 and 0 < self.multiple < math.inf):
             raise NumericalError("A bet is not positive, or can lose all wealth.")
-        if not (np.all(np.isfinite(self.values)) and np.all(np.isfinite(self.rates))):
-            raise NumericalError("A value or a rate of a bet is not finite.")
 
-    def log_factors(self, candidate: float) -> FloatArray:
-        """Of (22), rounded down. Below the floor nothing can be lost, and rates are not cut."""
-        found = np.empty(self.values.size)
-        for some in portions(found.size):
-            found[some] = self._log_factors(candidate, some)
-        return found
-
-    def factor_sums(self, candidate: float, starts: IntArray) -> FloatArray:
-        """(starts,) their sums from each start to the next, in ordinary floats: factors of some starts are held at a time."""
-        found, ends, first = np.empty(starts.size), np.append(starts[1:], self.values.size), 0
-        for some in portions(self.values.size):
-            last = int(np.searchsorted(ends, some.stop, side="right"))
-            if last > first:
-                factors = self._log_factors(candidate, slice(int(starts[first]), int(ends[last - 1])))
-                found[first:last] = np.add.reduceat(factors, starts[first:last] - starts[first])
-                first = last
-        return found
-
-    def _log_factors(self, candidate: float, some: slice) -> FloatArray:
+    def log_factors(self, candidate: float, values: FloatArray, rates: FloatArray) -> FloatArray:
+        """Of (22) at some of the values, rounded down. Below the floor nothing can be lost, and rates are not cut."""
         gap = candidate - self.floor
-        rates = np.minimum(self.rates[some], self.risk / gap) if gap > 0 else self.rates[some]
-        return _log_factors(rates * (self.values[some] - candidate), self.risk)
+        own = rates if self.multiple == 1.0 else self.multiple * rates
+        return _log_factors((np.minimum(own, self.risk / gap) if gap > 0 else own) * (values - candidate), self.risk)
 
 
-def lower_end(stages: Sequence[Sequence[BettingProcess]], least: float, most: float, probability: float) -> float:
-    """The largest J in [least, most] that is known to be rejected, with everything below it; `least` if there is none.
-
-    Beyond `most` where that is rejected as well: no value is left then, and what was assumed is contradicted. What a stage ends
-    with is divided by the shares of the next one, which goes on with it.
-    """
-    stages = [stage for stage in stages if stage and stage[0].values.size]
-    for stage in stages:
-        _check_shares([one.share for one in stage])
-    needed = tail_term(probability).upper
-
-    def lead(candidate: float) -> float:
-        return max(float(np.max(logs)) for logs in _log_wealth(stages, candidate)) - needed
-
-    guess = _likely_end([one for stage in stages for one in stage], needed)
-    return _largest(lead, lambda candidate: _reaches(stages, candidate, needed), least, most, guess)
-
-
-def _likely_end(processes: Sequence[BettingProcess], needed: float) -> tuple[float, float] | None:
-    """About where the wealth reaches its level, and how far that may be off; only the search begins there.
-
-    Rates sqrt(2 log(1/delta) / (n s^2)) that add up to V leave an end about 2 log(1/delta) / V below the mean.
-    """
-    totals = [float(one.rates.sum()) for one in processes]
-    best = int(np.argmax(totals)) if totals else 0
-    if not totals or not 0.0 < totals[best] < math.inf:
-        return None
-    return float(processes[best].values.mean()) - 2.0 * needed / totals[best], needed / totals[best]
-
-
-def _check_shares(shares: Sequence[float]) -> None:
+def check_shares(shares: Sequence[float]) -> None:
     if math.fsum(shares) > 1.0:
         raise NumericalError("A mixture of bets begins with more than all of the wealth.")
 
 
-def _log_wealth(stages: Sequence[Sequence[BettingProcess]], candidate: float) -> list[FloatArray]:
-    """log of the wealth at every check but the first, stage by stage, in ordinary floats."""
-    found, begun = [], 0.0
-    for stage in stages:
-        starts = _checks(stage[0].values.size)[:-1]
-        sums = [np.cumsum(one.factor_sums(candidate, starts)) + math.log(one.share) for one in stage]
-        found.append(begun + np.asarray(np.logaddexp.reduce(np.array(sums), axis=0)))
-        begun = float(found[-1][-1])
-    return found
-
-
-@lru_cache(maxsize=8)
-def _checks(count: int) -> IntArray:
-    """Numbers of values after which the wealth is checked: all, or about _CHECKS of them, evenly spread."""
-    return np.unique(np.linspace(0, count, min(count, _CHECKS) + 1).astype(np.int64))
-
-
-def _reaches(stages: Sequence[Sequence[BettingProcess]], candidate: float, needed: float) -> bool:
-    """Whether the wealth is certain to have been exp(needed) once: at the check where floats find it largest."""
-    logs = _log_wealth(stages, candidate)
-    last = int(np.argmax([np.max(one) for one in logs]))
-    stops = [stage[0].values.size for stage in stages[:last]]
-    stops.append(int(_checks(stages[last][0].values.size)[int(np.argmax(logs[last])) + 1]))
-    total = 0.0
-    for stage, stop in zip(stages, stops, strict=False):
-        parts = [(one.share, certified_sum(one.log_factors(candidate)[:stop])) for one in stage]
-        total = next_down(total + _log_mixture(parts))
-    return total >= needed
-
-
-def _log_mixture(parts: Sequence[tuple[float, Enclosure]]) -> float:
+def log_mixture(parts: Sequence[tuple[float, Enclosure]]) -> float:
     """log sum_k share_k exp(x_k), rounded down."""
     top = max(size.lower for _, size in parts)
     total = math.fsum(share * math.exp(size.lower - top) for share, size in parts)
     logarithm = math.log(total * (1 - 16 * U))
     return next_down(next_down(top + logarithm) - 8 * U * (abs(top) + abs(logarithm) + 1.0))
-
-
-def _largest(
-    lead: Callable[[float], float],
-    certain: Callable[[float], bool],
-    least: float,
-    most: float,
-    guess: tuple[float, float] | None = None,
-) -> float:
-    """Where a decreasing function changes its sign; what is returned is certain, whatever the search has done.
-
-    `guess` is where it may do so, and how far that may be off.
-    """
-    span = most - least
-    first = least + 1e-9 * span
-    if not span > 0:
-        return least
-    below, over = _bracket(lead, first, most, guess or (first, span))
-    if below is None:
-        return least
-    if over is None and certain(most):
-        return most + _BEYOND * span + 64 * U * abs(most)
-    place = most if over is None else _crossing(lead, below, over, 1e-13 * (span + abs(first)))
-    for step in range(_BACKWARD_STEPS):
-        candidate = place if step == 0 else place - 2.0 ** (step - _BACKWARD_STEPS) * span
-        if candidate <= first:
-            break
-        if certain(candidate):
-            return candidate
-    return least
-
-
-def _bracket(
-    lead: Callable[[float], float], first: float, most: float, guess: tuple[float, float]
-) -> tuple[Place | None, Place | None]:
-    """(x, lead(x)) below and over a sign change in [first, most]; None where there is none on that side."""
-    x, step = min(max(guess[0], first), most), max(guess[1], 1e-9 * (most - first))
-    found = lead(x)
-    ahead = found >= 0.0
-    while x != (most if ahead else first):
-        before, x = (x, found), min(x + step, most) if ahead else max(x - step, first)
-        found, step = lead(x), 8.0 * step
-        if (found >= 0.0) != ahead:
-            return (before, (x, found)) if ahead else ((x, found), before)
-    return ((x, found), None) if ahead else (None, (x, found))
-
-
-def _crossing(lead: Callable[[float], float], below: Place, over: Place, width: float) -> float:
-    """The positive side of a bracket of this width around the sign change, from (x, lead(x)) on both sides.
-
-    Chandrupatla's method: inverse quadratic interpolation through x_1, x_2, x_3 where that is safe, else bisection.
-    """
-    (x1, f1), (x2, f2), step = over, below, 0.5
-    if f2 == 0.0:
-        return x2
-    while True:
-        x = x1 + step * (x2 - x1)
-        found = lead(x)
-        if (found >= 0.0) == (f1 >= 0.0):
-            x3, f3 = x1, f1
-        else:
-            x3, f3, x2, f2 = x2, f2, x1, f1
-        x1, f1 = x, found
-        least = 0.5 * width / abs(x2 - x1)
-        if least > 0.5 or f1 == 0.0:
-            return x1 if f1 >= 0.0 else x2
-        xi, phi, step = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2), 0.5
-        if phi**2 < xi and (1.0 - phi) ** 2 < 1.0 - xi:
-            step = f1 / (f2 - f1) * f3 / (f2 - f3) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
-        step = min(max(step, least), 1.0 - least)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,11 +185,11 @@ class MeansProcess:
 
 def means_end(processes: Sequence[MeansProcess], most: float, probability: float) -> float:
     """A lower end of J - a in [0, most]; beyond `most` where every value is rejected."""
-    _check_shares([one.share for one in processes])
+    check_shares([one.share for one in processes])
     needed = tail_term(probability).upper
 
     def wealth(mean: float) -> float:
         lost = Enclosure(mean)
-        return _log_mixture([(one.share, one.intercept - lost * one.total) for one in processes]) - needed
+        return log_mixture([(one.share, one.intercept - lost * one.total) for one in processes]) - needed
 
-    return _largest(wealth, lambda mean: wealth(mean) >= 0.0, 0.0, most)
+    return largest(wealth, lambda mean: wealth(mean) >= 0.0, 0.0, most)

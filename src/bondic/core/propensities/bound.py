@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NoReturn
 
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, FloatArray, U, certified_sum, next_down
+from bondic.core.bounded import Column, Enclosure, FloatArray, U, certified_sum, next_down, portions, same_sum
 from bondic.core.claims import Claim, Part
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import NOISE
@@ -21,16 +22,16 @@ from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import (
     BettingProcess,
     MeansProcess,
+    PlugInRates,
     Strategy,
-    lower_end,
     means_end,
     moderate,
-    plug_in_rates,
     running_means,
 )
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.decisions import Decisions, Estimator
 from bondic.core.propensities.strata import BalancedRates, Strata
+from bondic.core.propensities.wealth import lower_end
 
 Units = Decisions | Contrast
 """The units of one policy, or of two."""
@@ -64,8 +65,8 @@ class LowerEnd:
         reserve = strategy.reserve if self.robust_later else 0.0
         before = self._processes(free, [(1.0 - reserve) / len(free)] * len(free), slice(0, first))
         if reserve:
-            idle = np.zeros(first)
-            before.append(BettingProcess(free[0].values[:first], free[0].floor, idle, strategy.largest_risk, reserve))
+            idle = np.broadcast_to(0.0, first)
+            before.append(BettingProcess(before[0].values, free[0].floor, idle, strategy.largest_risk, reserve))
         after = self._processes(self.estimators, shares, slice(first, None)) if last.robust else []
         return self._claim(lower_end([before, after], limits.low, limits.high, self.probability))
 
@@ -114,12 +115,14 @@ class LowerEnd:
         bets, found = self.strategy.bets, []
         for estimator, share in zip(estimators, shares, strict=True):
             prior, first = (*estimator.prior, self._weight(estimator)), estimator.first
-            rates = plug_in_rates(estimator.values, self.planned - first, self.probability, prior)
-            part = slice(units.start - first, None if units.stop is None else units.stop - first)
+            values, size = estimator.values, estimator.values.size
+            rates: Column = PlugInRates(values, self.planned - first, self.probability, prior)
+            part = slice(units.start - first, size if units.stop is None else units.stop - first)
+            if part != slice(0, size):
+                values, rates = values[part], rates[part]
             found += [
-                BettingProcess(estimator.values[part], estimator.floor, own, risk, share / len(bets))
+                BettingProcess(values, estimator.floor, rates, risk, share / len(bets), multiple)
                 for multiple, risk in bets
-                for own in (rates[part] if multiple == 1.0 else multiple * rates[part],)
             ]
         return found
 
@@ -141,8 +144,9 @@ class LowerEnd:
         for estimator, centers, losses, rates, total, risk in bets:
             known = id(estimator), id(centers)
             if known not in counted:
-                size = np.abs(centers) + abs(limits.low) + np.abs(estimator.values)
-                values = np.asarray(estimator.values - limits.low) - 8 * U * size
+                values = np.asarray(estimator.values)
+                size = np.abs(centers) + abs(limits.low) + np.abs(values)
+                values = np.asarray(values - limits.low) - 8 * U * size
                 counted[known] = values, np.asarray(centers - limits.low)
             processes.append(MeansProcess(*counted[known], losses, rates, total, risk, share))
         end = means_end(processes, limits.width, self.probability)
@@ -155,7 +159,8 @@ class LowerEnd:
         count = estimator.values.size
         shares = np.broadcast_to(1.0 / count, count) if strata is None else strata.since(estimator.first).shares()
         # bets may have been won before the mean fell; and it may exceed the range
-        value = max(min(certified_sum(shares * estimator.values).mid, limits.high), bound)
+        weighed = (same_sum(shares[some] * estimator.values[some]) for some in portions(count))
+        value = max(min(certified_sum(chain.from_iterable(weighed)).mid, limits.high), bound)
         parts = (
             Part(MEAN, Enclosure(self.columns.sign * value), "value"),
             Part(NOISE, Enclosure(value) - bound, "spread"),

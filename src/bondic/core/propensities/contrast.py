@@ -186,7 +186,7 @@ def _total_variation(one: Decisions, other: Decisions) -> FloatArray:
 def _sum(one: Estimator, other: Estimator) -> Estimator:
     """Values of two ends added, rounded down."""
     floor = next_down(one.floor + other.floor)
-    total = one.values + other.values
+    total = np.asarray(one.values) + np.asarray(other.values)
     values = np.maximum(total - 2 * U * np.abs(total), floor)
     prior = (one.prior[0] + other.prior[0], one.prior[1] + other.prior[1])
     if one.predicted is None or other.predicted is None:

@@ -14,11 +14,12 @@ left out of the first sum, and count with v_t in the second.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from bondic.core.bounded import TINY, BoolArray, Enclosure, FloatArray, IntArray, U, next_down, portions
+from bondic.core.bounded import TINY, BoolArray, Column, Computed, Enclosure, FloatArray, IntArray, U, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
@@ -36,7 +37,7 @@ class Estimator:
     """Values X of the units from `first` on, mean at most J given the past, and what is known before they are drawn."""
 
     name: str
-    values: FloatArray  # (units - first,) rounded down
+    values: Column  # (units - first,) rounded down
     floor: float  # no value can be below it
     prior: tuple[float, float]  # mean and variance > 0 that rates begin with: guesses
     first: int = 0
@@ -57,7 +58,7 @@ class Estimator:
         return self.predicted or (means, np.maximum(means - least, 0.0) * (1 + 8 * U))
 
     @staticmethod
-    def between(name: str, values: FloatArray, floor: float, usual: float) -> Estimator:
+    def between(name: str, values: Column, floor: float, usual: float) -> Estimator:
         """With a prior for values between the floor and what they usually are."""
         return Estimator(name, values, floor, (0.5 * (floor + usual), max(0.25 * (usual - floor) ** 2, 1e-300)))
 
@@ -69,7 +70,7 @@ class Decisions:
     end: End
     terms: Terms  # of this end: ranges are negated for the upper one
     rows: IntArray  # (n,) in the log
-    rewards: FloatArray  # (n,)
+    logged_rewards: FloatArray  # (n,) not negated for the upper end
     ratios: Ratios  # (n,)
     continues: BoolArray  # (n,) the step has a next one
     observations: FloatArray  # (n, d)
@@ -89,6 +90,11 @@ class Decisions:
     @property
     def policies(self) -> tuple[Decisions, ...]:
         return (self,)
+
+    @property
+    def rewards(self) -> FloatArray:
+        """(n,) as seen from this end."""
+        return self.logged_rewards if self.end == "lower" else -self.logged_rewards
 
     @property
     def starts(self) -> IntArray:
@@ -134,7 +140,7 @@ class Decisions:
 
     def part(self, rows: slice | IntArray) -> Self:
         """Some of the rows, ascending, whole units."""
-        names = ("rows", "rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
+        names = ("rows", "logged_rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
         columns = {name: getattr(self, name) for name in names}
         columns = {name: values[rows] for name, values in columns.items() if values is not None}
         return replace(self, **(columns | {"episodes": self.renumbered(columns["episodes"])}))
@@ -150,7 +156,7 @@ class Decisions:
         (low, high), stated = self.terms.reward_range, self.terms.value_range
         values = None if stated is None else (-stated[1], -stated[0])
         terms = replace(self.terms, reward_range=(-high, -low), value_range=values)
-        return replace(self, end=end, terms=terms, rewards=-self.rewards)
+        return replace(self, end=end, terms=terms)
 
     # -- estimators
 
@@ -365,15 +371,10 @@ class SingleDecisions(Decisions):
         """Every row is a unit."""
         return np.arange(episodes.size)
 
-    def per_decision(self, factor: float) -> tuple[FloatArray, float]:
-        """Some rows at a time: no row sees another."""
-        found = np.empty(self.units)
-        for some in portions(self.units):
-            found[some] = super(SingleDecisions, self.part(some)).per_decision(factor)[0]
-        return found, self.limits.low
-
     def free_estimators(self, factor: float) -> tuple[Estimator, ...]:
-        return (Estimator.between("weighted rewards", self.per_decision(factor)[0], self.limits.low, self.limits.high),)
+        """v_lo + ρ (r + γ v_lo 1[goes on] - v_lo) / Γ: no row sees another."""
+        low, high = self.limits.low, self.limits.high
+        return (Estimator.between("weighted rewards", WeighedRewards(self, factor, low), low, high),)
 
     @property
     def control_inputs(self) -> tuple[FloatArray, FloatArray]:
@@ -425,6 +426,35 @@ class SingleDecisions(Decisions):
 
     def products(self, factor: float = 1.0) -> Ratios:
         return Ratios(self.ratios.values / factor, self.ratios.errors + U)
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedRewards(Computed):
+    """Values of single decisions, made of their columns where they are read."""
+
+    columns: SingleDecisions
+    factor: float  # Γ
+    low: float  # v_lo
+
+    @property
+    def size(self) -> int:
+        return self.columns.units
+
+    def part(self, some: slice) -> FloatArray:
+        columns, ratios, low = self.columns, self.columns.ratios, self.low
+        rewards = columns.logged_rewards[some]
+        rewards = rewards if columns.end == "lower" else -rewards
+        following = np.where(_distinct(columns.continues[some]), columns.terms.gamma * low, 0.0)
+        size = np.abs(rewards) + np.abs(following) + abs(low)
+        gain = np.maximum(rewards + following - low - 8 * U * size, 0.0)
+        weights = Ratios(ratios.values[some] / self.factor, _distinct(ratios.errors[some]) + U).low()
+        weighed = gain * np.minimum(weights, MAX_WEIGHT)
+        return above(low, weighed - np.abs(weighed) * 5 * 2 * U)
+
+
+def _distinct(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One entry of a column that repeats a single number."""
+    return column[:1] if column.strides == (0,) else column
 
 
 def above(low: float | FloatArray, gains: FloatArray) -> FloatArray:

@@ -67,10 +67,11 @@ class SingleRowsInspection(Inspection):
         return found
 
     def _copies(self) -> Iterator[Finding]:
-        contents = np.concatenate(self._contents)
         paths = None if self._discrete else np.concatenate(self._paths)
+        self._paths = []
         if paths is not None and not repeated_marks(paths).size:
             return  # nor does a content
+        contents = np.concatenate(self._contents)
         blocks = list(copied_blocks(contents, paths, int))
         yield from blocks
         if not blocks and not self._discrete:

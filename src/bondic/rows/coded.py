@@ -1,0 +1,119 @@
+"""Rows of a table as numbers of states: files are read, and the policy asked, once, for as many passes as follow.
+
+A block of the log becomes its different states and, row by row, which of them came and what followed. That is what other
+processes send back, and blocks are put together in their order: the same bits wherever they were made. Batches that are made
+of numbers equal those of the log, but for a policy's answers, which are the first ones at every state: others may differ from
+them by rounding alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from bondic.core.cells.rows import SAME_ANSWERS, StateIndex
+from bondic.core.columns import Batch, Cloud, RowRange
+from bondic.data._arrays import FloatArray, IntArray
+from bondic.data.compact import CompactColumns
+from bondic.rows.rows import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """What one block of a log says of states."""
+
+    states: FloatArray  # (S', D) as they first appear, a row's own state before the next one
+    answers: FloatArray  # (S', slots) first ones at next states; NaN at others
+    apart: float  # how far other answers are from them
+    columns: CompactColumns
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CodedRows(Rows):
+    """The same question; rows before `base` are not there."""
+
+    states: FloatArray | None = None  # (S, D)
+    state_answers: FloatArray | None = None  # (S, slots)
+    columns: CompactColumns | None = None
+    base: int = 0
+
+    def batches(self) -> Iterator[Batch]:
+        assert self.states is not None
+        assert self.state_answers is not None
+        assert self.columns is not None
+        size = self.block_rows
+        for top in range(self.rows.start // size * size, self.rows.stop, size):
+            rows = RowRange(max(top, self.rows.start), min(top + size, self.rows.stop))
+            if not len(rows):
+                continue
+            part = self.columns.cut(RowRange(rows.start - self.base, rows.stop - self.base))
+            continues = part["next"] >= 0
+            following = part["next"][continues]
+            points = Cloud(
+                self.states.take(following, axis=0),
+                self.state_answers.take(following, axis=0),
+                np.flatnonzero(continues),
+            )
+            yield replace(
+                self._empty, logged=self.states.take(part["state"], axis=0), slots=part["slot"], rewards=part["rewards"],
+                continues=continues, next=points, log_rows=np.arange(rows.start, rows.stop), rows=rows,
+            )  # fmt: skip
+
+
+def coded(rows: Rows, most: int) -> Rows:
+    """The same rows as numbers of at most so many states; as they are where they are in memory, or have no such numbers."""
+    plain = type(rows) is Rows and rows.kept is None and not rows.log.held
+    if not plain or rows.terms.time_varying or not rows.layout.discrete or not rows.answers.exact or rows.policy_in_log:
+        return rows
+    states, answers = np.zeros((0, rows.layout.dimension)), np.zeros((0, rows.layout.slots))
+    columns = CompactColumns()
+    for block in rows.over_batches(_block):
+        if block is None or block.apart > SAME_ANSWERS or len(states) + len(block.states) > 2 * most:
+            return rows
+        places = StateIndex(states).positions(block.states) if len(states) else np.full(len(block.states), -1)
+        fresh = places < 0
+        places[fresh] = len(states) + np.arange(int(fresh.sum()))
+        states = np.concatenate([states, block.states[fresh]])
+        answers = np.concatenate([answers, np.full((int(fresh.sum()), answers.shape[1]), np.nan)])
+        first = np.isnan(answers[places, 0])
+        answers[places[first]] = block.answers[first]
+        off = np.abs(answers[places] - block.answers).sum(axis=1)
+        if len(states) > most or block.apart + float(np.nanmax(off, initial=0.0)) > SAME_ANSWERS:
+            return rows
+        columns.add(_renumbered(block.columns, places))
+    own: dict[str, Any] = {field.name: getattr(rows, field.name) for field in fields(Rows)}
+    return CodedRows(**own, states=states, state_answers=answers, columns=columns, base=rows.rows.start)
+
+
+def _renumbered(columns: CompactColumns, places: IntArray) -> dict[str, Any]:
+    """The columns of a block with the numbers that its states have among all."""
+    found = columns.cut(RowRange(0, len(columns)))
+    following = np.append(places, -1)[found["next"]]  # -1, nothing, is the last one
+    return found | {"state": places[found["state"]], "next": following}
+
+
+def _block(batch: Batch) -> _Block | None:
+    """One batch in numbers; None where two of its states have one mark."""
+    count, ahead = len(batch), batch.next.rows
+    order = np.argsort(np.concatenate([np.arange(count) * 2, ahead * 2 + 1]), kind="stable")
+    points = np.concatenate([batch.logged, batch.next.points])
+    _, first, codes = np.unique(StateIndex.marks_of(points[order]), return_index=True, return_inverse=True)
+    rank = np.empty(first.size, np.int64)
+    rank[np.argsort(first)] = np.arange(first.size)
+    found = np.empty(len(points), np.int64)
+    found[order] = rank[codes]
+    states = points[order][np.sort(first)] + 0.0
+    if not np.array_equal(states[found], points):
+        return None
+    own, following = found[:count], np.full(count, -1)
+    following[ahead] = found[count:]
+    seen, places = np.unique(found[count:], return_index=True)
+    answers = np.full((len(states), batch.next.weights.shape[1]), np.nan)
+    answers[seen] = batch.next.weights[places]
+    off = np.abs(answers[found[count:]] - batch.next.weights).sum(axis=1)
+    columns = CompactColumns()
+    columns.add({"state": own, "next": following, "slot": batch.slots, "rewards": batch.rewards})
+    return _Block(states, answers, float(off.max(initial=0.0)), columns)
