@@ -105,16 +105,16 @@ class AllowanceCurve:
         return self._at(Allowance.of(allowance).pair)
 
     def _at(self, pair: tuple[float, float]) -> CurvePoint:
-        if pair not in self._found:
-            if any(point.status is Status.TRIVIAL and point.within(pair) for point in self._found.values()):
+        if pair not in self._points:
+            if any(point.status is Status.TRIVIAL and point.within(pair) for point in self._points.values()):
                 found = Conclusion(self.value_range.low, self.value_range.high, Status.TRIVIAL)
             else:
                 found, _ = self._conclude(pair)
-            self._found[pair] = CurvePoint(*pair, found.low, found.high, found.status)
-        return self._found[pair]
+            self._points[pair] = CurvePoint(*pair, found.low, found.high, found.status)
+        return self._points[pair]
 
     @cached_property
-    def _found(self) -> dict[tuple[float, float], CurvePoint]:
+    def _points(self) -> dict[tuple[float, float], CurvePoint]:
         return {}
 
     def _conclude(self, pair: tuple[float, float]) -> tuple[Conclusion, tuple[Claim, ...]]:
@@ -342,9 +342,9 @@ def _single(stated: Allowance | None) -> float | None:
     return None if stated is None or stated.pair[0] == stated.pair[1] else stated.pair[1]
 
 
-def _alone(stated: Allowance | None, found: float) -> str:
+def _alone(stated: Allowance | None, value: float) -> str:
     single = _single(stated)
-    return "" if single is None else f" on average, or by more than {number(max(single, found))} one by one"
+    return "" if single is None else f" on average, or by more than {number(max(single, value))} one by one"
 
 
 def curve_dict(curve: AllowanceCurve, stated: Allowance | None, *, first: bool) -> dict[str, Any]:

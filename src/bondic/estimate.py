@@ -44,17 +44,17 @@ def named_method(name: str) -> Method:
     )
 
 
-def as_method(given: Any) -> Method:
+def as_method(value: Any) -> Method:
     """A method, one by its name, or the default."""
-    if given is None or isinstance(given, str):
-        return named_method(given or "auto")
-    if isinstance(given, type):
-        raise InvalidInput(f"`method` is the class {given.__name__}. Make one: method={given.__name__}().")
-    if not callable(getattr(given, "run", None)):
+    if value is None or isinstance(value, str):
+        return named_method(value or "auto")
+    if isinstance(value, type):
+        raise InvalidInput(f"`method` is the class {value.__name__}. Make one: method={value.__name__}().")
+    if not callable(getattr(value, "run", None)):
         raise InvalidInput(
-            f"`method` is {kind_of(given)}. It is a method such as Table() or Dual(), or the name of one: 'sequential'."
+            f"`method` is {kind_of(value)}. It is a method such as Table() or Dual(), or the name of one: 'sequential'."
         )
-    return given  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 def estimate_interval(
@@ -174,9 +174,9 @@ def _fields(method: Any) -> set[str]:
     return {field.name for field in fields(method)} if is_dataclass(method) else set()
 
 
-def _refuse_options(given: Mapping[str, Any]) -> None:
+def _refuse_options(options: Mapping[str, Any]) -> None:
     """Options of a method are its own: it is named with them."""
-    for name in given.keys() - {*_ARGUMENTS}:
+    for name in options.keys() - {*_ARGUMENTS}:
         having = [kind.__name__ for kind in list(OWN.values())[1:] if name in _fields(kind)]
         if having:
             others = f" (or {', '.join(having[1:])})" if having[1:] else ""

@@ -55,7 +55,7 @@ class Prices:
 
     @staticmethod
     def of(located: Located, seen: FloatArray, prior_weight: float) -> Prices:
-        """As a set of values predicts them; as if `doubt` rows of every cell, beside those that were seen, were not foreseen."""
+        """Predicted by a set of values, as if `prior_weight` further rows of every cell were not predicted."""
         system, limits = located.system, located.limits
         rows, intervals, size = system.rows, located.intervals, system.counts.size
         count, square = system.over_labels(rows.count.sum(axis=0)), system.over_labels(rows.square.sum(axis=0))
@@ -240,7 +240,7 @@ def _shortest(
 def validity_notes(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
     """d, the share of pairs of rows of the same cell that are followed by different atoms; d / (1 - d) where cells are alone.
 
-    Without sets of all cells together a row that was not foreseen costs what the range allows.
+    Without sets of all cells together a row that was not predicted costs what the range allows.
     """
     found = Entries.added(past.cell, past.atom, past.mass, shape)
     ends = np.maximum(past.count - found.over_rows(found.value), 0.0)
@@ -251,5 +251,5 @@ def validity_notes(past: EarlierRows, shape: tuple[int, int], together: bool) ->
 
 
 def with_prior_rows(past: EarlierRows, prior_weight: float, middle: FloatArray | float) -> EarlierRows:
-    """With `doubt` rows more at every cell, whose outcome is the middle of the range, and which nothing follows."""
+    """With `prior_weight` further rows at every cell, whose outcome is the middle of the range, and which nothing follows."""
     return replace(past, count=past.count + prior_weight, outcome=past.outcome + prior_weight * middle)

@@ -93,9 +93,9 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
     return finite
 
 
-def _reading(result: Result, given: Mapping[str, Any] | None) -> dict[str, Any]:
+def _reading(result: Result, stated: Mapping[str, Any] | None) -> dict[str, Any]:
     reading = {} if result.question is None else result.question.reading
-    return dict(reading if given is None else given)
+    return dict(reading if stated is None else stated)
 
 
 def _comparison(result: Result) -> dict[str, Any] | None:

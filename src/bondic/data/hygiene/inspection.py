@@ -105,8 +105,8 @@ class Inspection:
         yield from self._propensities.findings(self.action_counts)
 
     @staticmethod
-    def _sorted(found: Iterable[Finding]) -> tuple[Finding, ...]:
-        return tuple(sorted(found, key=lambda item: _ORDER[item.severity]))
+    def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        return tuple(sorted(findings, key=lambda item: _ORDER[item.severity]))
 
 
 def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
