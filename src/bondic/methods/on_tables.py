@@ -34,7 +34,7 @@ from bondic.methods.on_cells import (
     start_cost,
 )
 from bondic.plan.cells import Costs, mean_squares, propose_cell_events, propose_event, reference_of, repeated
-from bondic.plan.tables import CellCapacity, Prices, TableWeights, validity_notes, with_prior_rows
+from bondic.plan.tables import CellCapacity, Prices, TableWeights, successor_diversity, with_prior_rows
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
 
@@ -222,7 +222,7 @@ def _at(problem: Rows, planned: int, cuts: Sequence[float]) -> list[int]:
 
 
 def _prior_weight(past: EarlierRows, shape: CellShape) -> float:
-    return validity_notes(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MAX_TOGETHER)
+    return successor_diversity(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MAX_TOGETHER)
 
 
 def _too_many(known: Tally, blocks: int, marks: int) -> bool:

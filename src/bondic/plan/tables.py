@@ -237,8 +237,8 @@ def _shortest(
     return min(aims, key=lambda aim: aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0))
 
 
-def validity_notes(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
-    """d, the share of pairs of rows of the same cell that are followed by different atoms; d / (1 - d) where cells are alone.
+def successor_diversity(past: EarlierRows, shape: tuple[int, int], joint: bool) -> float:
+    """d, the share of pairs of rows of the same cell with different successors; d / (1 - d) where cells are alone.
 
     Without sets of all cells together a row that was not predicted costs what the range allows.
     """
@@ -247,7 +247,7 @@ def validity_notes(past: EarlierRows, shape: tuple[int, int], together: bool) ->
     pairs = float((past.count * (past.count - 1)).clip(0).sum())
     alike = float((found.value * (found.value - 1)).clip(0).sum()) + float((ends * (ends - 1)).clip(0).sum())
     share = 1.0 - alike / pairs if pairs > 0 else 0.5
-    return share if together else min(share / max(1 - share, 1e-3), 10.0)
+    return share if joint else min(share / max(1 - share, 1e-3), 10.0)
 
 
 def with_prior_rows(past: EarlierRows, prior_weight: float, middle: FloatArray | float) -> EarlierRows:

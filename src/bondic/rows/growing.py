@@ -199,7 +199,7 @@ class GrowingRows:
         return _of({name: None if column is None else column[common:] for name, column in log.columns().items()}, log)
 
     def problem(self) -> Rows:
-        """The question on all rows that are used; what is surely wrong with the log is refused, what may be wrong is a warning."""
+        """The question on all rows that are used; certain errors of the log are refused, others are warnings."""
         more = ("copies", "repeated-batch") if self.repeated else ()
         return inspected(self._rows(self.used), (*self.statements.accept, *more))
 
