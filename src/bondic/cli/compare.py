@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import Inputs, make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import print_validity_notes
+from bondic.cli.outputs import Terminal, print_validity_notes
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import RETURNS, today_value
@@ -115,7 +115,7 @@ def _show(comparison: Comparison, lines: list[Line], options: dict[str, Any], lo
     elif options["quiet"] and options["against"] is not None:
         click.echo(comparison.title)
     else:
-        print_comparison(Console(), table, comparison.title)
+        print_comparison(Terminal(), table, comparison.title)
     if options["plot"] is not None:
         save_plot(comparison.plot(), options["plot"])
     if options["report"] is not None:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from bondic.advice.lengths import LogDesign
 from bondic.advice.levers import rounded
+from bondic.cli.outputs import Terminal
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import number
 from bondic.rendering import three
@@ -35,7 +36,7 @@ def command(*, rows: int | None, length: float | None, as_json: bool, **options:
     if as_json:
         click.echo(json.dumps(_as_dict(design, lines, requested), indent=1))
     else:
-        _print(design, lines, requested, Console())
+        _print(design, lines, requested, Terminal())
     return 0
 
 

@@ -248,7 +248,7 @@ def _title(item: Assumption, result: Result) -> str:
 def _data_health(health: Health, no_rows: bool, validity_notes: Sequence[str]) -> str:
     """Counts of the log, and how it was read."""
     known = [
-        ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
+        ("rows of the log", health.rows), ("rows used", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
         ("rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
         ("distinct situations", health.distinct),
