@@ -233,6 +233,18 @@ class TestPropensities:
         start = b.InitialStates.exact([[0.0]])
         assert not isinstance(b.Default().choose(asked(episodes(1), gamma=0.0, start=start))[0], b.Propensities)
 
+    @pytest.mark.parametrize("names", [4, 900])
+    def test_a_list_of_starts_is_answered_by_what_promises_less(self, names):
+        """Second states that hardly ever come again tell a table nothing, and propensities as much as before."""
+        log, rng = episodes(2, 3000), np.random.default_rng(1)
+        second = rng.integers(2, 2 + names, len(log)).astype(float)
+        states = np.where(log.timesteps == 0, log.observations[:, 0], second)[:, None]
+        log = replace(log, observations=states, next_observations=np.roll(states, -1, axis=0))
+        start = b.InitialStates.exact([[0.0], [1.0]], weights=[0.3, 0.7])
+        result = b.estimate_interval(asked(log, horizon=2, start=start))
+        assert result.method == ("table" if names == 4 else "propensities")
+        assert 0.3 <= result.low <= result.high <= 1.2
+
     def test_statements_reach_the_method(self):
         problem = asked(episodes(1), gamma=0.0)
         stated = b.Default(propensities=b.Propensities(min_propensity=0.5), side="lower")

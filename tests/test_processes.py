@@ -5,6 +5,7 @@ A policy that knows a hundred actions makes blocks short (4096 rows), so that 90
 
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -21,10 +22,11 @@ import pytest
 import bondic as b
 from bondic.cli.executors import named_executor
 from bondic.core.balls import Instruments
+from bondic.core.errors import InvalidInput
 from bondic.core.kernels.leaves import Constant
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
-from bondic.errors import ExecutorError
+from bondic.errors import ExecutorError, MissingExtra, NoInterval
 from bondic.tuning.defaults import Advanced
 from test_tool import run
 
@@ -42,6 +44,14 @@ def two(states):
     return target(states)[:, :2]
 """
 KERNEL = b.Gaussian(1.5, on="state") + Constant(1.0)
+
+
+@pytest.mark.parametrize("error", [NoInterval(), MissingExtra("torch", "torch", "A network"), InvalidInput("row 3")])
+def test_errors_come_back_from_other_processes(error):
+    """One that could not be unpickled there would leave a pool waiting for ever."""
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,15 @@ from typing import Any
 class BondicError(Exception):
     """Base class of every error raised on purpose by this library."""
 
+    def __reduce__(self) -> tuple[Any, ...]:  # by its words: the arguments of a class of its own are not kept
+        return _copied, (type(self), self.args, self.__dict__)
+
+
+def _copied(kind: type[BondicError], args: tuple[Any, ...], fields: dict[str, Any]) -> BondicError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error
+
 
 class InvalidInput(BondicError, ValueError):
     """The log, the policy or an argument cannot be used as it is."""

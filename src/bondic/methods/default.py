@@ -177,9 +177,11 @@ class Default:
             return None
         if problem.policy_in_log:
             return chosen("propensities, as the policy is known by its probabilities of the logged actions alone")
-        if not (problem.own_starts and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
+        listed = problem.initial_states.kind == "exact" and problem.states_recorded
+        answers = problem.layout.discrete or hasattr(problem.policy, "action_density")
+        if not (answers and (problem.own_starts or listed)):
             return None
-        if problem.gamma == 0.0:
+        if problem.gamma == 0.0 and not listed:
             alone = "propensities, as the log holds propensities and every decision stands alone: nothing is assumed about q*"
             return chosen(alone) if method.applies(problem) is None else None
         parts = self._split(problem)
@@ -188,11 +190,18 @@ class Default:
         looked, rest = parts
         ahead = len(rest.rows) if self.planned_rows is None else max(self.planned_rows - len(looked.rows), 1)
         advantage = method.advantage(looked, ahead, alpha)
-        if not advantage:
+        if not advantage or (listed and not self._beats_table(method, looked, ahead, alpha)):
             return None
         if self.planned_rows is not None:
             method, _ = method.planned_for(problem, self.planned_rows, self._pilot_rows(problem))
         return Choice(method, rest, f"propensities, as {advantage}", _BOTH_TOO)
+
+    def _beats_table(self, method: Propensities, looked: Rows, ahead: int, alpha: float) -> bool:
+        """For a list of starts, which a table answers from all rows: whether the predicted length is the shorter one."""
+        table = self._made(Table)
+        if not kind_of_states(None, self.choices, looked).table or table.applies(looked) is not None:
+            return True
+        return method.predicted_length(looked, alpha, ahead) < table.predicted_length(looked, alpha, ahead)
 
     def _bets(self, method: Propensities, problem: Rows, why: str) -> Choice:
         """All rows; or those that bets for the planned rows are made on."""

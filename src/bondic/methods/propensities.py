@@ -131,7 +131,7 @@ class Propensities:
 
     def advantage(self, pilot: Rows, rows: float, alpha: float) -> str:
         """What the whole episodes of a pilot say for this method, if so many rows follow; empty where nothing does."""
-        if single_rows(pilot):
+        if single_rows(pilot) and pilot.own_starts:
             return f"the log holds propensities and the first {len(pilot.rows)} rows are episodes of one step"
         share = self.predicted_length(pilot, alpha, rows) / range_of(pilot.terms).width
         if share >= _SHORT:

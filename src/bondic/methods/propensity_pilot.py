@@ -10,6 +10,7 @@ from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import moderate
 from bondic.core.propensities.ratios import Stated
+from bondic.core.propensities.strata import Strata
 from bondic.core.terms import range_of
 from bondic.rows import Rows
 from bondic.rows.decisions import read_decisions
@@ -37,14 +38,24 @@ def predicted(stated: Stated, pilot: Rows, alpha: float, rows: float) -> float:
         return math.inf
     # from both ends, means of single decisions differ by chance alone; those of episodes by what was not recorded
     weight, units = float(columns.unit == "episode"), columns.units * rows / len(pilot.rows)
+    shares, width = np.ones(columns.units), range_of(pilot.terms).width
     length = 0.0
+    if not pilot.own_starts:
+        strata = Strata.of(pilot, columns)
+        shares, missing = strata.shares() * columns.units, float(strata.weights[strata.counts() == 0].sum())
+        if not shares.any():
+            return math.inf
+        length = missing * width  # states that did not come count as the ends of the range
     for end in _BOTH:
         values = [moderate(one.values) for one in columns.from_end(end).estimators(None, stated)]
         length -= max(
-            weight * float(v.mean()) - expected_spread(float(v.var()), float(np.ptp(v)), units, alpha / 2)
+            weight * float(np.mean(shares * v))
+            - expected_spread(
+                float(np.mean(shares**2 * (v - v.mean()) ** 2)), float(np.ptp(shares * v)), units, alpha / 2
+            )
             for v in values
         )
-    return min(max(length, 0.0), range_of(pilot.terms).width)
+    return min(max(length, 0.0), width)
 
 
 def expected_spread(variance: float, width: float, units: float, probability: float) -> float:
