@@ -313,7 +313,7 @@ class Between:
     low: FloatArray
     high: FloatArray
 
-    def largest(self) -> FloatArray:
+    def magnitude(self) -> FloatArray:
         """max |x_i|."""
         return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
 
