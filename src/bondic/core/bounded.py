@@ -227,7 +227,7 @@ class Computed(ABC):
         return np.concatenate([np.zeros(0, dtype), *(self[some] for some in portions(self.size))])
 
 
-Values = FloatArray | Computed
+FloatColumn = FloatArray | Computed
 
 
 def upper_sum(values: FloatArray) -> float:
