@@ -110,8 +110,7 @@ def test_a_whole_interval_and_its_certificate():
     )
     problem = bondic.make_problem(log, policy, start, gamma=0.2, reward_range=mdp.reward_range)
     plain, device = (
-        bondic.estimate_interval(problem, method=bondic.Dual(engine=engine, radius=1.0))
-        for engine in ("pairs", sums)
+        bondic.estimate_interval(problem, method=bondic.Dual(engine=engine, radius=1.0)) for engine in ("pairs", sums)
     )
     assert plain.status is bondic.Status.INTERVAL
     assert (device.low, device.high) == pytest.approx((plain.low, plain.high), rel=1e-9)
