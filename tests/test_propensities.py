@@ -14,6 +14,7 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import weight_sum
+from bondic.core.propensities.proof import PropensityProof
 from bondic.core.propensities.ratios import Stated
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_breakdown import breakdown_factor
@@ -402,6 +403,48 @@ def test_what_the_log_refutes_or_lacks_is_refused():
         interval(
             drawn_walks(50), Propensities(value="contexts"), policy=TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8
         )
+
+
+class Narrow:
+    """Actions within 0.001 of 1, all alike."""
+
+    def sample_action(self, states, rng):
+        return 1.0 + 0.002 * (rng.random((len(states), 1)) - 0.5)
+
+    def action_density(self, states, actions):
+        del states
+        return np.where(np.abs(actions[:, 0] - 1.0) < 0.001, 500.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["asked", "logged"])
+def test_a_least_density_bounds_no_ratio(kind, monkeypatch):
+    """The behavior has the density 0.5 everywhere, and no row is near 1: that says nothing about a policy that is worth 1."""
+    actions = np.random.default_rng(1).permutation(np.linspace(0.0, 2.0, 300))[:, None]
+    near = (np.abs(actions[:, 0] - 1.0) < 0.001).astype(float)
+    assert not near.any()
+    logged = {"target_action_probs": 500.0 * near} if kind == "logged" else {}
+    log = one_step(np.zeros((300, 1)), actions, near, behavior_action_probs=np.full(300, 0.5), **logged)
+    policy = bondic.LoggedTarget() if kind == "logged" else Narrow()
+    bounds = Propensities(min_propensity=0.5), Propensities(min_propensity=0.5, max_ratio=1000.0)
+    for method in bounds:
+        with pytest.raises(InvalidInput, match="max_ratio"):
+            interval(log, method, policy=policy)
+    honest = interval(log, Propensities(max_ratio=1000.0), policy=policy)
+    assert honest.low <= 1.0 <= honest.high
+    # a certificate that states it is refused, too; without the refusal it misses
+    monkeypatch.setattr(PropensityProof, "columns", without_refusal(PropensityProof.columns))
+    forged = interval(log, bounds[0], policy=policy)
+    assert forged.high < 1.0
+    monkeypatch.undo()
+    with pytest.raises(VerificationError, match="max_ratio"):
+        bondic.verify(forged.certificate, log, policy)
+
+
+def without_refusal(columns):
+    def every(proof, question):
+        return columns(replace(proof, stated=replace(proof.stated, min_propensity=None, max_ratio=2.0)), question)
+
+    return every
 
 
 def short_episodes(n, seed=0, weight=1.0):
