@@ -15,7 +15,7 @@ from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import weight_sum
 from bondic.core.propensities.proof import PropensityProof
-from bondic.core.propensities.ratios import Stated
+from bondic.core.propensities.ratios import Stated, Target
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_breakdown import breakdown_factor
 from bondic.plan.controls import linear_control
@@ -494,6 +494,25 @@ def resealed(answer, proof):
     """The certificate of another proof, with the same words on how the plan was made."""
     planner = answer.certificate.planner
     return bondic.Result.of(proof, answer.rows, method="propensities", planner=planner).certificate
+
+
+def test_the_probabilities_of_the_logs_own_columns_cannot_be_replaced(monkeypatch):
+    """The log holds them: others in a certificate would be another policy, with the same words."""
+    log = decisions(1000)
+    held = replace(log, target_action_probs=np.where(log.actions == 1, 0.2, 0.8))
+    asked, policy = question(held, bondic.LoggedTarget()), bondic.LoggedTarget()
+    result = bondic.estimate_interval(asked, method=Propensities())
+    assert bondic.verify(result.certificate, held, policy).low == result.low
+    others = Target((0, 1000), np.where(log.actions == 1, 0.8, 0.2))
+    with pytest.raises(VerificationError, match="others for it"):
+        replace(result.proof, targets=(others,))
+    with monkeypatch.context() as patch:
+        patch.setattr(PropensityProof, "__post_init__", lambda _: None)
+        forged = bondic.Result.of(replace(result.proof, targets=(others,)), asked, method="propensities").certificate
+        wrong = bondic.verify(forged, held, policy)  # what would be answered
+        assert not wrong.low <= result.estimate <= wrong.high
+    with pytest.raises(VerificationError, match="others for it"):
+        bondic.verify(forged, held, policy)
 
 
 class _Case(ProofCase):

@@ -65,6 +65,11 @@ class PropensityProof(Proof):
             len(self.targets) != len(self.estimand.policies),
             "The number of policies with answers at the logged states is not that of the estimand.",
         )
+        known = zip(self.targets, self.estimand.policies, strict=True)
+        refuse(
+            any(target is not None and not policy.answered for target, policy in known),
+            "The log holds the probabilities of a policy, and the certificate others for it.",
+        )
         refuse(
             self.changes and not contexts,
             "The value of the behavior, and that of a mixture, is the mean over the certified units.",
