@@ -12,6 +12,7 @@ import bondic
 from bondic.core.balls import Provenance
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import Strategy
+from bondic.core.propensities.bound import _affordable
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import weight_sum
 from bondic.core.propensities.proof import PropensityProof
@@ -494,6 +495,17 @@ def resealed(answer, proof):
     """The certificate of another proof, with the same words on how the plan was made."""
     planner = answer.certificate.planner
     return bondic.Result.of(proof, answer.rows, method="propensities", planner=planner).certificate
+
+
+def test_a_lowered_center_depends_on_its_own_row_alone():
+    """The rounding of a row must not tell whether a later one is lowered."""
+    centers, losses = np.array([1.0, 1.0, -2.0, 0.5]), np.array([0.2, 50.0, 0.75, 1e3])
+    together = _affordable(centers, losses, 1.0, 0.75)
+    for row in range(4):
+        alone = _affordable(centers[[row]], losses[[row]], 1.0, 0.75)
+        assert [one[row] for one in together] == [one[0] for one in alone]
+    assert np.all(together[2] * together[1] <= 0.75 * (1 + 1e-15))
+    assert np.all(together[0] - together[1] <= centers - losses)  # from where a value may come
 
 
 def test_the_probabilities_of_the_logs_own_columns_cannot_be_replaced(monkeypatch):
