@@ -18,6 +18,7 @@ SCRIPTS = (
     ["many_actions.py", "--actions", "34", "300"],
     ["decisions.py", "--rows", "100000"],
     ["cluster.py", "--rows", "1000000"],
+    ["scale.py", "--rows", "1000000"],
 )
 
 

@@ -110,7 +110,7 @@ class Work:
 
     def run(self, executor: Executor | None) -> dict[str, Any]:
         cpu = time.process_time()
-        rows = bondic.stream_log(self.folder / self.log, one_step=self.log == "clicks", executor=executor)
+        rows = bondic.stream_log(self.folder / self.log, memory="1GB", one_step=self.log == "clicks", executor=executor)
         opened, cpu = time.process_time() - cpu, time.process_time()
         policy = bondic.load_policy(f"{self.folder / 'rules.py'}:{self.log}")
         start = bondic.InitialStates.exact([[0.0]]) if self.log == "table" else None
@@ -122,7 +122,7 @@ class Work:
 
 
 def measure(work: Work, rows: int) -> None:
-    alone, durations, sizes = work.run(None), {}, {}
+    alone, durations, sizes, collector = work.run(None), {}, {}, {}
     for count in (1, 2):
         with ProcessPoolExecutor(count, get_context("spawn")) as pool:
             work.run(pool)  # processes start, code is loaded
@@ -131,16 +131,18 @@ def measure(work: Work, rows: int) -> None:
             empty = Timing(pool)
             list(remote.Remote(empty).parts(nothing, b"", range(200)))
         wall, each = timing.ended - timing.begun, max((empty.ended - empty.begun) / 200, 0.0)
-        durations[count], sizes[count] = timing.processor, timing.size
+        durations[count], sizes[count], collector[count] = timing.processor, timing.size, found
         guess = simulated(timing.seconds, count, remote.AHEAD + 1, each)
         show(
             f"{work.log}, {count} worker(s)", tasks=len(timing.seconds), measured_s=round(wall, 2),
             simulated_s=round(guess, 2), same_bits=found["ends"] == alone["ends"], load=round(os.getloadavg()[0], 1),
         )  # fmt: skip
+    opened, inside = (
+        min(one[name] for one in collector.values()) for name in ("open", "rest")
+    )  # where results are collected
     blocks, measured = rows / len(durations[1]), np.array(durations[1])
-    inside = max(alone["rest"] - float(measured.sum()), 0.0)
     files = sum(part.stat().st_size for part in (work.folder / work.log).iterdir())
-    show(f"{work.log}, a row", open_us=1e6 * alone["open"] / rows, task_us=1e6 * float(measured.sum()) / rows,
+    show(f"{work.log}, a row", open_us=1e6 * opened / rows, task_us=1e6 * float(measured.sum()) / rows,
          alone_us=1e6 * inside / rows, bytes_back=sizes[1] / rows, bytes_in_files=files / rows)  # fmt: skip
     rng = np.random.default_rng(0)
     for planned in PLANNED:
@@ -155,7 +157,7 @@ def measure(work: Work, rows: int) -> None:
         }
         show(
             f"{work.log}, {planned:.0e} rows on {WORKERS} workers", tasks=tasks, ideal_s=round(ideal), **passes,
-            opening_s=round(planned * alone["open"] / rows), alone_s=round(planned * inside / rows),
+            opening_s=round(planned * opened / rows), alone_s=round(planned * inside / rows),
             GB_read=round(2 * planned * files / rows / 1e9), GB_moved=round(planned * sizes[1] / rows / 1e9),
             MB_of_a_task=round(planned * sizes[1] / rows / tasks / 1e6),
         )  # fmt: skip

@@ -179,10 +179,10 @@ class TrueRows:
         """D_i, x_i(f) and ζ'_i of every row, from the definitions: no sum over labels, and values at pairs, not at atoms."""
         world, given, gamma = self.world, self.forecasts, self.world.gamma
         own, error = world.cells, world.errors[0] - reference
-        foreseen = given.offset + gamma * (given.following @ (self.atoms @ reference))
+        predicted = given.offset + gamma * (given.following @ (self.atoms @ reference))
         came = self.outcome + gamma * self.mean_ahead(reference[own])
         moved = gamma * ((given.following @ (self.atoms @ error))[self.labels] - self.mean_ahead(error[own]))
-        return self.numbers + foreseen[self.labels] - came, moved, self.mean_ahead(world.errors[1])
+        return self.numbers + predicted[self.labels] - came, moved, self.mean_ahead(world.errors[1])
 
 
 def random_log(rng, world, rows, blocks, draws=0):

@@ -71,9 +71,9 @@ class NaiveRows:
         self.largest = max(max(abs(self.low - b), abs(self.high - b)) for b in self.reference)
         self.label, self.label_cell = self.forecasts.label, self.forecasts.cell
         self.kappa = self.forecasts.following
-        self.deviation = self._foreseen()
+        self.deviation = self._predicted()
 
-    def _foreseen(self):
+    def _predicted(self):
         """D_i = m_i + o_ℓ + γ sum_j κ_ℓj b_j - o_i - γ sum_j π_ij b_j."""
         at_atoms, found = self.of_atoms(self.reference), []
         for label, number, (_, _, outcome, ahead) in zip(self.label, self.forecasts.number, self.rows, strict=True):
@@ -100,7 +100,7 @@ class NaiveRows:
                 pairs[label, None] = pairs.get((label, None), mp.mpf(0)) + w * rest
         return pairs
 
-    def ways(self):
+    def successors(self):
         return list(self.joint([mp.mpf(1)] * len(self.rows)))
 
     def of_atoms(self, values):
@@ -116,8 +116,8 @@ class NaiveRows:
         """x_i(f) of every row."""
         ahead, found = self.of_atoms(f), []
         for label, _, nxt in self.each():
-            foreseen = self.gamma * sum(k * a for k, a in zip(self.kappa[label], ahead, strict=True))
-            found.append(foreseen - self.gamma * sum(m * ahead[j] for j, m in nxt))
+            predicted = self.gamma * sum(k * a for k, a in zip(self.kappa[label], ahead, strict=True))
+            found.append(predicted - self.gamma * sum(m * ahead[j] for j, m in nxt))
         return found
 
     def slack(self, averages):
@@ -147,7 +147,7 @@ class NaiveSet:
     def __post_init__(self):
         rows, p, J = self.of, self.of.p, self.of.J
         self.inv = [1 / self.scale[c] if self.inside[c] else mp.mpf(0) for c in range(p)]
-        self.foreseen = [[sum(row[j] * rows.K[j, c] for j in range(J)) for c in range(p)] for row in rows.kappa]
+        self.predicted = [[sum(row[j] * rows.K[j, c] for j in range(J)) for c in range(p)] for row in rows.kappa]
 
     def support(self, d):
         w = self.of.direction(d)
@@ -161,17 +161,17 @@ class NaiveSet:
 
     def apart(self, label, atom):
         """The row of weights of <F, κ> - F_j on t."""
-        return [x - (self.of.K[atom, c] if atom is not None else 0) for c, x in enumerate(self.foreseen[label])]
+        return [x - (self.of.K[atom, c] if atom is not None else 0) for c, x in enumerate(self.predicted[label])]
 
     def difference(self, label, atom):
         """The row of weights of <F, κ> - F_j on t'."""
         return [x * scale for x, scale in zip(self.apart(label, atom), self.inv, strict=True)]
 
-    def ways(self):
+    def successors(self):
         """|x| of rows of a label that an atom follows, None: the end."""
-        return {way: self.way(*way) for way in self.of.ways()}
+        return {successor: self.successor(*successor) for successor in self.of.successors()}
 
-    def way(self, label, atom):
+    def successor(self, label, atom):
         inside = mp.sqrt(sum(x * x for x in self.difference(label, atom)))
         return self.of.gamma * self.radius * inside + self.beyond(label, atom)
 
@@ -186,14 +186,14 @@ class NaiveSet:
     def root(self, weights):
         """Of sum w x^2: the root for t' plus that for t''."""
         inside = self.of.gamma * self.radius * mp.sqrt(self.largest(weights)) if self.radius else mp.mpf(0)
-        further = sum(w * self.beyond(*way) ** 2 for way, w in self.of.joint(weights).items())
+        further = sum(w * self.beyond(*successor) ** 2 for successor, w in self.of.joint(weights).items())
         return inside + mp.sqrt(max(further, 0))
 
     def cell_roots(self):
         """sqrt( sum x_i^2 ) over the rows of every cell."""
-        ways, found = self.ways(), [mp.mpf(0)] * self.of.p
-        for way, mass in self.of.joint([mp.mpf(1)] * len(self.of.rows)).items():
-            found[self.of.label_cell[way[0]]] += mass * ways[way] ** 2
+        successors, found = self.successors(), [mp.mpf(0)] * self.of.p
+        for successor, mass in self.of.joint([mp.mpf(1)] * len(self.of.rows)).items():
+            found[self.of.label_cell[successor[0]]] += mass * successors[successor] ** 2
         return [mp.sqrt(x) for x in found]
 
 
@@ -239,8 +239,8 @@ class NaiveRanges:
         low, high = (rows.gamma * x for x in self.between(weights))
         return low, high
 
-    def ways(self):
-        return {way: max(abs(x) for x in self.moved(*way)) for way in self.of.ways()}
+    def successors(self):
+        return {successor: max(abs(x) for x in self.moved(*successor)) for successor in self.of.successors()}
 
     def each(self):
         """Of every block and label: [(atom or None, mass)] of its rows, and their D."""
@@ -400,9 +400,9 @@ def naive_locate(rows, events, width, averages, single):
         radius = min(radius, radius_of(rows, events, row_reach, width)(found))
         now = own_bounds(rows, events, row_reach, width, roots, single, squares)
         own = [min(a, b) for a, b in zip(own, now, strict=True)]
-        for one in sets_of(rows, scale, radius, tau, own, ranges.ways()):
+        for one in sets_of(rows, scale, radius, tau, own, ranges.successors()):
             found = min(found, constant + one.support(linear) + factor * one.root(weights) ** 2)
-            for (label, _), x in one.ways().items():
+            for (label, _), x in one.successors().items():
                 most[label] = max(most.get(label, mp.mpf(0)), x)
             row_reach = [min(old, most.get(label, mp.mpf(0)) + ahead) for label, old in enumerate(row_reach)]
             most = {}
@@ -414,7 +414,7 @@ def naive_locate(rows, events, width, averages, single):
         moved = any(a < b * (1 - CONVERGED) for a, b in zip(own, known, strict=True))
         if found >= before * (1 - CONVERGED) and not moved:
             break
-    return sets_of(rows, scale, radius, tau, own, ranges.ways()), ranges, row_reach, found
+    return sets_of(rows, scale, radius, tau, own, ranges.successors()), ranges, row_reach, found
 
 
 def naive_end(rows, located, psi, tail, rate, sign, log_term, width, allowance):

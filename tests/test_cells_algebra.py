@@ -78,18 +78,21 @@ class Case:
         """Sets with all cells with rows inside, with some of them, and with none."""
         system = self.system
         some = system.learned & (self.rng.random(self.cells) < 0.5)
-        known = Intervals(system, Between(system.low, system.high)).ways.largest()
-        ways = dict(zip(self.ways(), exact(known), strict=True))
+        known = Intervals(system, Between(system.low, system.high)).by_successor.magnitude()
+        successors = dict(zip(self.successors(), exact(known), strict=True))
         for inside in (system.learned, some, np.zeros_like(some)):
             slack, size = self.rng.random(self.cells) * self.rng.choice([0.2, 2.0]), radius if inside.any() else 0.0
             found = Feasible(system, np.where(inside, self.ground.scale, 0.0), size, slack, known)
             scale = exact(1 / np.where(inside, self.ground.scale, 1.0))
-            yield found, NaiveSet(self.naive, scale, mp.mpf(size), exact(slack), inside.tolist(), ways)
+            yield found, NaiveSet(self.naive, scale, mp.mpf(size), exact(slack), inside.tolist(), successors)
 
-    def ways(self):
-        """The label and the atom, None for the end, of every way."""
-        ways, atoms = self.system.ways, self.shape.atoms.shape[0]
-        return [(a, None if b == atoms else b) for a, b in zip(ways.label.tolist(), ways.atom.tolist(), strict=True)]
+    def successors(self):
+        """The label and the atom, None for the end, of every successor."""
+        successors, atoms = self.system.successors, self.shape.atoms.shape[0]
+        return [
+            (a, None if b == atoms else b)
+            for a, b in zip(successors.label.tolist(), successors.atom.tolist(), strict=True)
+        ]
 
     def naive_events(self):
         vector, cells = self.events.vector, self.events.cells
@@ -119,7 +122,7 @@ def masses_of(rows: CellRows, atoms):
     return found
 
 
-def foreseen(rng, rows: CellRows, atoms, cells, kind):
+def predicted(rng, rows: CellRows, atoms, cells, kind):
     """Labels and forecasts: means over the rows of a label, or any numbers, also negative and with sums other than 1."""
     own, label = labels_of(rng, rows.cell, cells)
     count = np.maximum(np.bincount(label, minlength=own.size), 1)
@@ -142,12 +145,12 @@ def make_case(seed, cells=None, n=None, whole=False) -> Case:
     cell = rng.integers(p - 1, size=n)  # the last cell has no rows
     owner, atom, mass = [], [], []
     for i in range(n):
-        ways = rng.choice(J, size=int(rng.integers(0, 4)) % (J + 1), replace=False)  # none: an end
-        ways = ways[:1] if whole else ways
-        part = rng.dirichlet(np.ones(ways.size)) if ways.size else np.zeros(0)
+        successors = rng.choice(J, size=int(rng.integers(0, 4)) % (J + 1), replace=False)  # none: an end
+        successors = successors[:1] if whole else successors
+        part = rng.dirichlet(np.ones(successors.size)) if successors.size else np.zeros(0)
         part = part * (0.6 if rng.random() < 0.1 and not whole else 1.0)  # some rows end in part
-        owner += [i] * ways.size
-        atom += list(ways)
+        owner += [i] * successors.size
+        atom += list(successors)
         mass += list(part)
     rows = CellRows(
         np.sort(rng.integers(blocks, size=n)), cell, rng.normal(size=n) * 0.4, np.array(owner, dtype=np.int64),
@@ -159,7 +162,7 @@ def make_case(seed, cells=None, n=None, whole=False) -> Case:
     for i, j, m in zip(owner, atom, mass, strict=True):
         ahead[i].append((int(j), mp.mpf(float(m))))
     each = list(zip(rows.block.tolist(), cell.tolist(), exact(rows.outcome), ahead, strict=True))
-    label, given = foreseen(rng, rows, J, p, KINDS[(seed + seed // 4) % 4])
+    label, given = predicted(rng, rows, J, p, KINDS[(seed + seed // 4) % 4])
     numbers = rng.normal(size=n) * (seed % 3)
     labels = tally_by_label([rows], label, numbers, given, shape, gamma, reference)
     kappa = [exact(row) for row in given.following]
@@ -260,28 +263,30 @@ def test_directions_and_atoms_are_the_functions_of_f_that_they_claim(seed):
 def test_supports_ways_and_forms_are_their_formulas(seed, monkeypatch):
     case = make_case(seed)
     if seed % 2:
-        monkeypatch.setattr(system_module, "_AT_ONCE", 2 * case.cells)  # two ways at a time
+        monkeypatch.setattr(system_module, "_AT_ONCE", 2 * case.cells)  # two successors at a time
     for feasible, naive in case.feasible():
         d, (weights, each) = case.rng.normal(size=case.cells), case.weights()
         above(feasible.support(d), naive.support(exact(d)))
         form = Form.of(case.system, weights)
         above(form.largest(feasible.scale), naive.largest(each), 1e-7)
         above(feasible.root(form), naive.root(each), 1e-6)
-        true = naive.ways()
-        for computed, way in zip(feasible.ways, case.ways(), strict=True):
-            above(computed, true[way], 1e-8)
+        true = naive.successors()
+        for computed, successor in zip(feasible.by_successor, case.successors(), strict=True):
+            above(computed, true[successor], 1e-8)
         for computed, root in zip(feasible.cell_roots(), naive.cell_roots(), strict=True):
             above(computed, root, 1e-6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_inside_the_sets_exceeds_the_bounds(seed):
-    """At points of the sets: supports are attained, forms, ways and roots hold."""
+    """At points of the sets: supports are attained, forms, successors and roots hold."""
     case = make_case(seed)
     system, p, rows, matrix = case.system, case.cells, case.rows, case.matrix
     inverse = np.linalg.inv(np.eye(p) - case.gamma * system.after.dense @ case.shape.atoms)
-    ways = {way: k for k, way in enumerate(case.ways())}
-    place = np.array([ways[a, b] for a, b in zip(case.label[rows.owner].tolist(), rows.atom.tolist(), strict=True)])
+    successors = {successor: k for k, successor in enumerate(case.successors())}
+    place = np.array(
+        [successors[a, b] for a, b in zip(case.label[rows.owner].tolist(), rows.atom.tolist(), strict=True)]
+    )
     for feasible, _ in case.feasible(radius=float(case.rng.choice([0.1, 3.0]))):
         weights, _ = case.weights()
         row, bound = weights[rows.block, case.label], feasible.root(Form.of(system, weights))
@@ -297,7 +302,7 @@ def test_nothing_inside_the_sets_exceeds_the_bounds(seed):
             assert np.all(np.sqrt(np.bincount(rows.cell, moved**2, minlength=p)) <= feasible.cell_roots() + 1e-10)
             each = case.gamma * ((case.given.following @ (case.shape.atoms @ f))[case.label[rows.owner]]
                                  - (case.shape.atoms @ f)[rows.atom])  # fmt: skip
-            assert np.all(np.abs(each) <= feasible.ways[place] + 1e-10)
+            assert np.all(np.abs(each) <= feasible.by_successor[place] + 1e-10)
         assert best <= bound
         d = case.rng.normal(size=p)
         (w,), _ = system.directions(d[None])

@@ -180,7 +180,7 @@ def several(kind, *parts):
         ("proof.ball.radius", True, "ball.radius"),
         ("proof.ball.radius", "9", "ball.radius"),
         ("conclusion.low", False, "conclusion.low"),
-        ("proof.budget.alpha", 0.5, "alpha is 0.5"),
+        ("proof.budget.alpha", 0.5, "of alpha = 0.5"),
         ("proof.budget.parts.noise", 10**400, "digits"),
         ("proof.ball.kernel", several("product"), "ball.kernel"),
         ("proof.instruments.provenance.rows", [float("nan"), 5], "provenance.rows"),

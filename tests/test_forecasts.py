@@ -218,11 +218,11 @@ def damages(arrays):
     names = ("label", "forecasts.cell", "forecasts.offset", "forecasts.following")
     label, cell, offset, following = (arrays[f"cells.{name}"] for name in names)
     other = int(np.flatnonzero(cell != cell[label[0]])[0])
-    columns = ("group", "value", "next_value", "half", "label", "foreseen")
-    foreseen = arrays["cells.foreseen"]
-    yield {"foreseen": changed(foreseen, 3, np.nan)}
-    yield {"foreseen": foreseen[1:]}
-    yield {"foreseen": foreseen + 0.5}  # another interval than the one that is written
+    columns = ("group", "value", "next_value", "half", "label", "predicted")
+    predicted = arrays["cells.predicted"]
+    yield {"predicted": changed(predicted, 3, np.nan)}
+    yield {"predicted": predicted[1:]}
+    yield {"predicted": predicted + 0.5}  # another interval than the one that is written
     yield {"label": changed(label, 0, other)}
     yield {"label": changed(label, 0, -1)}
     yield {"label": changed(label, 0, cell.size)}

@@ -309,7 +309,7 @@ def forgeries(proof):
     spread = replace(cells.forecasts, following=cells.forecasts.following * 0.99)
     yield "forecasts of what follows", replace(proof, cells=replace(cells, forecasts=spread))
     yield "halves", replace(proof, cells=replace(cells, half=1 - cells.half))
-    yield "forecasts of rows", replace(proof, cells=replace(cells, foreseen=0.99 * cells.foreseen - 0.01))
+    yield "forecasts of rows", replace(proof, cells=replace(cells, predicted=0.99 * cells.predicted - 0.01))
 
 
 @pytest.mark.parametrize("kind", range(14))
@@ -344,11 +344,11 @@ def test_cells_that_do_not_fit_are_refused(threshold, stated):
     for changes in (
         {"group": cells.group + 100}, {"next_group": cells.next_group - 1}, {"half": cells.half + 1},
         {"value": cells.value[1:]}, {"label": cells.label[1:]},
-        {"foreseen": cells.foreseen * math.nan}, {"next_value": cells.next_value * math.nan}, {"count": 0},
+        {"predicted": cells.predicted * math.nan}, {"next_value": cells.next_value * math.nan}, {"count": 0},
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
             replace(cells, **changes)
-    later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half", "label", "foreseen")}
+    later = {name: getattr(cells, name)[1:] for name in ("group", "value", "next_value", "half", "label", "predicted")}
     short = replace(stated.proof, cells=replace(cells, **later))
     with pytest.raises(InvalidInput, match="rows"):
         short.claims(Question.value(rows), STANDARD)
@@ -399,7 +399,7 @@ def test_groups_model_and_weights_do_not_see_later_rows(make):
         assert np.array_equal(again.events.cells.rates, honest.events.cells.rates)
         kept = stops[block] - stops[0]
         assert same(again.cells.forecasts, honest.cells.forecasts)
-        for name in ("group", "value", "half", "next_value", "label", "foreseen"):
+        for name in ("group", "value", "half", "next_value", "label", "predicted"):
             assert np.array_equal(getattr(again.cells, name)[:kept], getattr(honest.cells, name)[:kept])
         assert np.array_equal(again.cells.start_value, honest.cells.start_value)
         for end, tail in honest.events.tails.items():

@@ -369,7 +369,7 @@ def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
         problem = bondic.make_problem(log, wide, bondic.InitialStates.exact(START), **TERMS)
     result = bondic.estimate_interval(problem, method=bondic_lab.make_baseline("lstd"))
     assert "10.0% of its probability at the log's next states" in result.summary().splitlines()[0]
-    assert json.loads(result.to_json())["doubts"] == list(result.warnings)
+    assert json.loads(result.to_json())["warnings"] == list(result.warnings)
     assert "Warning:" in result.to_markdown().splitlines()[2].replace("*", "")
     assert result._repr_html_().index("never took") < result._repr_html_().index("oint estimate")
 

@@ -223,7 +223,7 @@ def test_one_e_for_all_rows(kind):
     here, after = world.e(data.points, data.slots), (truth.y - data.outcome) / data.gamma
     for (_, part), own in zip(plan.pieces(data.log_rows), truth.applied, strict=True):
         piece = data.stretch(part)
-        found = pool(evidence.found, piece, own, len(data))
+        found = pool(evidence.coordinates, piece, own, len(data))
         parts.append(found)
         left = after[part] - piece.next.coordinates @ truth.coordinates
         step = here[part] - data.gamma * after[part] - piece.step.coordinates @ truth.coordinates

@@ -2,11 +2,14 @@
 
 import ast
 import dataclasses
+import doctest
 import inspect
 import re
 import tokenize
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 import bondic
 
@@ -88,6 +91,42 @@ def explained(cls):
             if below or comments & set(range(item.lineno, item.end_lineno + 1)):
                 out.add(item.target.id)
     return out
+
+
+def public_functions():
+    return [name for name in bondic.__all__ if inspect.isfunction(getattr(bondic, name))]
+
+
+def undescribed(function):
+    """Arguments that no line `name : type`, `one, two : type` or `one, two` of the docstring is about."""
+    text = inspect.getdoc(function) or ""
+    heads = re.findall(r"^((?:\w+, )*\w+)(?: : .*)?$", text.partition("Parameters\n---")[2], re.MULTILINE)
+    return sorted(inspect.signature(function).parameters.keys() - {name for head in heads for name in head.split(", ")})
+
+
+@pytest.mark.parametrize("name", public_functions())
+def test_every_argument_of_a_public_function_is_explained(name):
+    assert undescribed(getattr(bondic, name)) == []
+
+
+def test_an_argument_without_a_line_is_noticed():
+    def function(known, other):
+        """Text with other inside.
+
+        Parameters
+        ----------
+        known : int
+            A number.
+        """
+
+    assert undescribed(function) == ["other"]
+
+
+def test_examples_of_public_names_run():
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    tests = [found for name in bondic.__all__ for found in finder.find(getattr(bondic, name), name) if found.examples]
+    assert len(tests) >= 4
+    assert [runner.run(found).failed for found in tests] == [0] * len(tests)
 
 
 def test_every_field_of_a_public_dataclass_is_explained():

@@ -119,7 +119,7 @@ def true_rows(world, rows, cells, stops, models, errors, truth, bound):
     atoms = bound.tally.shape.atoms @ truth
     parts = ((hats[0] - hats[1], cells.first, atoms[:first]), (hats[1], cells.second, atoms[first:]))
     forecast = [
-        hat + own.foreseen + own.forecasts.offset[own.label] + gamma * (own.forecasts.following @ at)[own.label]
+        hat + own.predicted + own.forecasts.offset[own.label] + gamma * (own.forecasts.following @ at)[own.label]
         for hat, own, at in parts
     ]
     reach = min(cells.clip, gamma / (1 - gamma))

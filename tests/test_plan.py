@@ -82,7 +82,7 @@ def test_the_command_plans_without_a_log():
     data = json.loads(run(*common, "--length", "1", "--json").output)
     assert data["guaranteed"] is False
     design = LogDesign("table", (0.0, 1.0), gamma=0.9)
-    assert data["asked"]["rows"] == pytest.approx(design.rows_for(1.0))
+    assert data["answer"]["rows"] == pytest.approx(design.rows_for(1.0))
     words = " ".join(run(*common, "--rows", "20000").output.split())
     assert "about 20 000 rows: an interval of length" in words
     assert "Expected, not guaranteed." in words

@@ -258,7 +258,7 @@ def test_limits_have_to_follow_from_q():
     quiet = World("discrete", np.random.default_rng(0), n=12, center=50.0, radius=1.0, ending=0.0, gamma=0.01)
     few = replace(quiet._rows(np.zeros(12), (0.0, 1e-3), None), terms=apart)
     plan = make_plan(quiet, few)
-    found = make_proof(few, far, plan).evidence(few, STANDARD).found
+    found = make_proof(few, far, plan).evidence(few, STANDARD).coordinates
     with pytest.raises(InvalidInput, match="exclude each other"):
         embed(few, found, (0.4, 0.6))
 

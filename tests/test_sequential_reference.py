@@ -173,13 +173,13 @@ def test_norms_of_deviations_of_the_embedding(case):
 
 def test_row_bounds(case):
     """(14)."""
-    above(case.localizer.largest(), case.expected["U"], case.near)
+    above(case.localizer.deviation_bound(), case.expected["U"], case.near)
 
 
 def test_vector_event(case):
     """(16) with a worst e for every row; one worst e for all rows is never more."""
     expected = case.expected
-    bets = case.localizer.sizes * case.localizer.largest()
+    bets = case.localizer.sizes * case.localizer.deviation_bound()
     price = vector_term(case.given["delta_vector"]).upper + upper_sum(bet_cost(-bets))
     above(price, expected["Lambda_eps"], case.near)
     assert case.localizer.vector_bound([case.localizer.best])[0] <= price * (1 + 1e-12)

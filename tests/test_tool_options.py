@@ -14,6 +14,7 @@ import pytest
 import bondic
 import bondic_lab
 from bondic.cli.commands import COMMANDS, METHODS
+from bondic.cli.options import CHECKERS, SETTINGS
 from bondic.rendering import sentence
 from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, place, run
 
@@ -143,6 +144,24 @@ def test_help_lists_every_option_once_in_the_groups_of_the_question(capsys):
         assert sum(line.startswith(begins) or line.strip() == first for line in out.splitlines()) == 1, first
         assert all(other in out for other in others)
     assert len(names) <= 25  # what is rarer is a setting of --with
+
+
+@pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
+def test_help_fits_a_terminal_and_cuts_nothing(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, *command.split(), "--help")
+    assert code == 0
+    assert [line for line in out.splitlines() if len(line) > 80 or line != line.rstrip()] == []
+    assert [
+        line for line in out.splitlines()[1:] if line.endswith("...")
+    ] == []  # a first sentence that click cut short
+
+
+def test_help_explains_every_setting(capsys):
+    for name, known in (("evaluate", SETTINGS), ("verify", CHECKERS)):
+        _, out, _ = run(capsys, name, "--help")
+        section = out.split("Settings of --with:")[1]
+        assert [key for key in known if f"  {key}=" not in section and key != "learn_blocks"] == []
 
 
 # --- requirements -------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_doubts_reach_every_reader(place, capsys):
         assert code in (0, 4)
         assert (err.count(warned), err.count("warning: ")) == (1, 1)
         assert (warned in out) == (extra == ["--json"])
-    assert [warned in text for text in printed_result(place)["doubts"]] == [True]
+    assert [warned in text for text in printed_result(place)["warnings"]] == [True]
     for name in ("report.html", "summary.md"):
         assert warned in (place / "res" / name).read_text()
     asked = ["compare", "done.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv", "--quiet"]
@@ -70,7 +70,10 @@ def test_doubts_reach_every_reader(place, capsys):
     assert (code, err.count(warned)) == (0, 1)
     code, out, err = evaluate(capsys, "--json", "--with", "memory=3GB", "--out", "stream", log="done.parquet")
     assert warned in err
-    assert [warned in text for text in json.loads(out)["doubts"]] == [False, True]  # and a limit that all episodes have
+    assert [warned in text for text in json.loads(out)["warnings"]] == [
+        False,
+        True,
+    ]  # and a limit that all episodes have
 
 
 @pytest.mark.parametrize("kind", ["plain", "streamed"])

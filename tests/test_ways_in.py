@@ -52,7 +52,7 @@ def test_how_a_table_is_read_can_be_said_and_travels_with_the_result(plain):
         found = ask(table, columns=columns, accept=["time-limit"])
     assert "`rewards`: column payoff." in found.to_dict()["notes"]
     assert found.question.names == ("wear",)
-    assert any("Column done" in text for text in found.to_dict()["doubts"])
+    assert any("Column done" in text for text in found.to_dict()["warnings"])
 
 
 def test_one_step_logs_need_no_discount():

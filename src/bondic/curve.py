@@ -105,16 +105,16 @@ class AllowanceCurve:
         return self._at(Allowance.of(allowance).pair)
 
     def _at(self, pair: tuple[float, float]) -> CurvePoint:
-        if pair not in self._found:
-            if any(point.status is Status.TRIVIAL and point.within(pair) for point in self._found.values()):
+        if pair not in self._points:
+            if any(point.status is Status.TRIVIAL and point.within(pair) for point in self._points.values()):
                 found = Conclusion(self.value_range.low, self.value_range.high, Status.TRIVIAL)
             else:
                 found, _ = self._conclude(pair)
-            self._found[pair] = CurvePoint(*pair, found.low, found.high, found.status)
-        return self._found[pair]
+            self._points[pair] = CurvePoint(*pair, found.low, found.high, found.status)
+        return self._points[pair]
 
     @cached_property
-    def _found(self) -> dict[tuple[float, float], CurvePoint]:
+    def _points(self) -> dict[tuple[float, float], CurvePoint]:
         return {}
 
     def _conclude(self, pair: tuple[float, float]) -> tuple[Conclusion, tuple[Claim, ...]]:
@@ -203,7 +203,7 @@ def _one_digit(value: float) -> float:
 
 TITLE = "What an allowance would buy"
 _DECISION = "Up to which allowance a decision holds: --require-above X (curve.breaks(above=X) in Python)."
-_MODEL_AVERAGES = "apart from what the model says of each"
+_MODEL_AVERAGES = "beyond what the model predicts"
 
 
 @dataclass(frozen=True)
@@ -220,13 +220,13 @@ class CurveView:
 
 def alike(curve: AllowanceCurve, allowance: Allowance | None) -> str:
     """The statement that an allowance is, in words; without a number as `A`."""
-    where = f"rows in the same one of {len(curve.groups)} groups"
+    where = f"in each of {counted(len(curve.groups), 'group')}, for each action,"
     if allowance is None:
-        return f"{where} are alike, in value, up to ± A"
+        return f"{where} values lie within ± A of one number"
     averages, single = allowance.pair
     if averages == single:
-        return f"{where} are alike, in value, up to ± {number(averages)}"
-    return f"{where} are alike, in value, up to ± {number(averages)} on average and ± {number(single)} one by one"
+        return f"{where} values lie within ± {number(averages)} of one number"
+    return f"{where} values lie within ± {number(single)} of one number, and their averages within ± {number(averages)}"
 
 
 def curve_view(curve: AllowanceCurve, stated: Allowance | None, *, first: bool, beside: bool) -> CurveView:
@@ -243,11 +243,11 @@ def curve_view(curve: AllowanceCurve, stated: Allowance | None, *, first: bool, 
         else f"At {level} confidence this holds for all allowances at once."
     )
     model = "your model" if curve.model == "yours" else f"a model ({curve.model})"
-    to_both = " to either policy" if curve.is_difference else ""
+    to_both = " under either policy" if curve.is_difference else ""
     what = "the difference of the two policies" if curve.is_difference else "the value of the policy"
     head = (
-        f"Rows {rows.start} to {rows.stop - 1} are in {counted(len(curve.groups), 'group')}; {model} says what "
-        f"each is worth{to_both}. If rows in the same group, with the same action, are alike, in value, up to ± the allowance "
+        f"Rows {rows.start} to {rows.stop - 1} are in {counted(len(curve.groups), 'group')}; {model} predicts "
+        f"their values{to_both}. If in each group, for each action, values lie within ± the allowance of one number "
         f"({_MODEL_AVERAGES}), {what} lies in its interval. {holds}"
     )
     return CurveView(
@@ -342,9 +342,9 @@ def _single(stated: Allowance | None) -> float | None:
     return None if stated is None or stated.pair[0] == stated.pair[1] else stated.pair[1]
 
 
-def _alone(stated: Allowance | None, found: float) -> str:
+def _alone(stated: Allowance | None, value: float) -> str:
     single = _single(stated)
-    return "" if single is None else f" on average, or by more than {number(max(single, found))} one by one"
+    return "" if single is None else f" on average, or by more than {number(max(single, value))} one by one"
 
 
 def curve_dict(curve: AllowanceCurve, stated: Allowance | None, *, first: bool) -> dict[str, Any]:

@@ -25,7 +25,14 @@ class Demo:
 
 
 def load_demo() -> Demo:
-    """50 000 decisions at wear levels 0 to 5, made by scripts/make_demo_log.py; the true value is 4.466233."""
+    """50 000 decisions at wear levels 0 to 5, made by scripts/make_demo_log.py; the true value is 4.466233.
+
+    Examples
+    --------
+    >>> from bondic import load_demo
+    >>> len(load_demo().log)
+    50000
+    """
     raw = files("bondic").joinpath("demo_log.npz").read_bytes()
     with np.load(BytesIO(raw), allow_pickle=False) as data:
         columns = {name: data[name] for name in data.files}

@@ -44,17 +44,17 @@ def named_method(name: str) -> Method:
     )
 
 
-def as_method(given: Any) -> Method:
+def as_method(value: Any) -> Method:
     """A method, one by its name, or the default."""
-    if given is None or isinstance(given, str):
-        return named_method(given or "auto")
-    if isinstance(given, type):
-        raise InvalidInput(f"`method` is the class {given.__name__}. Make one: method={given.__name__}().")
-    if not callable(getattr(given, "run", None)):
+    if value is None or isinstance(value, str):
+        return named_method(value or "auto")
+    if isinstance(value, type):
+        raise InvalidInput(f"`method` is the class {value.__name__}. Make one: method={value.__name__}().")
+    if not callable(getattr(value, "run", None)):
         raise InvalidInput(
-            f"`method` is {kind_of(given)}. It is a method such as Table() or Dual(), or the name of one: 'sequential'."
+            f"`method` is {kind_of(value)}. It is a method such as Table() or Dual(), or the name of one: 'sequential'."
         )
-    return given  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 def estimate_interval(
@@ -114,8 +114,18 @@ def evaluate_policy(
 
     Parameters
     ----------
-    log, policy, initial, gamma, reward_range, **statements
-        As in `make_problem`.
+    log : Transitions, LoadedLog, LogStream, path, table or mapping
+        The log, as in `make_problem`.
+    policy : object
+        The new policy, as in `make_problem`.
+    gamma : float
+        Discount in [0, 1); 1 with a horizon.
+    reward_range : (float, float)
+        Range of every possible reward: prior knowledge, never read off the log.
+    initial : InitialStates, default None
+        Initial states; None: the log's episode starts.
+    statements
+        Further arguments of `make_problem`.
     alpha : float, default 0.1
         Probability that the interval misses the value.
     method : Method or str, default None
@@ -137,6 +147,16 @@ def evaluate_policy(
         interval for every subgroup of starts, all of which hold at once.
     progress : callable, default None
         As in `estimate_interval`.
+
+    Examples
+    --------
+    >>> from bondic import evaluate_policy, load_demo
+    >>> demo = load_demo()
+    >>> result = evaluate_policy(
+    ...     demo.log, demo.policy, initial=demo.initial, gamma=demo.gamma, reward_range=demo.reward_range
+    ... )
+    >>> result.low < 4.466233 < result.high
+    True
     """
     check_alpha(alpha)
     _refuse_options(statements)
@@ -174,9 +194,9 @@ def _fields(method: Any) -> set[str]:
     return {field.name for field in fields(method)} if is_dataclass(method) else set()
 
 
-def _refuse_options(given: Mapping[str, Any]) -> None:
+def _refuse_options(options: Mapping[str, Any]) -> None:
     """Options of a method are its own: it is named with them."""
-    for name in given.keys() - {*_ARGUMENTS}:
+    for name in options.keys() - {*_ARGUMENTS}:
         having = [kind.__name__ for kind in list(OWN.values())[1:] if name in _fields(kind)]
         if having:
             others = f" (or {', '.join(having[1:])})" if having[1:] else ""

@@ -37,10 +37,15 @@ _HEADER = re.compile(
 def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRAY_BYTES) -> Certificate:
     """Read a certificate: NAME.json, or the one in the folder of a result.
 
-    Damaged files, and files that would take more memory than is good, are refused with the reason.
+    Damaged files, and files that would take too much memory, are refused with the reason. The file need not be trusted:
+    nothing in it is run.
 
-    `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
-    number of actions. The file need not be trusted: nothing in it is run.
+    Parameters
+    ----------
+    path : path
+        NAME.json with NAME.npz beside it, or a folder.
+    most_bytes : int, default 2**28
+        Limit of the unpacked arrays; the answers of a policy at n next states take 8 n times the number of actions.
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")

@@ -182,7 +182,7 @@ class Result:
     hashes: dict[str, str]  # of the log, and of the certificate where there is one
     effective_sample_size: float  # how many rows (or episodes) carry the weights; no part of a proof
     seconds: dict[str, float]  # time spent, by stage
-    warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
+    warnings: tuple[str, ...] = ()  # about log and policy: where one applies, the interval is not valid
     notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type ValidityNote
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows

@@ -17,7 +17,17 @@ from bondic.core.errors import InvalidInput
 def save_certificate(
     certificate: Certificate, path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> tuple[Path, Path]:
-    """Write `path`.json and `path`.npz; returns both paths. Nothing is left half-written."""
+    """Write `path`.json and `path`.npz; returns both paths. Nothing is left half-written.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        `result.certificate`.
+    path : path
+        Where to, without an ending.
+    overwrite : bool, default False
+        Whether files that exist are replaced.
+    """
     if not isinstance(certificate, Certificate):
         raise InvalidInput(
             f"save_certificate(certificate, path) needs a certificate, not {type(certificate).__name__}. A method without a "

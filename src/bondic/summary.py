@@ -55,7 +55,7 @@ class Summary:
 def summarize(result: Result) -> Summary:
     """What every view shows, as plain data and in order."""
     parts = parts_grid(result.claims)
-    if parts is not None and apart(result):
+    if parts is not None and ends_cross(result):
         parts = replace(parts, title=f"{parts.title} (the two ends start from averages of their own)")
     needed = all_assumptions(result, result.today)
     stated = [
@@ -154,10 +154,10 @@ def _ends(result: Result) -> str:
 
 def _subject(result: Result) -> str:
     """Whose value it is."""
-    asked = None if result.proof is None else result.proof.estimand.policies[0]
-    if asked is None or asked.known_by != "mixture":
+    stored = None if result.proof is None else result.proof.estimand.policies[0]
+    if stored is None or stored.known_by != "mixture":
         return "the policy"
-    return f"the mixture of {len(asked.learned)} learned policies"
+    return f"the mixture of {len(stored.learned)} learned policies"
 
 
 def other_policy(result: Result) -> str:
@@ -331,7 +331,7 @@ def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
 
 
-def apart(result: Result) -> bool:
+def ends_cross(result: Result) -> bool:
     """Whether an end starts from a value that lies beyond the other end."""
     return any(not result.low <= claim.value.mid <= result.high for claim in result.claims if claim.of("spread"))
 

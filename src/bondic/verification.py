@@ -78,14 +78,14 @@ def verify(
     )
 
 
-def _certificate(given: Any) -> Certificate:
+def _certificate(value: Any) -> Certificate:
     """A certificate as it is, of a result, or from disk."""
-    if isinstance(given, str | os.PathLike):
-        return load_certificate(given)
-    found = given if isinstance(given, Certificate) else getattr(given, "certificate", None)
+    if isinstance(value, str | os.PathLike):
+        return load_certificate(value)
+    found = value if isinstance(value, Certificate) else getattr(value, "certificate", None)
     if not isinstance(found, Certificate):
         raise InvalidInput(
-            f"verify(certificate, log) needs a certificate, not {type(given).__name__}: a file or folder, or the `certificate` "
+            f"verify(certificate, log) needs a certificate, not {type(value).__name__}: a file or folder, or the `certificate` "
             "of a result whose method leaves one."
         )
     return found

@@ -15,17 +15,17 @@ FIGURES = (
 """The names of bondic_lab.reproduction.registry."""
 
 
-@click.command("reproduce", help="Measure a figure of the paper again.")
+@click.command("reproduce", help="Reproduce a figure of the paper.")
 @click.argument("figure", type=click.Choice(FIGURES))
-@click.option("--quick", is_flag=True, help="Few trials, short logs: two minutes at most on two cores.")
-@click.option("--trials", type=click.IntRange(min=1), help="Trials per cell, instead of the figure's own number.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--quick", is_flag=True, help="Few trials and short logs: at most two minutes on two cores.")
+@click.option("--trials", type=click.IntRange(min=1), help="Number of trials per cell. Default: that of the figure.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("out/reproduction"),
     show_default=True,
-    help="Folder.",
+    help="Folder for the results.",
 )
 def reproduce(**options: Any) -> None:
     """Run, store, draw, print."""

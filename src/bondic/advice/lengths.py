@@ -84,7 +84,7 @@ def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
     known = method.applies(problem) is None and problem.own_starts
     if not known or math.isinf(method.predicted_length(problem, alpha)):
         return None
-    return LengthGuess(rows, lambda wanted: method.predicted_length(problem, alpha, wanted) / width)
+    return LengthGuess(rows, lambda count: method.predicted_length(problem, alpha, count) / width)
 
 
 DesignKind = Literal["one-step", "episodes", "table"]

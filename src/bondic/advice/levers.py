@@ -322,12 +322,12 @@ def _rows_needed(situation: Situation) -> Iterator[NextStep]:
 
 def _rows_by_parts(situation: Situation) -> Iterator[NextStep]:
     rows, parts = situation.result.rows[1] - situation.result.rows[0], situation.spreads
-    wanted = rows * growth(parts, {name: lever(situation, name).rate for name in parts})
-    if math.isfinite(wanted):
-        text = f"For half the length you need about {rounded(wanted)} rows instead of {rows}."
+    needed = rows * growth(parts, {name: lever(situation, name).rate for name in parts})
+    if math.isfinite(needed):
+        text = f"For half the length you need about {rounded(needed)} rows instead of {rows}."
     else:
         text = "More rows of the same kind will not halve the length: too much of it does not depend on their number."
-    yield NextStep("rows", text, "extrapolated", numbers={"rows": wanted} if math.isfinite(wanted) else {})
+    yield NextStep("rows", text, "extrapolated", numbers={"rows": needed} if math.isfinite(needed) else {})
 
 
 def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float = 0.5) -> float:
@@ -350,14 +350,14 @@ def _rows_by_guess(situation: Situation) -> Iterator[NextStep]:
     share = 0.5 if situation.verdict == "trivial" else 0.5 * situation.share
     by_ratios = result.method == PROPENSITIES
     guess = propensity_guess(situation.certified, result.alpha) if by_ratios else situation.guess()
-    taught = 0 if by_ratios else len(situation.problem.rows)
+    rows_known = 0 if by_ratios else len(situation.problem.rows)
     found = None if guess is None else guess.rows_for(share, rows)
-    if found is None or (found == rows and taught):  # the guess calls these rows enough, and they were not
+    if found is None or (found == rows and rows_known):  # the guess calls these rows enough, and they were not
         return
-    wanted = max(found + taught, _MORE * rows)
+    needed = max(found + rows_known, _MORE * rows)
     aim = "For an interval of half the value range" if situation.verdict == "trivial" else "For half the length"
-    text = f"{aim} you need about {rounded(wanted)} rows instead of {len(situation.problem.rows)}."
-    yield NextStep("rows", text, "extrapolated", numbers={"rows": wanted, "share": share})
+    text = f"{aim} you need about {rounded(needed)} rows instead of {len(situation.problem.rows)}."
+    yield NextStep("rows", text, "extrapolated", numbers={"rows": needed, "share": share})
 
 
 def rounded(rows: float) -> str:

@@ -114,12 +114,12 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
     often = (facts.logged > 0) & (facts.target >= 0.01) if facts.target.size else np.zeros(0, dtype=bool)
     rare = np.flatnonzero(often & (logged < _RARELY * facts.target)) if often.size else never[:0]
     if rare.size:
-        wanted = float(facts.target[rare].sum())
+        share = float(facts.target[rare].sum())
         yield NextStep(
             "overlap",
-            f"The log hardly took {_actions(situation, rare)}: {logged[rare].sum():.2%} of its rows, and {wanted:.1%} of "
+            f"The log hardly took {_actions(situation, rare)}: {logged[rare].sum():.2%} of its rows, and {share:.1%} of "
             "the policy's probability. More rows with them help most.",
-            numbers={"rarely_logged": rare.size, "share": wanted},
+            numbers={"rarely_logged": rare.size, "share": share},
         )
     if facts.unseen > _RARELY:
         yield NextStep(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bondic.cli.outputs import Terminal
 from bondic.cli.reading import read_rows, stated_columns
 from bondic.core.errors import InvalidInput, one_line, printable
 from bondic.core.kernels.normal_form import Layout
@@ -41,7 +41,7 @@ def command(log: str, **options: Any) -> int:
         _, loaded = read_rows(log, options)
     assert loaded is not None  # a log in batches is not checked
     states = _states(loaded, options)
-    console = Console()
+    console = Terminal()
     transitions = loaded.transitions
     console.print(_headline(transitions), highlight=False, markup=False)
     for note in loaded.notes:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import GATE_CODES, print_notes, print_validity_notes
+from bondic.cli.outputs import GATE_CODES, Terminal, print_notes, print_validity_notes
 from bondic.decisions.choose import choose_policy
 from bondic.errors import ValidityNote, ValidityWarning
 from bondic.report.progress import progress_bar
@@ -41,6 +41,6 @@ def command(log: str, **options: Any) -> int:
         click.echo(json.dumps({**data, "answer": str(found)}, indent=1))
     else:
         if not options["quiet"]:
-            print_notes(Console(), first.notes)
+            print_notes(Terminal(), first.notes)
         click.echo(str(found))
     return GATE_CODES["approve" if found.chosen is not None else "cannot tell"]

@@ -93,9 +93,8 @@ _POLICIES = [opt.several("--policy policies", "SPEC", "A policy, as in evaluate.
 _METHOD = opt.default(
     "--method",
     "auto",
-    "table, groups, sequential, dual, propensities, or the short name of a baseline. auto: propensities if the log has them "
-    "and they are useful, else table or sequential where states are names, and groups where they are numbers: the value "
-    "range, and what every allowance would give.",
+    "table, groups, sequential, dual, propensities, or a baseline. auto: propensities if the log has them, else table where "
+    "states are names, and groups where they are numbers.",
     shell_complete=_methods,
     callback=_known_methods,
 )
@@ -110,86 +109,91 @@ _SEVERAL_METHODS = opt.several(
 )
 _AGAINST = opt.option(
     "--against",
-    "Compare with another policy, or with 'today', the one that made the log: the answer is how far the new policy exceeds it.",
+    "By how much the new policy exceeds another one, or 'today', the one that made the log.",
     metavar="today|SPEC",
 )
 _FILES = [
     opt.several(
         "--require-above --require-better-than require",
         "X|today|SPEC",
-        "A gate: a number that the value (with --against: the gain) has to reach, or a policy ('today') that has to be exceeded; "
-        "with one of each, by how much. Exit code 0 if that is shown, 5 if the opposite is, 6 if neither; each may be wrong with "
-        "probability alpha. Answer and files are written either way. With groups the largest allowance up to which it is shown "
-        "is printed.",
+        "A gate: the value (with --against: the gain) has to reach X, or exceed that of a policy. Exit code 0 if this is shown, "
+        "5 if the opposite is, 6 if neither.",
     ),
     opt.default("--out", Path("bondic-out"), "Folder for the results.", type=opt.PATH),
     opt.several(
         "--also",
         "|".join(FORMATS),
-        "Also write result.csv, summary.md, or a picture of the terms. May be repeated.",
+        "Also write a table, a text or a picture. May be repeated.",
         type=click.Choice(FORMATS),
     ),
 ]
 _TABLES = [
-    opt.flag("--joint", "Divide alpha over all lines (policies times methods), so that all hold at once."),
+    opt.flag("--joint", "Divide alpha over all lines, so that all intervals hold together."),
     opt.option("--plot", "Write a picture (.png, .svg or .pdf).", type=opt.PATH),
     opt.option("--report", "Write picture and table as a page (.html).", type=opt.PATH),
 ]
 _CHECKS = [
     opt.option(
         "--policy",
-        "Also check that this policy gives the stored answers. Needed if the certificate stores none.",
+        "Check that this policy gives the stored answers, or give them where none are stored.",
         metavar="SPEC",
     ),
     opt.option("--against", "The same for the other policy of a difference.", metavar="SPEC"),
-    opt.option("--initial", "File with the initial states, if the certificate does not hold them.", metavar="FILE"),
+    opt.option("--initial", "Initial states, if the certificate does not hold them.", metavar="FILE"),
     opt.several(
         "--import modules",
         "MODULE|FILE.py",
-        "Your module with a kernel, noise bound or proof that the certificate uses. Its code is run. May be repeated.",
+        "Your module that the certificate uses. Its code is run. May be repeated.",
     ),
-    opt.option("--by", "Also make the intervals of all subgroups again, as in evaluate.", metavar="COLUMN|SPEC"),
+    opt.option("--by", "Also the intervals of all subgroups, as in evaluate.", metavar="COLUMN|SPEC"),
     opt.flag(
         "--replay",
-        "Make the plan again, every block from the log cut before it, and answer with the interval of that plan.",
+        "Also make the plan again, every block from the rows before it, and answer with its interval.",
     ),
     opt.settings(
         opt.CHECKERS,
-        words="How: memory=2GB (read in batches), engine=reference, executor=processes://4, policy_output=logits, "
-        "trust_pickle=yes, learn_rows=0.5 (--policy is the function that learns).",
+        words="A setting of the list below.",
+        lines=(
+            ("memory=2GB", "Read the log in batches."),
+            ("engine=reference", "Sums from the definition."),
+            ("executor=processes://4", "Compute in 4 processes."),
+            ("policy_output=logits", "What an ONNX policy returns."),
+            ("learn_rows=0.5", "--policy is the function that learns."),
+            ("trust_pickle=yes", "Load pickled files, which can run code."),
+        ),
     ),
 ]
 _PLANNED = [
-    opt.choice("--kind", KINDS, "Kind of log: the first two with propensities.", required=True),
-    opt.option("--length", "The length that the interval should have. The answer is a number of rows.", type=float),
-    opt.option("--rows", "The number of rows that there will be. The answer is a length.", type=click.IntRange(min=1)),
+    opt.choice("--kind", KINDS, "Kind of log: one-step and episodes have propensities.", required=True),
+    opt.option("--length", "Length of the interval; the answer is a number of rows.", type=float),
+    opt.option("--rows", "Number of rows; the answer is a length.", type=click.IntRange(min=1)),
     opt.default("--n-actions", 2, "Number of actions."),
     opt.default("--n-states", 10, "Number of states in a table."),
     opt.default(
         "--max-ratio",
         2.0,
-        "With propensities: the largest ratio of an action's probability under the new policy to that in the log. Otherwise: "
-        "at most how many times more often the policy visits a state-action pair than the log does.",
+        "Largest ratio of the new policy to the log: of an action's probability; for a table, of visits to a state-action "
+        "pair.",
     ),
     opt.default(
         "--noise",
         0.1,
-        "Standard deviation of one outcome as a share of the value range; 0 if state and action determine what follows.",
+        "Standard deviation of one outcome, as a share of the value range.",
     ),
 ]
 
 COMMANDS = (
     _command(
         "check",
-        "Read LOG, print how it was understood, and show its columns. If something is wrong, the message names the row and the "
-        "exit code is 2.",
+        "Show how LOG is read, its columns and its faults.\n\nExit codes: 0 it can be used, 2 it cannot, and the message names "
+        "the row.",
         (
             "Log",
             [
                 opt.ONE_STEP,
                 *opt.READING,
                 opt.STATES,
-                opt.settings(opt.READERS, words="trust_pickle=yes: allow files that run code."),
+                opt.settings(opt.READERS, words="trust_pickle=yes: load pickled files, which can run code."),
             ],
         ),
         arguments=[_LOG],
@@ -199,8 +203,8 @@ COMMANDS = (
         "compare",
         """Evaluate every policy with every method on LOG. Each interval is shown with its guarantee.
 
-        Without --joint each interval holds at 1 - alpha by itself. If you pick one of several policies or methods after seeing
-        the intervals, you need --joint. With --against the intervals are those of differences, and hold together.
+        Without --joint each interval holds at 1 - alpha by itself: use --joint if you pick one after seeing them. With
+        --against the intervals are those of differences, and hold together.
         """,
         ("Question", opt.QUESTION),
         _READ,
@@ -226,7 +230,7 @@ COMMANDS = (
                 opt.default(
                     "--incumbent",
                     "today",
-                    "The policy that is kept unless another one is shown to be better; 'today' made the log.",
+                    "The policy that is kept unless another one is shown to be better.",
                     metavar="today|SPEC",
                 ),
             ],
@@ -238,7 +242,7 @@ COMMANDS = (
     ),
     _command(
         "demo",
-        "Evaluate a policy on the log that ships with bondic and write a report.",
+        "Evaluate a policy on a log that ships with bondic. A report is written.",
         (
             "Options",
             [
@@ -251,10 +255,12 @@ COMMANDS = (
     ),
     _command(
         "evaluate",
-        """Evaluate a policy on LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
+        """An interval for the value of a new policy.
+
+        LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
 
         Exit codes: 0 an interval (a gate: approved), 2 bad input, 3 the log contradicts the assumptions, 4 the log adds nothing,
-        5 a gate refuses, 6 it cannot tell.
+        5 a gate refuses, 6 a gate cannot tell.
         """,
         ("Question", opt.QUESTION),
         _READ,
@@ -277,7 +283,7 @@ COMMANDS = (
             "Question",
             [
                 *opt.QUESTION,
-                opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
+                opt.option("--planned-rows", "Number of rows that you plan, roughly.", type=int, required=True),
             ],
         ),
         (
@@ -301,8 +307,8 @@ COMMANDS = (
             [
                 opt.settings(
                     opt.WATCHERS,
-                    words="As in evaluate: side, never_terminates, radius, trust_pickle, policy_output, and settings of the "
-                    "methods sequential and propensities.",
+                    words="side, never_terminates, radius, trust_pickle, policy_output, as in evaluate, or a setting of the "
+                    "method.",
                     methods=True,
                 )
             ],

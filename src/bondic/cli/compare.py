@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import Inputs, make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import print_validity_notes
+from bondic.cli.outputs import Terminal, print_validity_notes
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import RETURNS, today_value
@@ -108,18 +108,18 @@ def short_names(specs: Sequence[str]) -> dict[str, str]:
     return {spec: name if list(short.values()).count(name) == 1 else spec for spec, name in short.items()}
 
 
-def _show(found: Comparison, lines: list[Line], options: dict[str, Any], log: str, table: Sequence[Line]) -> None:
+def _show(comparison: Comparison, lines: list[Line], options: dict[str, Any], log: str, table: Sequence[Line]) -> None:
     """The table, or JSON with the policies as they were written; --quiet: the answer, where there is one."""
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     elif options["quiet"] and options["against"] is not None:
-        click.echo(found.title)
+        click.echo(comparison.title)
     else:
-        print_comparison(Console(), table, found.title)
+        print_comparison(Terminal(), table, comparison.title)
     if options["plot"] is not None:
-        save_plot(found.plot(), options["plot"])
+        save_plot(comparison.plot(), options["plot"])
     if options["report"] is not None:
-        found.report(options["report"], title=f"Comparison on {Path(log).name}")
+        comparison.report(options["report"], title=f"Comparison on {Path(log).name}")
 
 
 def _short(lines: list[Line]) -> list[Line]:

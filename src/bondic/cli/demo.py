@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from bondic.advice.levers import with_next_steps
+from bondic.cli.outputs import Terminal
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
 from bondic.decisions.difference import with_today
@@ -27,7 +28,7 @@ from bondic.verification import verify
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool | None = None) -> None:
     """Evaluate, print, write, verify."""
     refuse_existing(out, overwrite=force)
-    console = Console(quiet=bool(quiet) or as_json)
+    console = Terminal(quiet=bool(quiet) or as_json)
     demo = load_demo()
     console.print(
         f"A machine wears out (levels 0 to 5). {len(demo.log)} logged decisions of operators who ran or maintained it. "

@@ -20,7 +20,15 @@ from rich.console import Console
 from bondic.advice.levers import with_next_steps
 from bondic.cli.executors import not_elsewhere, sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import EXIT_CODES, GATE_CODES, print_notes, print_validity_notes, this_command, verify_command
+from bondic.cli.outputs import (
+    EXIT_CODES,
+    GATE_CODES,
+    Terminal,
+    print_notes,
+    print_validity_notes,
+    this_command,
+    verify_command,
+)
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values
@@ -171,7 +179,7 @@ def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdic
         written = options["out"] / "result.json"
         click.echo(written.read_text(encoding="utf-8") if options["as_json"] else str(result))
         return
-    console, verbose = Console(), options["quiet"] is False
+    console, verbose = Terminal(), options["quiet"] is False
     console.print(result_table(result, verbose=verbose, width=console.width))
     if verbose:
         print_notes(console, notes)

@@ -88,8 +88,8 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
         return LearnedPolicy(import_object(spec), int(rows) if rows >= 1 and float(rows).is_integer() else rows, blocks)
     if blocks > 1:
         raise InvalidInput("--with learn_blocks: state the rows before the first block as well, --with learn_rows=0.2.")
-    asked = spec not in (COLUMNS, LOGGED, TODAY)
-    how = {"trust_pickle": options["trust_pickle"], "output": options["policy_output"]} if asked else {}
+    loads = spec not in (COLUMNS, LOGGED, TODAY)
+    how = {"trust_pickle": options["trust_pickle"], "output": options["policy_output"]} if loads else {}
     return chosen_policy(spec, loaded, starts, **how)
 
 

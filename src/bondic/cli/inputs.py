@@ -161,8 +161,8 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs, sums: Sum
         stated["choices"] = Choices(categorical=columns, **tuned)
     if "no_rows" in known:
         stated["no_rows"] = options.get("no_rows", False)
-    if "propensities" in known and (told := ABOUT_PROPENSITIES & own.keys()):
-        stated["propensities"] = Propensities(**{key: own.pop(key) for key in told})
+    if "propensities" in known and (listed := ABOUT_PROPENSITIES & own.keys()):
+        stated["propensities"] = Propensities(**{key: own.pop(key) for key in listed})
     return replace(method, **{key: value for key, value in {**stated, **own}.items() if key in known})
 
 

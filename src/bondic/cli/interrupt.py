@@ -51,9 +51,9 @@ def obeyed() -> int:
     return INTERRUPTED
 
 
-def _watch(told: socket.socket) -> None:
-    with told:
-        while heard := told.recv(16):
+def _watch(watched: socket.socket) -> None:
+    with watched:
+        while heard := watched.recv(16):
             if signal.SIGINT in heard:
                 _end()
 

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from bondic.cli.commands import STATED
 from bondic.cli.executors import choose_policy
-from bondic.cli.outputs import EXIT_CODES, print_notes, print_validity_notes
+from bondic.cli.outputs import EXIT_CODES, Terminal, print_notes, print_validity_notes
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.core.claims import Status
@@ -150,7 +150,7 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
     if policy != COLUMNS:
         policy, notes = take_policy(policy, GivenLog(rows, loaded, order_stated=bool(options["actions"])), None)
     if not options["quiet"] and not options["as_json"]:
-        print_notes(Console(), notes)
+        print_notes(Terminal(), notes)
     columns = stated_columns(options, loaded, rows.observation_dim)
     own, drawn = own_options("sequential", options["with"]), drawing_options(options["with"])
     tuned = {key: own.pop(key) for key in TUNED if key in own}

@@ -45,6 +45,14 @@ def several(names: str, form: str | None, words: str, **more: Any) -> Decorator:
     return option(names, words, multiple=True, metavar=form, **more)
 
 
+class _Settings(click.Option):
+    """`--with`; `lines` are its settings and what they mean."""
+
+    def __init__(self, *args: Any, lines: Sequence[tuple[str, str]] = (), **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.lines = lines
+
+
 class Grouped(click.Command):
     """A command whose --help lists its options in groups."""
 
@@ -52,14 +60,18 @@ class Grouped(click.Command):
     """Titles, and how many options each has, in order."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section per group; what belongs to none, such as --help, comes last."""
-        found = [p.get_help_record(ctx) for p in self.get_params(ctx) if isinstance(p, click.Option)]
-        records = [record for record in found if record is not None]
-        for title, count in (*self.groups, ("Other", len(records))):
-            if records:
+        """A section per group, and one for settings; what belongs to none, such as --help, comes last."""
+        options = [item for item in self.get_params(ctx) if isinstance(item, click.Option)]
+        sections: list[tuple[str, Sequence[tuple[str, str]]]] = []
+        settings = [("Settings of --with", item.lines) for item in options if isinstance(item, _Settings)]
+        for title, count in (*self.groups, ("Other", len(options))):
+            records = [item.get_help_record(ctx) for item in options[:count]]
+            sections.append((title, [record for record in records if record is not None]))
+            options = options[count:]
+        for title, lines in (*sections[:-1], *settings, sections[-1]):
+            if lines:
                 with formatter.section(title):
-                    formatter.write_dl(records[:count])
-            records = records[count:]
+                    formatter.write_dl(lines)
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[str, ...] | None:
@@ -157,8 +169,17 @@ def split_setting(item: str) -> tuple[str | None, str, str]:
     return (method if dot else None), last.replace("-", "_"), text.strip()
 
 
-def settings(known: Sequence[str] = tuple(SETTINGS), *, words: str, methods: bool = False) -> Decorator:
-    """`--with KEY=VALUE` for these settings; `methods`: keys that are none of them belong to a method."""
+def settings(
+    known: Sequence[str] = tuple(SETTINGS),
+    *,
+    words: str,
+    lines: Sequence[tuple[str, str]] = (),
+    methods: bool = False,
+) -> Decorator:
+    """`--with KEY=VALUE` for these settings; `methods`: keys that are none of them belong to a method.
+
+    `lines`: settings and what they mean, each a line of its own in --help.
+    """
 
     def read(ctx: click.Context, parameter: click.Parameter, items: tuple[str, ...]) -> tuple[str, ...]:
         found = {name: SETTINGS[name][1] for name in known}
@@ -176,7 +197,7 @@ def settings(known: Sequence[str] = tuple(SETTINGS), *, words: str, methods: boo
         return items
 
     form = "[METHOD.]KEY=VALUE" if methods else "KEY=VALUE"
-    return several("--with", form, f"{words} May be repeated.", callback=read)
+    return several("--with", form, f"{words} May be repeated.", callback=read, cls=_Settings, lines=lines)
 
 
 def _converted(item: str, kind: click.ParamType[Any], text: str, parameter: click.Parameter, ctx: click.Context) -> Any:
@@ -190,19 +211,19 @@ def _converted(item: str, kind: click.ParamType[Any], text: str, parameter: clic
 
 _RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
 ALPHA = default("--alpha", 0.1, "Probability that the interval misses the value: 0.1 for 90% confidence.")
-ONE_STEP = flag("--one-step", "State that every row is an episode of its own (a bandit log): nothing follows it.")
+ONE_STEP = flag("--one-step", "State that every row is an episode of its own (a bandit log).")
 GAMMA = option(
     "--gamma",
-    "Discount in [0, 1): the weight of a reward one step later. 1 is allowed with --horizon. Not needed for single decisions.",
+    "Discount in [0, 1), or 1 with --horizon. Not needed for single decisions.",
     type=float,
 )
 REWARD_RANGE = option(
     "--reward-range",
-    "Range of every possible reward. It comes from what you know, not from the smallest and largest reward in the log.",
+    "Smallest and largest possible reward: your knowledge, not the extremes of the log.",
     required=True,
     **_RANGE,
 )
-HORIZON = option("--horizon", "Value of the first H steps only; needs timesteps in the log.", type=int)
+HORIZON = option("--horizon", "Value of the first H steps only. The log needs timesteps.", type=int)
 QUESTION = [
     GAMMA,
     REWARD_RANGE,
@@ -215,8 +236,8 @@ QUESTION = [
     ONE_STEP,
     option(
         "--initial",
-        "File with the initial states, the whole distribution; a column `weight` may hold their weights. sample:FILE if they are "
-        "independent draws from it. One state can be written out, as in 36 or 0.5,2. Default: the episode starts of the log.",
+        "File with all initial states, and their weights in a column `weight`; sample:FILE if they are independent draws; one "
+        "state as in 0.5,2. Default: the episode starts of the log.",
         metavar="[sample:]FILE",
     ),
     ALPHA,
@@ -228,24 +249,23 @@ READING = [
     several(
         "--columns",
         "PART=COL[,COL...]",
-        "Which columns hold a part of a transition, if their names are unusual. 'user_feature_*' means all columns with such "
-        "names; terminations=none (or truncations=none) states that there are none. May be repeated.",
+        "Columns with unusual names, as in observations=age,dose or observations=lab_*. terminations=none: nothing ever ends. "
+        "May be repeated.",
     ),
     several(
         "--missing",
         "indicator|COL=VALUE",
-        "What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
-        "add a 0/1 column. Without this option gaps are refused.",
+        "Fill gaps in observations with 0 ('indicator') or VALUE, and add a 0/1 column. Default: gaps are refused. "
+        "May be repeated.",
     ),
     several(
         "--text",
         "one-hot|codes|COL=NAME[,NAME...]",
-        "How text in observations is turned into numbers, or all values that a text column may have (default: those that "
-        "occur). May be repeated.",
+        "How text in observations becomes numbers; or the values that a text column may have. May be repeated.",
     ),
     option(
         "--actions",
-        "Names of the actions, if they are text, in the order of the policy's probabilities.",
+        "Names of text actions, in the order of the policy's probabilities.",
         type=click.UNPROCESSED,
         callback=_names,
         metavar="NAME,NAME,...",
@@ -254,41 +274,52 @@ READING = [
 STATES = several(
     "--categorical",
     "obs|none|COL",
-    "Observation columns that hold names, not quantities: 'obs' for all of them, 'none' for none (states are compared by "
-    "their distance), or names or numbers (from 0) of columns. May be repeated. Default: decided from the log (--verbose).",
+    "Observation columns that hold names, not quantities: all, none, or this one. Default: decided from the log. "
+    "May be repeated.",
 )
 ACCEPT = several(
     "--accept",
     "KIND",
-    "Accept a finding about the log or the policy that is not a fault in your case; the message about it names its kind. "
-    "It becomes an assumption that you state. May be repeated.",
+    "State that a finding about the log is no fault here; its message names the KIND. May be repeated.",
     type=click.Choice(list(ACCEPTABLE)),
 )
 # --- policy -------------------------------------------------------------------------------------------
 
 POLICY_WORDS = (
-    "The new policy: module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), "
-    "or 'logged' (the log holds its probabilities of the logged actions)."
+    "The new policy: module:object, a file (ONNX, NPZ, ...), or its probabilities in the log, of all actions ('columns') "
+    "or of the logged one ('logged')."
 )
 
 # --- method -------------------------------------------------------------------------------------------
 
 WITH = settings(
-    words="A setting for experts. Statements: side=lower|upper (one bound), radius=R|paper (of the class Q), "
-    "require_below=X (a gate: the value may not exceed X), "
-    "never_terminates=yes, planned_rows=N (of a log that was stopped because of what it showed, or grows), state=FILE (of a gate "
-    "or choice that is looked at again as the log grows), groups=COLUMN|SPEC and "
-    "model=SPEC (your own, module:function). Learning: learn_rows=0.5 (--policy is a function that learns one on the first half; "
-    "the other half certifies it), learn_blocks=8 (it learns again before each of 8 blocks). "
-    "Of a method: pilot=0.2, gauge=paper, min_propensity=0.05, steps=50. "
-    "Work: memory=2GB (read in batches), engine=cuda, executor=processes://4. Files: no_rows=yes (no single row in report and "
-    "certificate), policy_output=logits, trust_pickle=yes. Draws: draws=20, seed=1.",
+    words="A setting of the list below, or of the method.",
+    lines=(
+        ("side=lower|upper", "One bound instead of two."),
+        ("require_below=X", "A gate: the value has to be at most X."),
+        ("never_terminates=yes", "State that no episode ever ends."),
+        ("planned_rows=N", "Planned length of a log that grows."),
+        ("state=FILE", "File of the earlier looks of a gate or choice."),
+        ("radius=R|paper", "Radius of the class of value functions."),
+        ("groups=COLUMN|SPEC", "Your own groups of states."),
+        ("model=SPEC", "Your own model, module:function."),
+        ("min_propensity=P", "Smallest probability that the log gives to an action."),
+        ("learn_rows=0.5", "--policy learns on the first half of the rows."),
+        ("learn_blocks=8", "It learns again before each of 8 blocks."),
+        ("no_rows=yes", "Write no row of the log to report and certificate."),
+        ("memory=2GB", "Read the log in batches."),
+        ("engine=cuda", "Compute on a GPU."),
+        ("executor=processes://4", "Compute in 4 processes."),
+        ("policy_output=logits", "What an ONNX policy returns."),
+        ("trust_pickle=yes", "Load pickled files, which can run code."),
+        ("draws=20, seed=1", "Draws from a policy without probabilities, and their seed."),
+        ("pilot=0.2, steps=50", "Examples of settings of a method."),
+    ),
     methods=True,
 )
 ALLOWANCE = option(
     "--allowance",
-    "Where states are numbers: state how alike they are inside a group, in units of the value. One number, or two: "
-    "averages and single rows.",
+    "State how much averages, and single rows, of a group of states may differ, in units of the value.",
     type=click.UNPROCESSED,
     callback=_allowance,
     metavar="A [B]",
@@ -296,8 +327,7 @@ ALLOWANCE = option(
 
 BY = option(
     "--by",
-    "Also an interval for every subgroup of the starts, all of which hold together: a column of the observations (store, age "
-    "band), its number from 0, or module:function of states.",
+    "Also intervals for subgroups of the starts, valid together: a column of the observations, or module:function.",
     metavar="COLUMN|SPEC",
 )
 
@@ -305,7 +335,7 @@ BY = option(
 
 QUIET = option(
     "--quiet/--verbose",
-    "Print the answer in one line, nothing else; or every assumption, every term and how the log was read.",
+    "Print one line; or every assumption and term, and how the log was read.",
     default=None,
 )
 JSON = flag("--json as_json", "Print JSON and nothing else.")

@@ -1,7 +1,8 @@
-"""What every command says: exit codes, doubts and notes, and the command that checks a result."""
+"""What every command says: exit codes, warnings and notes, and the command that checks a result."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,21 @@ _READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trus
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 
+class Terminal(Console):
+    """A console that pads no line with spaces at its end."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As every console does it."""
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write(_PADDING.sub(r"\1", captured.get()))
+        self.file.flush()
+
+
+_PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+"""Spaces before the end of a line, and codes that end a color."""
+
+
 def print_validity_notes(notes: Sequence[str]) -> None:
     """What touches validity goes to standard error, with --quiet and --json as well."""
     for note in notes:
@@ -40,20 +56,20 @@ def print_notes(console: Console, notes: Sequence[str]) -> None:
 
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
-    asked, told = certificate.estimand, list(_READING)
-    if asked.policies[0].answers.next is None:
+    estimand, needed = certificate.estimand, list(_READING)
+    if estimand.policies[0].answers.next is None:
         learned = ["learn_rows", "learn_blocks"] if options.get("learn_rows") is not None else []
-        told = ["policy", "policy_output", *learned, *told]
-    if any(policy.answers.next is None and not policy.known_by_log for policy in asked.policies[1:]):
-        told = ["against", *told]
-    if asked.start.observations is None:
-        told = ["initial", *told]
-    told.append("by")
-    words = [word for name in told for word in _said(name, options.get(name))]
+        needed = ["policy", "policy_output", *learned, *needed]
+    if any(policy.answers.next is None and not policy.known_by_log for policy in estimand.policies[1:]):
+        needed = ["against", *needed]
+    if estimand.start.observations is None:
+        needed = ["initial", *needed]
+    needed.append("by")
+    words = [word for name in needed for word in _words_of(name, options.get(name))]
     return shlex.join(["bondic", "verify", str(options["out"] / "certificate.json"), options["log"], *words])
 
 
-def _said(name: str, value: Any) -> list[str]:
+def _words_of(name: str, value: Any) -> list[str]:
     """An option, or a setting, as words of the command line; nothing where it says nothing."""
     if value in (None, False, ()):
         return []

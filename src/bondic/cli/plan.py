@@ -12,6 +12,7 @@ from rich.table import Table
 
 from bondic.advice.lengths import LogDesign
 from bondic.advice.levers import rounded
+from bondic.cli.outputs import Terminal
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import number
 from bondic.rendering import three
@@ -35,7 +36,7 @@ def command(*, rows: int | None, length: float | None, as_json: bool, **options:
     if as_json:
         click.echo(json.dumps(_as_dict(design, lines, requested), indent=1))
     else:
-        _print(design, lines, requested, Console())
+        _print(design, lines, requested, Terminal())
     return 0
 
 
@@ -47,7 +48,7 @@ def _as_dict(
 
     return {
         "value_range": [design.limits.low, design.limits.high],
-        "asked": None if requested is None else plain(requested),
+        "answer": None if requested is None else plain(requested),
         "lines": [plain(line) for line in lines],
         "basis": design.basis,
         "guaranteed": False,

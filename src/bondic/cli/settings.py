@@ -57,15 +57,15 @@ def _keys(name: str) -> dict[str, Any]:
 
 def own_options(name: str, items: Sequence[str]) -> dict[str, Any]:
     """The settings that this method has, as its arguments."""
-    return _found(name, _keys(name), items)
+    return _settings_of(name, _keys(name), items)
 
 
 def drawing_options(items: Sequence[str]) -> dict[str, Any]:
     """How many actions are drawn from a continuous policy, and the seed, where they are stated."""
-    return _found("the question", _DRAWS, [item for item in items if split_setting(item)[0] is None])
+    return _settings_of("the question", _DRAWS, [item for item in items if split_setting(item)[0] is None])
 
 
-def _found(name: str, keys: dict[str, Any], items: Sequence[str]) -> dict[str, Any]:
+def _settings_of(name: str, keys: dict[str, Any], items: Sequence[str]) -> dict[str, Any]:
     out = {}
     for item in sorted(items, key=lambda item: split_setting(item)[0] is not None):  # what names one method goes last
         method, key, text = split_setting(item)
@@ -86,11 +86,11 @@ def refuse_unknown_options(methods: Iterable[str], items: Sequence[str]) -> None
         seen.add((method, key))
         known = [name for name in chosen if method in (None, name) and key in _keys(name)]
         if not known and not (method is None and key in {**_DRAWS, **SETTINGS}):
-            told = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
+            own = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
             near = did_you_mean(key, {*SETTINGS, *(option for name in chosen for option in _keys(name))})
             raise InvalidInput(
                 f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`.{near} Options that they have: "
-                f"{told}; of every method: {', '.join(SETTINGS)}; the draws of a policy: {', '.join(_DRAWS)}."
+                f"{own}; of every method: {', '.join(SETTINGS)}; the draws of a policy: {', '.join(_DRAWS)}."
             )
     for name in chosen:
         own_options(name, items)

@@ -80,9 +80,9 @@ def _reading(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> None:
+def _refuse_another_log(certificate: Path, stored: Certificate, rows: Log) -> None:
     """The core refuses it as well; here it is known what may have been forgotten."""
-    if rows.content_hash == found.estimand.log_hash:
+    if rows.content_hash == stored.estimand.log_hash:
         return
     message = "The log is not the one that was certified (content hashes differ)."
     if certificate.is_file() and (certificate.parent / _RESULT).is_file():
@@ -142,11 +142,11 @@ def _most_bytes(log: str) -> int:
     return max(MAX_ARRAY_BYTES, 16 * sum(file.stat().st_size for file in files if file.is_file()))
 
 
-def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, reading: dict[str, Any]) -> None:
+def _refuse_unstated_order(certificate: Certificate, loaded: LoadedLog | None, reading: dict[str, Any]) -> None:
     """A log with text actions has one content hash per order of their names."""
     if loaded is None or action_names(loaded) is None or "actions" in reading:
         return
-    if loaded.transitions.content_hash != found.estimand.log_hash:
+    if loaded.transitions.content_hash != certificate.estimand.log_hash:
         raise InvalidInput(
             "The log's actions are text, and in the sorted order of their names it is not the certified log. Pass --actions "
             "as it was when the certificate was made (see `reading` in result.json beside it)."
@@ -154,33 +154,39 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, reading
 
 
 def _policy(
-    found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any], name: Literal["policy", "against"]
+    certificate: Certificate,
+    rows: Log,
+    loaded: LoadedLog | None,
+    options: dict[str, Any],
+    name: Literal["policy", "against"],
 ) -> Any:
     """The policy of an option, for as many actions as the certificate's; the order of their names is that of the log's hash."""
-    policies = found.estimand.policies
+    policies = certificate.estimand.policies
     if options[name] is None:
         return None
     if name == "against" and len(policies) == 1:
         raise InvalidInput("--against: the certificate is about one policy.")
-    starts = _start_count(found)
+    starts = _start_count(certificate)
     given = options if name == "policy" else {**options, "learn_rows": None, "learn_blocks": 1}
     chosen = choose_policy(options[name], loaded, starts, given)
     stored = policies[0 if name == "policy" else 1]
     return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, stored.actions)[0]
 
 
-def _start_count(found: Certificate) -> int | None:
+def _start_count(certificate: Certificate) -> int | None:
     """How many episode starts of the log the certificate is about; None where it is about others."""
-    start = found.estimand.start
+    start = certificate.estimand.start
     return int(start.weights.size) if start.from_log else None
 
 
-def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates | None:
+def _initial(
+    certificate: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]
+) -> InitialStates | None:
     """The states of --initial, held against those of the certificate where it has them."""
     if options["initial"] is None:
         return None
     states, weights = read_initial(Path(options["initial"].removeprefix(SAMPLE)), rows, loaded)
-    start = found.estimand.start
+    start = certificate.estimand.start
     # the kind is a statement of the certificate; what a file can be compared with are states and weights
     sample = start.kind == "sample" and weights is None
     initial = InitialStates.sample(states) if sample else InitialStates.exact(states, weights)

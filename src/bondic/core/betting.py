@@ -79,5 +79,5 @@ def clipped_deviation(predicted: Between, outcome: Between, deviation: Between, 
         low = np.where(predicted.low >= clip.low, deviation.low, np.minimum(deviation.low, under))
         low = np.maximum(low, outcome.low - np.clip(predicted.high, clip.low, clip.high))
     # every branch is made of at most three numbers: two roundings
-    size = deviation.largest() + predicted.largest() + outcome.largest() + clip.largest()
+    size = deviation.magnitude() + predicted.magnitude() + outcome.magnitude() + clip.magnitude()
     return Between(low - 8 * U * size, high + 8 * U * size)

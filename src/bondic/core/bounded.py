@@ -227,7 +227,7 @@ class Computed(ABC):
         return np.concatenate([np.zeros(0, dtype), *(self[some] for some in portions(self.size))])
 
 
-Column = FloatArray | Computed
+FloatColumn = FloatArray | Computed
 
 
 def upper_sum(values: FloatArray) -> float:
@@ -313,7 +313,7 @@ class Between:
     low: FloatArray
     high: FloatArray
 
-    def largest(self) -> FloatArray:
+    def magnitude(self) -> FloatArray:
         """max |x_i|."""
         return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
 

@@ -38,7 +38,17 @@ DAMAGED = (
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """`body` is JSON data, `arrays` what it refers to; `digest` covers both."""
+    """All that `verify` needs besides the log: the proof of an interval as data, and nothing that is run.
+
+    Parameters
+    ----------
+    body : dict
+        JSON data: the estimand, the proof, what it shows, and the result.
+    arrays : dict of array
+        The arrays that the body refers to, by name.
+    digest : str
+        Of body and arrays; computed where it is left out.
+    """
 
     body: dict[str, Any]  # the estimand, the proof, what it shows, and the result: JSON data
     arrays: Mapping[str, npt.NDArray[Any]]  # the arrays that the body refers to, by name

@@ -99,15 +99,15 @@ class SeparateProof(Proof):
                 tests.append(Rejection(True, proof.budget.alpha, 0.0, 0.0, math.inf))
         return self.claims_of(tuple(found), tuple(tests))
 
-    def claims_of(self, found: tuple[Conclusion, ...], tests: tuple[Rejection, ...]) -> Claims:
+    def claims_of(self, conclusions: tuple[Conclusion, ...], tests: tuple[Rejection, ...]) -> Claims:
         """Sums of the ends that the parts conclude with."""
         ends = []
         for end in ends_of(self.side):
             sizes = []
-            for number, (policy, one) in enumerate(zip(self.estimand.policies, found, strict=True), 1):
+            for number, (policy, one) in enumerate(zip(self.estimand.policies, conclusions, strict=True), 1):
                 bound = one.low if (end == "lower") == (policy.coefficient > 0) else one.high
                 sizes.append(Part(f"policy {number}", Enclosure(bound) * policy.coefficient, "value"))
-            ends.append(Claim(end, tuple(sizes), uses_log=any(one.status is Status.INTERVAL for one in found)))
+            ends.append(Claim(end, tuple(sizes), uses_log=any(one.status is Status.INTERVAL for one in conclusions)))
         return Claims(tuple(ends), tests)
 
     def assumptions(self, question: Question, *, rejected: bool) -> tuple[Assumption, ...]:

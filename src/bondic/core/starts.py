@@ -248,7 +248,7 @@ def _prices(
     low, high = deviation.low, np.minimum(deviation.high, np.minimum(center.high + deviation.high, limits.high) - clip)
     if clip > center.low:
         low = np.minimum(low, np.maximum(center.low + deviation.low, limits.low) - clip)
-    bet, size = rate * terms.shares, 8 * U * (limits.largest + abs(clip) + deviation.largest() + center.largest)
+    bet, size = rate * terms.shares, 8 * U * (limits.largest + abs(clip) + deviation.magnitude() + center.largest)
     low, high = -bet * (high + size), -bet * (low - size)
     return np.asarray(np.maximum(bet_cost(low), bet_cost(high)))
 
@@ -276,5 +276,5 @@ def _center_bounds(terms: StartTerms, bets: StartBets, deviation: Between, value
         return ValueRange(bets.center, bets.center)
     count, slack = float(len(terms)), (len(terms) + 8) * U
     low, high = (float(np.sum(side)) / count for side in (deviation.low, deviation.high))
-    most = slack * (value.largest + float(deviation.largest().max()))
+    most = slack * (value.largest + float(deviation.magnitude().max()))
     return ValueRange(value.low - high - most, value.high - low + most)

@@ -103,12 +103,12 @@ def _steps(horizon: int) -> int:
     return int(horizon)
 
 
-def _pair(given: Any, name: str, meaning: str) -> tuple[float, float]:
+def _pair(pair: Any, name: str, meaning: str) -> tuple[float, float]:
     try:
-        low, high = (float(value) for value in given)
+        low, high = (float(value) for value in pair)
     except (TypeError, ValueError, OverflowError) as problem:
         raise InvalidInput(
-            f"`{name}` is a pair {meaning} of finite numbers, such as {name}=(0, 1); it is {one_line(repr(given))}."
+            f"`{name}` is a pair {meaning} of finite numbers, such as {name}=(0, 1); it is {one_line(repr(pair))}."
         ) from problem
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"`{name}` is [{low}, {high}]; two finite numbers, lowest first, are needed.")

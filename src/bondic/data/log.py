@@ -87,6 +87,6 @@ class Log(ABC):
         """These rows as transitions in memory, with the hash of the whole log; by default all of them."""
 
 
-def is_log(given: object) -> bool:
+def is_log(value: object) -> bool:
     """Whether this is a log at all: a border check for plain words."""
-    return isinstance(given, Log)
+    return isinstance(value, Log)

@@ -68,18 +68,18 @@ class ColumnMap:
 
 def find_columns(
     present: Iterable[str],
-    given: Mapping[str, str | Iterable[str]] | None = None,
+    stated: Mapping[str, str | Iterable[str]] | None = None,
     *,
     required: Iterable[str] = REQUIRED,
     skip: Collection[str] = (),
 ) -> ColumnMap:
-    """Match the columns of a table with the parts of a transition; `given` settles what the names do not.
+    """Match the columns of a table with the parts of a transition; `stated` settles what the names do not.
 
     Parts in `skip` are not looked for.
     """
     names = list(present)
     found: dict[str, tuple[str, ...]] = {}
-    for part, value in dict(given or {}).items():
+    for part, value in dict(stated or {}).items():
         found[part] = given_columns(part, value, names)
     taken = {column for group in found.values() for column in group}
     for part, aliases in ALIASES.items():
@@ -98,7 +98,7 @@ def find_columns(
 
 def _not_found(
     missing: list[str],
-    found: Mapping[str, tuple[str, ...]],
+    parts: Mapping[str, tuple[str, ...]],
     names: list[str],
     taken: Collection[str],
     skip: Collection[str],
@@ -114,7 +114,7 @@ def _not_found(
     logs = any(
         "logp" in name.lower() for name in names
     )  # of a language model: what was done is known by its probabilities
-    proposed = {} if logs else propose(missing, found, names, taken, skip)
+    proposed = {} if logs else propose(missing, parts, names, taken, skip)
     if proposed:
         python = ", ".join(
             f"'{part}': {(group[0] if len(group) == 1 else list(group))!r}" for part, group in proposed.items()
@@ -129,7 +129,7 @@ def _not_found(
             " That nothing ever terminates is stated by columns={'terminations': None} (--columns terminations=none), that every "
             "row ends by one_step=True (--one-step)."
         )
-    return text if proposed else text + _of_probabilities(missing, found, names, taken)
+    return text if proposed else text + _of_probabilities(missing, parts, names, taken)
 
 
 _LONGEST = 400
@@ -156,7 +156,7 @@ _SEVERAL = 3
 
 def propose(
     missing: Collection[str],
-    found: Mapping[str, tuple[str, ...]],
+    parts: Mapping[str, tuple[str, ...]],
     names: Iterable[str],
     taken: Collection[str],
     skip: Collection[str] = (),
@@ -164,7 +164,7 @@ def propose(
     """Columns that the missing parts, and keys of rows, may be in: a guess for a message. Numbered ones go together, x_*."""
     free, guessed = _patterns([name for name in names if name not in taken]), dict[str, tuple[str, ...]]()
     for part, pieces in _PIECES.items():
-        if part in found or (part in REQUIRED and part not in missing):
+        if part in parts or (part in REQUIRED and part not in missing):
             continue
         fits = [
             name
@@ -199,7 +199,7 @@ _TELLING = {
 
 
 def _of_probabilities(
-    missing: Collection[str], found: Mapping[str, tuple[str, ...]], names: list[str], taken: Collection[str]
+    missing: Collection[str], parts: Mapping[str, tuple[str, ...]], names: list[str], taken: Collection[str]
 ) -> str:
     """What is missing of a log that has neither states nor actions, but the probabilities of what was done."""
     if not {"observations", "actions"} & set(missing):
@@ -207,7 +207,7 @@ def _of_probabilities(
     free = [name for name in names if name not in taken]
     named = []
     for part, pieces in _TELLING.items():
-        if part in found or part.replace("log", "action") in found:
+        if part in parts or part.replace("log", "action") in parts:
             continue
         fits = [name for name in free if any(piece in name.lower().split(".")[-1] for piece in pieces)]
         if part != "rewards":
@@ -293,14 +293,14 @@ def _matches(alias: str, names: list[str], lower: dict[str, str], taken: Collect
     return tuple(name for _, name in numbered)
 
 
-def _notes(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    if "terminations" not in found:
+def _notes(parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    if "terminations" not in parts:
         return ()
-    ends = found["terminations"][0].lower()
-    if ends in DONE_NAMES and "truncations" not in found:
+    ends = parts["terminations"][0].lower()
+    if ends in DONE_NAMES and "truncations" not in parts:
         return (
             ValidityNote(
-                f"Column {found['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If "
+                f"Column {parts['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If "
                 "it also marks episodes that were merely cut off, the interval is not valid; name a column for terminations "
                 "and one for truncations."
             ),

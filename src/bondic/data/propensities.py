@@ -19,9 +19,9 @@ PAIRS = (("behavior_action_probs", "behavior_log_probs"), ("target_action_probs"
 PROPENSITIES = tuple(name for pair in PAIRS for name in pair)
 
 
-def checked_propensities(given: Mapping[str, Any], rows: int, *, discrete: bool) -> dict[str, FloatArray]:
+def checked_propensities(columns: Mapping[str, Any], rows: int, *, discrete: bool) -> dict[str, FloatArray]:
     """The columns of `PROPENSITIES` that are given, as floats in their ranges."""
-    present = {name: given[name] for name in PROPENSITIES if given.get(name) is not None}
+    present = {name: columns[name] for name in PROPENSITIES if columns.get(name) is not None}
     refuse_both(present)
     return {name: _checked(name, values, rows, discrete) for name, values in present.items()}
 

@@ -57,7 +57,8 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
         same = (policy.log_hash, policy.terms, policy.rows) == (problem.log_hash, problem.terms, problem.rows)
         if not (same and policy.initial_states.same(problem.initial_states)):
             raise InvalidInput(
-                "Both policies are compared on the same rows of one log, with the same statements and starts."
+                "Two policies are compared on the same rows of one log, with the same terms and starts. Build both problems "
+                "with the same arguments."
             )
         return replace(policy, initial_states=problem.initial_states)  # one object: a certificate holds it once
     if isinstance(policy, LoggedTarget) or is_today(policy):
@@ -71,8 +72,8 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
         starts = len(problem.initial_states) if problem.initial_states.from_rows else None
         answering, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
     answers = problem.answers
-    asking: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
-    made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **asking)
+    options: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
+    made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **options)
     made = replace(
         made.restricted(problem.rows), names=problem.names, reading=problem.reading, encodings=problem.encodings
     )
@@ -211,36 +212,38 @@ def paired_units(problem: Rows, other: Rows) -> Units:
     return Contrast.of(first, second)
 
 
-def with_values(found: Result, problem: Rows, against: Any, method: Method | str | None = None) -> Result:
+def with_values(result: Result, problem: Rows, against: Any, method: Method | str | None = None) -> Result:
     """The difference with the values of both policies beside it, each an interval by itself at the same alpha.
 
     Where one end was computed, that of the second policy is the one that it is subtracted with.
     """
     chosen, other = as_method(method), other_rows(problem, against)
-    new = sided(chosen, found.side).run(problem, found.alpha, None)
-    return replace(found, parts=(new, _own_value(other, sided(chosen, _OTHER[found.side]), found.alpha)))
+    new = sided(chosen, result.side).run(problem, result.alpha, None)
+    return replace(result, parts=(new, _own_value(other, sided(chosen, _OTHER[result.side]), result.alpha)))
 
 
 def with_today(
-    found: Result, problem: Rows, method: Method | str | None = None, progress: Progress | None = None
+    result: Result, problem: Rows, method: Method | str | None = None, progress: Progress | None = None
 ) -> Result:
     """The same result with the comparison with today's policy beside it (`result.today`), where the log says it cheaply.
 
     That is a log with propensities, or a table in memory: it takes about as long as the result did. The result itself, its
     alpha and its certificate stay as they are; the difference, and today's value, are intervals of their own at the same alpha.
     """
-    informative = found.status is Status.INTERVAL or (found.status is Status.TRIVIAL and found.method == PROPENSITIES)
-    cheap = found.method == PROPENSITIES or (found.method == TABLE and problem.log.held)
-    if not (informative and cheap) or found.is_difference:
-        return found
-    value = today_value(problem, found.alpha, sided(as_method(method), _OTHER[found.side]))
+    informative = result.status is Status.INTERVAL or (
+        result.status is Status.TRIVIAL and result.method == PROPENSITIES
+    )
+    cheap = result.method == PROPENSITIES or (result.method == TABLE and problem.log.held)
+    if not (informative and cheap) or result.is_difference:
+        return result
+    value = today_value(problem, result.alpha, sided(as_method(method), _OTHER[result.side]))
     if value is None:
-        return found
+        return result
     try:
-        gain = difference_interval(problem, alpha=found.alpha, method=method, progress=progress)
+        gain = difference_interval(problem, alpha=result.alpha, method=method, progress=progress)
     except InvalidInput:  # against="today" says why
-        return found
-    return replace(found, today=replace(gain, parts=(found, value)))
+        return result
+    return replace(result, today=replace(gain, parts=(result, value)))
 
 
 def today_value(problem: Rows, alpha: float, method: Method | str | None = None) -> Result | None:
@@ -312,5 +315,5 @@ def separate_proof(parts: tuple[Proof, Proof], budget: ErrorBudget, side: Side) 
     one, two = (part.estimand for part in parts)
     rows = (min(one.rows[0], two.rows[0]), max(one.rows[1], two.rows[1]))
     policies = (one.policies[0], replace(two.policies[0], coefficient=-1.0))
-    asked = Estimand(one.log_hash, one.terms, rows, one.seed, one.draws, one.initial_draws, policies)
-    return SeparateProof(asked, budget, side, parts)
+    estimand = Estimand(one.log_hash, one.terms, rows, one.seed, one.draws, one.initial_draws, policies)
+    return SeparateProof(estimand, budget, side, parts)

@@ -295,8 +295,8 @@ class Default:
     def _dual(self, problem: Rows, why: str) -> Choice:
         states = problem.initial_states
         if states.from_rows and training_provenance(problem.policy, problem.log_hash, len(problem.log)):
-            taught = "and the dual method averages over all starts of the log, those of training rows included"
-            return self._value_range(problem, f"{why}, {taught}")
+            why_not = "and the dual method averages over all starts of the log, those of training rows included"
+            return self._value_range(problem, f"{why}, {why_not}")
         others = "" if self._too_short(problem) else _SEQUENTIAL_TOO
         return Choice(self._made(Dual), problem, f"dual, as {why}", others)
 

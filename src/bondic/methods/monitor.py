@@ -253,7 +253,7 @@ class SequentialMonitor:
         return grown
 
     def _refuse_repeated(self, log: Transitions, rows: Transitions, accepted: bool) -> str:
-        """A doubt, where equal rows may be chance."""
+        """A warning, where equal rows may be chance."""
         if not isinstance(rows, Transitions) or rows.row_matrix().shape[1] != log.row_matrix().shape[1]:
             return ""  # refused for that
         ends = [record.rows for record in self._updates]

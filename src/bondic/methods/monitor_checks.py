@@ -95,7 +95,7 @@ def refuse_known_keys(log: Transitions, rows: Transitions, ends: Sequence[int]) 
 
 
 def find_repeated(log: Transitions, rows: Transitions, ends: Sequence[int], level: float) -> str:
-    """A doubt where rows equal earlier ones and chance may have made them, else nothing; refused where it has not."""
+    """A warning where rows equal earlier ones and chance may have made them, else nothing; refused where it has not."""
     run = repeated_run(log, rows, ends, level)
     if run is None:
         return ""

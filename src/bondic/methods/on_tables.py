@@ -34,7 +34,7 @@ from bondic.methods.on_cells import (
     start_cost,
 )
 from bondic.plan.cells import Costs, mean_squares, propose_cell_events, propose_event, reference_of, repeated
-from bondic.plan.tables import CellCapacity, Prices, TableWeights, validity_notes, with_prior_rows
+from bondic.plan.tables import CellCapacity, Prices, TableWeights, successor_diversity, with_prior_rows
 from bondic.rows import Rows
 from bondic.search.sequential.starts import known_starts
 
@@ -102,13 +102,15 @@ class _PlannedEvents:
         smooth = np.zeros_like(known.square)
         smooth[0] = counts * variance
         longer = replace(known, square=np.maximum(smooth, known.square))
-        doubt = _doubt(past, known.shape)
+        prior_weight = _prior_weight(past, known.shape)
         nothing = CellAllowance.of(NOTHING_ALLOWED, counts.size)
         found = []
         for share in (1.0, CAREFUL):
             now = repeated(longer, share * rows / max(float(counts.sum()), 1.0))
-            labels = tally_by_era(now, with_prior_rows(past, doubt, middle), np.zeros(2, dtype=np.int64), (0,), middle)
-            found.append(Prices.of(locate(Ground.of(now, labels, events, limits), nothing), past.count, doubt))
+            labels = tally_by_era(
+                now, with_prior_rows(past, prior_weight, middle), np.zeros(2, dtype=np.int64), (0,), middle
+            )
+            found.append(Prices.of(locate(Ground.of(now, labels, events, limits), nothing), past.count, prior_weight))
         return replace(found[0], unknown=found[1].unknown).at(shown.place)
 
 
@@ -171,7 +173,7 @@ def propose_table(
         Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
         start_bets(problem, pilot, cells, starts, budget, ends, planned, known.reference),
         quotas,
-        with_prior_rows(_often(first, fewest), _doubt(first, shape), limits.middle),
+        with_prior_rows(_often(first, fewest), _prior_weight(first, shape), limits.middle),
         eras,
     )
 
@@ -219,8 +221,8 @@ def _at(problem: Rows, planned: int, cuts: Sequence[float]) -> list[int]:
     return [problem.rows.start + math.ceil(cut * planned) for cut in cuts]
 
 
-def _doubt(past: EarlierRows, shape: CellShape) -> float:
-    return validity_notes(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MAX_TOGETHER)
+def _prior_weight(past: EarlierRows, shape: CellShape) -> float:
+    return successor_diversity(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MAX_TOGETHER)
 
 
 def _too_many(known: Tally, blocks: int, marks: int) -> bool:

@@ -71,8 +71,8 @@ class FittedPair:
             for batch in problem.batches():
                 cell = self.group(batch.logged) * slots + batch.slots
                 found.append(self.labels.of(self, batch.logged, batch.slots, cell))
-            label, foreseen = (np.concatenate(column) for column in zip(*found, strict=True))
-            one = replace(one, label=label, foreseen=foreseen)
+            label, predicted = (np.concatenate(column) for column in zip(*found, strict=True))
+            one = replace(one, label=label, predicted=predicted)
         # one array each: a certificate holds it once
         two = replace(two, group=one.group, next_group=one.next_group, start_group=one.start_group)
         return PairedGroups(replace(one, forecasts=forecasts), two, self.clip)

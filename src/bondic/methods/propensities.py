@@ -137,7 +137,7 @@ class Propensities:
         if share >= _SHORT:
             return ""
         return (
-            f"the log holds propensities, and the episodes in the first {len(pilot.rows)} rows promise a length of about "
+            f"the log holds propensities, and the episodes in the first {len(pilot.rows)} rows predict a length of about "
             f"{100 * share:.2g} % of the value range without assuming anything about q*"
         )
 
@@ -179,7 +179,7 @@ class Propensities:
         paired = against is not None and _answers(against)
         known = against is None or paired or isinstance(against.policy, LoggedBehavior)
         every = known and self._every_action(problem, single, paired=paired)
-        # the certificate of a log that is read in batches asks the policy again: there is nothing to store
+        # the certificate of a log that is read in batches queries the policy again: nothing is stored
         targets = tuple(
             query_target(one, every_action=every) if one.log.held or one.policy_in_log else None for one in parts
         )
@@ -340,7 +340,7 @@ class Propensities:
         return cap is not None and columns.consecutive and columns.bounds_weights(cap)
 
     def _every_action(self, problem: Rows, single: bool, *, paired: bool) -> bool:
-        """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
+        """Whether π(.|s) is needed at every logged state: it goes into the certificate."""
         cap, discrete = self._cap(), problem.layout.discrete and _answers(problem)
         slots = int(problem.log.inspection.action_counts.size) if problem.policy_in_log else problem.layout.slots
         fits = len(problem.rows) * slots <= _MAX_NUMBERS
@@ -437,7 +437,7 @@ class Propensities:
 
 
 def _answers(rows: Rows) -> bool:
-    """Whether the policy can be asked about every action at the logged states."""
+    """Whether the policy has probabilities of all actions at the logged states."""
     return not rows.policy_in_log or isinstance(rows.policy, PolicyMixture)
 
 

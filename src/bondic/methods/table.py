@@ -42,7 +42,7 @@ FloatArray = npt.NDArray[np.float64]
 NAME = "table"
 PILOT = 0.05
 _SHARES = ((0.15, 0.1), (0.1, 0.02), (0.02, 0.02))
-"""Shares of alpha of the vector event and of those of single cells: the pilot tells which promises the shortest interval."""
+"""Shares of alpha of the vector event and of those of single cells: chosen on the pilot by the shortest predicted interval."""
 _STARTS = 0.1
 """That of sampled starts."""
 _MAX_NUMBERS = 20_000_000
@@ -123,7 +123,7 @@ class Table:
         return math.inf if found is None else found.length
 
     def differs(self, problem: Rows, other: Rows, alpha: float) -> bool:
-        """Whether a table of the difference promises a shorter interval than one for each policy at half of alpha.
+        """Whether the predicted interval of a table of the difference is shorter than one for each policy at half of alpha.
 
         With part of the rows to come alone: bets on differences suffer more where cells come less often than the pilot says.
         """

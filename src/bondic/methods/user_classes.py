@@ -29,13 +29,13 @@ _LAYOUT = Layout(observation_dim=1, has_time=False, action_dim=0, slots=1)
 _ROWS = 100
 
 
-def check_stated(given: Any) -> None:
+def check_stated(value: Any) -> None:
     """Refuse a ball, a box, instruments or a function with parts that cannot be used."""
-    check_outside(given, "Q or a candidate")
-    if isinstance(given, Ball | Instruments):
-        check_kernel(given.kernel)
-    if isinstance(given, Ball) and given.center is not None:
-        check_outside(given.center, "center")
+    check_outside(value, "Q or a candidate")
+    if isinstance(value, Ball | Instruments):
+        check_kernel(value.kernel)
+    if isinstance(value, Ball) and value.center is not None:
+        check_outside(value.center, "center")
 
 
 def check_outside(value: Any, place: str) -> None:

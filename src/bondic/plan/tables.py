@@ -55,7 +55,7 @@ class Prices:
 
     @staticmethod
     def of(located: Located, seen: FloatArray, prior_weight: float) -> Prices:
-        """As a set of values predicts them; as if `doubt` rows of every cell, beside those that were seen, were not foreseen."""
+        """Predicted by a set of values, as if `prior_weight` further rows of every cell were not predicted."""
         system, limits = located.system, located.limits
         rows, intervals, size = system.rows, located.intervals, system.counts.size
         count, square = system.over_labels(rows.count.sum(axis=0)), system.over_labels(rows.square.sum(axis=0))
@@ -237,19 +237,19 @@ def _shortest(
     return min(aims, key=lambda aim: aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0))
 
 
-def validity_notes(past: EarlierRows, shape: tuple[int, int], together: bool) -> float:
-    """d, the share of pairs of rows of the same cell that are followed by different atoms; d / (1 - d) where cells are alone.
+def successor_diversity(past: EarlierRows, shape: tuple[int, int], joint: bool) -> float:
+    """d, the share of pairs of rows of the same cell with different successors; d / (1 - d) where cells are alone.
 
-    Without sets of all cells together a row that was not foreseen costs what the range allows.
+    Without sets of all cells together a row that was not predicted costs what the range allows.
     """
     found = Entries.added(past.cell, past.atom, past.mass, shape)
     ends = np.maximum(past.count - found.over_rows(found.value), 0.0)
     pairs = float((past.count * (past.count - 1)).clip(0).sum())
     alike = float((found.value * (found.value - 1)).clip(0).sum()) + float((ends * (ends - 1)).clip(0).sum())
     share = 1.0 - alike / pairs if pairs > 0 else 0.5
-    return share if together else min(share / max(1 - share, 1e-3), 10.0)
+    return share if joint else min(share / max(1 - share, 1e-3), 10.0)
 
 
 def with_prior_rows(past: EarlierRows, prior_weight: float, middle: FloatArray | float) -> EarlierRows:
-    """With `doubt` rows more at every cell, whose outcome is the middle of the range, and which nothing follows."""
+    """With `prior_weight` further rows at every cell, whose outcome is the middle of the range, and which nothing follows."""
     return replace(past, count=past.count + prior_weight, outcome=past.outcome + prior_weight * middle)

@@ -16,7 +16,21 @@ from bondic.policies.protocol import is_time_dependent
 
 @dataclass(frozen=True, eq=False)
 class TablePolicy:
-    """pi(a | s) read from a table; the state is the whole number in the first observation column."""
+    """pi(a | s) read from a table; the state is the whole number in the first observation column.
+
+    Parameters
+    ----------
+    table : array
+        (states, actions): a row of probabilities for every state.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bondic import TablePolicy
+    >>> policy = TablePolicy([[0.9, 0.1], [0.2, 0.8]])
+    >>> policy.action_probs(np.array([[1.0], [0.0]])).tolist()
+    [[0.2, 0.8], [0.9, 0.1]]
+    """
 
     table: Any  # (states, actions)
 

@@ -134,10 +134,10 @@ def _blocks(lines: Sequence[Line], title: str) -> Iterator[Text]:
 # --- the page -------------------------------------------------------------------------------------------
 
 
-def comparison_page(lines: Sequence[Line], promise: str, *, title: str) -> str:
-    """The whole page; `promise` says what the intervals show, or promise together."""
+def comparison_page(lines: Sequence[Line], headline: str, *, title: str) -> str:
+    """The whole page; `headline` says what the intervals show together."""
     found = [(line.name, line.result) for line in lines if line.result is not None]
-    body = f'<p class="answer">{escape(promise)}.</p>'.replace("..</p>", ".</p>")
+    body = f'<p class="answer">{escape(headline)}.</p>'.replace("..</p>", ".</p>")
     body += forest(found, "intervals side by side") if found else ""
     for other in dict.fromkeys(result.names[1] for _, result in found if result.is_difference):
         body += f'<p class="soft">Bars show how far each policy exceeds {escape(other)}: right of 0 it is better.</p>'
@@ -163,7 +163,7 @@ class Comparison:
     """Several intervals side by side: prints as a table, and leaves as rows, a DataFrame, a picture or a page."""
 
     lines: tuple[Line, ...]  # one per interval, with its name, or why there is none
-    title: str  # what the intervals promise together
+    title: str  # what the intervals show together
 
     def __len__(self) -> int:
         return len(self.lines)

@@ -17,7 +17,7 @@ alike, `marks` [{name, value, text, certified}], `groups` in words, `model`, `al
 `stated` "before the curve" or "after the curve") or null; `subgroups` (`by`, `unit`, `lines` [{subgroup, low, high,
 estimate, status, and the count of `unit`}], which hold together) or null; `estimate_in_interval`;
 `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
-`doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
+`warnings` [text]: all that touches validity, warnings about log and policy first; `notes` [text] on how
 the log was read; `next_steps` [{kind, text, basis, loud, numbers}]: advice; `reading` argument -> value: what was stated
 about reading the log, as arguments of `read_log` (`verify FOLDER LOG` reads it in the same way); `command`: what was
 typed, null for a result made in Python. Numbers that are not finite are null.
@@ -83,7 +83,7 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
         "estimate_in_interval": not result.estimate_outside,
         **{name: getattr(result, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
         "effective_sample_size": result.effective_sample_size,
-        "doubts": validity_notes,
+        "warnings": validity_notes,
         "notes": others,
         "next_steps": [step.to_dict() for step in result.steps],
         "reading": _reading(result, reading),
@@ -93,9 +93,9 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
     return finite
 
 
-def _reading(result: Result, given: Mapping[str, Any] | None) -> dict[str, Any]:
+def _reading(result: Result, stated: Mapping[str, Any] | None) -> dict[str, Any]:
     reading = {} if result.question is None else result.question.reading
-    return dict(reading if given is None else given)
+    return dict(reading if stated is None else stated)
 
 
 def _comparison(result: Result) -> dict[str, Any] | None:

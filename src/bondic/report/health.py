@@ -113,7 +113,7 @@ def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) ->
             distinct = _distinct(np.column_stack([part.logged, part.slots]))
         if actions is not None:
             actions.add(part)
-    uses, queried_at = ((), "") if actions is None else actions.found(no_rows)
+    uses, queried_at = ((), "") if actions is None else actions.uses(no_rows)
     if no_rows:
         counts[counts < MIN_ROWS] = 0.0
     source = question.log if log is None else log
@@ -152,7 +152,7 @@ class _Actions:
             self._target += _taken(part.next, self._width, discrete=self._discrete)
             self._weight += float(part.next.weights.sum())
 
-    def found(self, no_rows: bool) -> tuple[tuple[ActionUse, ...], str]:
+    def uses(self, no_rows: bool) -> tuple[tuple[ActionUse, ...], str]:
         """Every action, and the states at which the policy was queried."""
         logged = (self._used if self._discrete else self._logged) / max(len(self._question), 1)
         target, queried_at = self._shares()

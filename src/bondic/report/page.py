@@ -23,7 +23,7 @@ from bondic.report.subgroups import subgroups_section
 from bondic.report.words import COVERED, FRAGILE, GLOSSARY, GUARANTEES, MEANINGS, STATES, STATUSES, TITLES
 from bondic.result import NextStep, Result
 from bondic.rows import Rows
-from bondic.summary import Summary, all_assumptions, apart, difference_words, named_assumption, ranges, summarize
+from bondic.summary import Summary, all_assumptions, difference_words, ends_cross, named_assumption, ranges, summarize
 
 _BOTH = 2
 _FIRST = 3
@@ -187,7 +187,7 @@ def _contributions(result: Result, parts: Grid | None) -> str:
     words = " ".join(f"<b>{esc(sentence(name))}</b> covers {text}." for name, text in covered)
     own = (
         " The two ends start from averages of their own: that of one may lie beyond the other end."
-        if apart(result)
+        if ends_cross(result)
         else ""
     )
     return (
@@ -248,7 +248,7 @@ def _title(item: Assumption, result: Result) -> str:
 def _data_health(health: Health, no_rows: bool, validity_notes: Sequence[str]) -> str:
     """Counts of the log, and how it was read."""
     known = [
-        ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
+        ("rows of the log", health.rows), ("rows used", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
         ("rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
         ("distinct situations", health.distinct),

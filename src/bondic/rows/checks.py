@@ -67,7 +67,7 @@ def ends_at_once(question: Rows) -> tuple[str, ...]:
 
 
 def first_rewards_alone(question: Rows) -> tuple[str, ...]:
-    """A note where the discount is 0 although steps follow each other; a doubt where the first ones earn nothing."""
+    """A note where the discount is 0 although steps follow each other; a warning where the first ones earn nothing."""
     lengths = question.log.inspection.episode_lengths
     if question.terms.gamma != 0 or question.terms.horizon == 1 or lengths.max(initial=0) < 2:
         return ()

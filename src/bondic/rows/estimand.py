@@ -63,12 +63,12 @@ def estimand_of(rows: Rows, against: Rows | None = None) -> Estimand:
         answers.start_draws,
         tuple(_policy_of(coefficient, part) for coefficient, part in parts),
     )
-    refuse_taught_starts(found, [part for _, part in parts])
+    refuse_training_starts(found, [part for _, part in parts])
     return found
 
 
-def refuse_taught_starts(estimand: Estimand, parts: Sequence[Rows], proof: Proof | None = None) -> None:
-    """InvalidInput where starts of rows that taught a policy are taken for draws: from the log, a proof leaves them out."""
+def refuse_training_starts(estimand: Estimand, parts: Sequence[Rows], proof: Proof | None = None) -> None:
+    """InvalidInput where starts of rows that trained a policy are taken for draws: from the log, a proof leaves them out."""
     trained_until = [
         one.rows[1] for one in estimand.trained_on if one.rows is not None and one.log_hash in ("", estimand.log_hash)
     ]
@@ -82,10 +82,10 @@ def refuse_taught_starts(estimand: Estimand, parts: Sequence[Rows], proof: Proof
             )
     bets = [] if proof is None else list(instances(proof, StartBets))
     if trained_until and bets and any(rows.initial_states.from_rows for rows in parts):
-        taught = sum(
+        trained = sum(
             int((rows.start + starts < max(trained_until)).sum()) for rows, _, starts in episode_starts(parts[0].log)
         )
-        refuse(any(one.skipped < taught for one in bets), "Starts of the policy's training rows are used as draws.")
+        refuse(any(one.skipped < trained for one in bets), "Starts of the policy's training rows are used as draws.")
 
 
 def _policy_of(coefficient: float, rows: Rows) -> StoredPolicy:
@@ -140,11 +140,11 @@ def _rows_of(estimand: Estimand, mine: StoredPolicy, log: Log, policy: Any, init
     return make_rows(log, policy, _states(mine.start, log, initial), estimand.terms, **options).select(*estimand.rows)
 
 
-def _states(start: StoredStart, log: Log, given: InitialStates | None) -> InitialStates:
+def _states(start: StoredStart, log: Log, initial: InitialStates | None) -> InitialStates:
     observations = start.observations
     refuse(observations is None and start.kind == "exact", "An exact list of initial states is not withheld.")
-    if given is not None:
-        observations = _given(start, given)
+    if initial is not None:
+        observations = _given(start, initial)
     elif observations is None:
         own = _read_off(start, log)
         if not log.held and own.count_fixed == start.count_fixed:
@@ -153,20 +153,20 @@ def _states(start: StoredStart, log: Log, given: InitialStates | None) -> Initia
     return InitialStates(observations, start.weights, start.kind, start.count_fixed, start.from_log)
 
 
-def _given(start: StoredStart, given: InitialStates) -> FloatArray:
+def _given(start: StoredStart, initial: InitialStates) -> FloatArray:
     """Those given: of the kind and with the weights of the certificate's, withheld or not."""
     if not (
-        given.kind == start.kind
-        and given.count_fixed >= start.count_fixed
-        and (start.observations is None or np.array_equal(given.observations, start.observations))
-        and given.weights.shape == start.weights.shape
-        and np.allclose(given.weights, start.weights, rtol=1e-12, atol=0.0)
+        initial.kind == start.kind
+        and initial.count_fixed >= start.count_fixed
+        and (start.observations is None or np.array_equal(initial.observations, start.observations))
+        and initial.weights.shape == start.weights.shape
+        and np.allclose(initial.weights, start.weights, rtol=1e-12, atol=0.0)
     ):
         raise VerificationError(
-            f"The {len(given)} initial states that were passed are not those of the certificate: states, kind, number or "
+            f"The {len(initial)} initial states that were passed are not those of the certificate: states, kind, number or "
             "weights differ. Leave `initial` out where the certificate holds its own states."
         )
-    return given.observations
+    return initial.observations
 
 
 def _read_off(start: StoredStart, log: Log) -> InitialStates:
@@ -291,10 +291,10 @@ _KNOWN = {
 }
 
 
-def check_start(states: InitialStates, log: Log, given: InitialStates | None) -> Review:
+def check_start(states: InitialStates, log: Log, initial: InitialStates | None) -> Review:
     """The initial states against those given, or a sample against the episode starts of the log."""
     text = describe_start(states)
-    if given is not None:
+    if initial is not None:
         return Review((f"initial states are those given: {text}",))
     if states.kind == "sample" and _is_from_log(states, log):
         return Review((f"initial states are the episode starts of the log: {text}",))
@@ -355,7 +355,7 @@ def verify_certificate(
         question, policies = rebuild(estimand, log, policy, initial, against), (policy, against)
         rows = rows_of(question)
         stored = read_proof(certificate, rows[0].layout, functions)
-        refuse_taught_starts(estimand, rows, stored)
+        refuse_training_starts(estimand, rows, stored)
         own = tuple(
             one if other is None else replace(one, policy=other) for one, other in zip(rows, policies, strict=False)
         )

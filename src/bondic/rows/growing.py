@@ -199,7 +199,7 @@ class GrowingRows:
         return _of({name: None if column is None else column[common:] for name, column in log.columns().items()}, log)
 
     def problem(self) -> Rows:
-        """The question on all rows that are used; what is surely wrong with the log is refused, doubts are warnings."""
+        """The question on all rows that are used; certain errors of the log are refused, others are warnings."""
         more = ("copies", "repeated-batch") if self.repeated else ()
         return inspected(self._rows(self.used), (*self.statements.accept, *more))
 
@@ -223,15 +223,15 @@ class GrowingRows:
             self.log.observation_dim, self.statements.terms.time_varying, self.log.action_dim, self.start.slots
         )
 
-    def portion(self, given: tuple[int, int], used: tuple[int, int]) -> dict[str, npt.NDArray[Any]]:
+    def portion(self, span: tuple[int, int], used: tuple[int, int]) -> dict[str, npt.NDArray[Any]]:
         """Columns of the rows that were given at once, and the answers for those that were used then."""
-        part = self.log.cut(RowRange(*given))
+        part = self.log.cut(RowRange(*span))
         found = {name: column for name, column in part.columns().items() if column is not None}
         known, now = (self._counts(count) for count in used)
         found[NEXT] = self.answers.next[known[0] : now[0]]
         if self.statements.initial is None:
             found[INITIAL] = self.answers.initial[known[1] : now[1]]
-        return found | ({} if self.written is None else self.written.columns(slice(*given)))
+        return found | ({} if self.written is None else self.written.columns(slice(*span)))
 
     def _counts(self, used: int) -> tuple[int, int]:
         """Next and initial states of the first rows."""
@@ -282,13 +282,13 @@ def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
         )
 
 
-def _written(found: WrittenProbabilities | None, stated: Statements) -> WrittenProbabilities:
-    if found is None or stated.initial is not None:
+def _written(written: WrittenProbabilities | None, stated: Statements) -> WrittenProbabilities:
+    if written is None or stated.initial is not None:
         raise InvalidInput(
             "The policy is 'columns': its probabilities come with the rows, update(read_log(...)), and episode starts of the log "
             "are its initial states (no initial=, no --initial)."
         )
-    return found
+    return written
 
 
 def has_propensities(log: Transitions) -> bool:

@@ -69,65 +69,65 @@ def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
     return None if coding is None else coding.values
 
 
-def take_log(given: Any, **reading: Any) -> GivenLog:
+def take_log(log: Any, **reading: Any) -> GivenLog:
     """A log as it is, one that `read_log` has read, or anything that it reads; `reading` are its options."""
     options = {name: value for name, value in reading.items() if value is not None and value is not False}
-    if is_log(given) or isinstance(given, LoadedLog):
+    if is_log(log) or isinstance(log, LoadedLog):
         if options:
             raise InvalidInput(
-                f"{next(iter(options))}= says how a file or table is read; the log is {kind_of(given)} already. Leave it "
+                f"{next(iter(options))}= says how a file or table is read; the log is {kind_of(log)} already. Leave it "
                 "out."
             )
-        return GivenLog(given.transitions, given) if isinstance(given, LoadedLog) else GivenLog(given)
-    if given is None or hasattr(given, "action_probs") or hasattr(given, "sample_action") or callable(given):
+        return GivenLog(log.transitions, log) if isinstance(log, LoadedLog) else GivenLog(log)
+    if log is None or hasattr(log, "action_probs") or hasattr(log, "sample_action") or callable(log):
         raise InvalidInput(
-            f"The first argument is the log, the second the policy; the first is {kind_of(given)}. A log is Transitions, what "
+            f"The first argument is the log, the second the policy; the first is {kind_of(log)}. A log is Transitions, what "
             "read_log returns, a path, or a table."
         )
     from bondic.data.io.read import read_log  # it loads pyarrow, which a log in memory does not need
 
-    source = given if isinstance(given, str | Path) or not isinstance(given, PathLike) else Path(given)
+    source = log if isinstance(log, str | Path) or not isinstance(log, PathLike) else Path(log)
     loaded = read_log(source, **options)
     return GivenLog(loaded.transitions, loaded, order_stated="actions" in options)
 
 
-def take_initial(given: Any, log: Log) -> InitialStates:
+def take_initial(value: Any, log: Log) -> InitialStates:
     """As stated, or the log's episode starts."""
-    if given is None:
+    if value is None:
         return InitialStates.from_log(log)
-    if isinstance(given, InitialStates):
-        return given
+    if isinstance(value, InitialStates):
+        return value
     raise InvalidInput(
-        f"`initial` is {kind_of(given)}, and does not say what its states are. If the process starts in exactly these: "
+        f"`initial` is {kind_of(value)}, and does not say what its states are. If the process starts in exactly these: "
         "InitialStates.exact(states). If they are independent draws of where it starts: InitialStates.sample(states). Left out, "
         "the log's episode starts are taken."
     )
 
 
-def refuse_no_policy(given: Any) -> None:
+def refuse_no_policy(value: Any) -> None:
     """Before a long log is read."""
-    if given is None:
+    if value is None:
         raise InvalidInput(
             "No policy was given: evaluate_policy(log, policy, ...). A policy is a function of all states that returns "
             "probabilities or actions, an object with action_probs, predict_proba or predict, a number, or a file; 'columns' "
             "if its probabilities stand in the log."
         )
-    if is_log(given) or isinstance(given, LoadedLog):
-        raise InvalidInput(f"The second argument is the policy, and it is {kind_of(given)}: the log comes first.")
+    if is_log(value) or isinstance(value, LoadedLog):
+        raise InvalidInput(f"The second argument is the policy, and it is {kind_of(value)}: the log comes first.")
 
 
 def take_policy(
-    given: Any, source: GivenLog, starts: int | None, actions: int | None = None
+    value: Any, source: GivenLog, starts: int | None, actions: int | None = None
 ) -> tuple[Any, tuple[str, ...]]:
     """The policy in a form that can be queried, and how it was read, where it could have been read in another way.
 
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
     the log has its probabilities there, and nowhere else. `actions` is how many there are, where that is known from elsewhere.
     """
-    if isinstance(given, LearnedPolicy):
+    if isinstance(value, LearnedPolicy):
         refuse_unrecorded(source.log)
-        return learn(given, source.log, lambda made: _learned(made, source, actions))
-    policy = _with_names(chosen_policy(given, source.loaded, starts), source.names, source.encodings)
+        return learn(value, source.log, lambda made: _learned(made, source, actions))
+    policy = _with_names(chosen_policy(value, source.loaded, starts), source.names, source.encodings)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
@@ -159,15 +159,15 @@ _DRAWN = (
 )
 
 
-def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **reading: Any) -> Any:
+def chosen_policy(value: Any, loaded: LoadedLog | None, starts: int | None, **reading: Any) -> Any:
     """A policy of the log's columns, or what `load_policy` makes of it; `starts` as in `take_policy`."""
-    if isinstance(given, str) and given in (LOGGED, TODAY):
-        return LoggedTarget() if given == LOGGED else LoggedBehavior()
-    if isinstance(given, str) and given == COLUMNS:
+    if isinstance(value, str) and value in (LOGGED, TODAY):
+        return LoggedTarget() if value == LOGGED else LoggedBehavior()
+    if isinstance(value, str) and value == COLUMNS:
         return _in_columns(loaded, starts)
-    if isinstance(given, _READY):
-        return given
-    policy = load_policy(given, actions=action_names(loaded), **reading)
+    if isinstance(value, _READY):
+        return value
+    policy = load_policy(value, actions=action_names(loaded), **reading)
     return policy if loaded is None else _with_names(policy, loaded.names, loaded.encodings)
 
 
@@ -249,10 +249,10 @@ def _with_actions(rule: Rule, source: GivenLog, actions: int | None) -> tuple[Ru
     return rule.with_actions(known), (*_notes_on(rule), words)
 
 
-def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> None:
+def refuse_unknown_arguments(arguments: Mapping[str, Any], known: Iterable[str]) -> None:
     """An unknown keyword, with the one that was probably meant."""
     names = list(known)
-    for name in given:
+    for name in arguments:
         if name not in names:
             raise InvalidInput(
                 f"There is no argument `{one_line(name)}`.{_meant(name, names)} There are {', '.join(names)}."

@@ -41,7 +41,7 @@ def learn(learner: LearnedPolicy, log: Log, take: Taken) -> tuple[FittedPolicy |
 
 
 def first_certified(policy: FittedPolicy | PolicyMixture) -> int:
-    """The first row that taught none of the policies that answer from it on."""
+    """The first row that trained none of the policies that answer from it on."""
     return policy.learned[0][0] if isinstance(policy, PolicyMixture) else policy.fitted_rows[1]
 
 

@@ -1,4 +1,4 @@
-"""make_problem: the border where a log, a policy and statements become rows, with the doubts that the log raises."""
+"""make_problem: the border where a log, a policy and statements become rows, with the warnings that the log raises."""
 
 from __future__ import annotations
 

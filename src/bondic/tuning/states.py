@@ -117,7 +117,7 @@ def check_categorical(categorical: Categorical | Sequence[int], observation_dim:
     return columns
 
 
-def state_kind(seen: ObservedStates, layout: Layout, categorical: Categorical) -> StateKind:
+def state_kind(observed: ObservedStates, layout: Layout, categorical: Categorical) -> StateKind:
     """Decide from the statement, or else from these states alone; InvalidInput where it has to be stated."""
     if categorical is False:
         return StateKind(False, (), f"states are numbers, {STATED}")
@@ -130,7 +130,7 @@ def state_kind(seen: ObservedStates, layout: Layout, categorical: Categorical) -
         if not layout.discrete:
             return StateKind(False, tuple(range(layout.observation_dim)), f"states are names, {STATED}")
         return StateKind(True, (), f"states are names, {STATED}: a table")
-    return _kind_observed(seen, layout)
+    return _kind_observed(observed, layout)
 
 
 def kind_of_pilot(
@@ -169,14 +169,14 @@ def refuse_unstated(layout: Layout) -> NoReturn:
     )
 
 
-def _kind_observed(seen: ObservedStates, layout: Layout) -> StateKind:
-    observed, count = seen.all, len(seen.logged)
+def _kind_observed(states: ObservedStates, layout: Layout) -> StateKind:
+    observed, count = states.all, len(states.logged)
     whole = [int(c) for c in np.flatnonzero(np.all(observed == np.round(observed), axis=0))]
     numbers = [c for c in whole if np.unique(observed[:, c]).size > 2]
     if not layout.discrete:
         return _line(observed, numbers, "actions are numbers, so a table is impossible")
     distinct, column = int(np.unique(observed, axis=0).shape[0]), layout.observation_dim == 1 and whole
-    if not seen.has_repeats and distinct > 1:
+    if not states.has_repeats and distinct > 1:
         if column:
             raise InvalidInput(
                 f"States are one column of whole numbers, and do not come again in the first {count} rows: are they names, or a "

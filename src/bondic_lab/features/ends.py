@@ -80,35 +80,41 @@ class FeatureBound:
             raise InvalidInput(f"An allowance is a number of at least 0, not {allowance!r}.")
         return self.ground.locate(allowance)
 
-    def ends(self, found: FeatureSet) -> dict[float, EndTerms | None]:
+    def ends(self, features: FeatureSet) -> dict[float, EndTerms | None]:
         """None where nothing is known: no set holds f."""
-        return {sign: self._end(found, tail, sign) for sign, tail in self.tails.items()}
+        return {sign: self._end(features, tail, sign) for sign, tail in self.tails.items()}
 
-    def _end(self, found: FeatureSet, tail: FeatureTail, sign: float) -> EndTerms | None:
-        starts, (base, allowed) = self.starts, self._base(found)
-        candidates = [self._weighed(found, one, tail, sign, base, allowed) for one in found.sets]
-        for one in found.sets:
+    def _end(self, features: FeatureSet, tail: FeatureTail, sign: float) -> EndTerms | None:
+        starts, (base, allowed) = self.starts, self._base(features)
+        candidates = [self._weighed(features, one, tail, sign, base, allowed) for one in features.sets]
+        for one in features.sets:
             known = one.support(starts.features, starts.error)
             candidates.append(EndTerms(base, 0.0, 0.0, known, allowed, False))
         return min(candidates, key=lambda terms: sign * terms.value.mid + terms.spread, default=None)
 
-    def _base(self, found: FeatureSet) -> tuple[Enclosure, float]:
+    def _base(self, features: FeatureSet) -> tuple[Enclosure, float]:
         """E_{d_0 π}[q̂] + <b, ψ_0>, and β E_{d_0 π}[s]."""
         starts, reference = self.starts, self.tally.reference
         base = starts.center + certified_dot(reference, starts.features)
         return Enclosure(base.mid, inflate(base.rad + starts.error * norm(reference))), inflate(
-            found.allowance * starts.scale
+            features.allowance * starts.scale
         )
 
     def _weighed(
-        self, found: FeatureSet, one: FeatureEllipsoid, tail: FeatureTail, sign: float, base: Enclosure, allowed: float
+        self,
+        features: FeatureSet,
+        one: FeatureEllipsoid,
+        tail: FeatureTail,
+        sign: float,
+        base: Enclosure,
+        allowed: float,
     ) -> EndTerms:
         tally, e, starts = self.tally, tail.column, self.starts
         sums = tally.sums
         weighing, grow, share = tally.ends[e], 1 + tally.relative, Enclosure(tail.rate)
-        prices = curvature(-found.lost(one, weighing))
+        prices = curvature(-features.lost(one, weighing))
         noise = FeatureQuadratic.of(weighing, prices, tally.relative)
-        beside = found.beside(one, weighing, prices)
+        beside = features.beside(one, weighing, prices)
         # (u + e)^2 <= (1 + t) u^2 + (1 + 1/t) e^2
         times = max(beside / math.sqrt(noise.constant), 1e-150) if noise.constant > 0 else 1.0
         apart = inflate((1 + 1 / times) * beside**2)
@@ -123,6 +129,6 @@ class FeatureBound:
             (tail_term(tail.probability) / share).upper,
             (Enclosure(inflate(joint.constant + apart)) / share).upper,
             (Enclosure(inflate(max(one.supremum(joint) - joint.constant, 0.0))) / share).upper,
-            inflate((Enclosure(inflate(found.allowance * float(sums.end_scale[e]) * grow)) / share).upper + allowed),
+            inflate((Enclosure(inflate(features.allowance * float(sums.end_scale[e]) * grow)) / share).upper + allowed),
             True,
         )

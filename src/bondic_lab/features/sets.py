@@ -226,10 +226,10 @@ class FeatureGround:
         energy = (times * self.tally.limits.width) ** 2 * float(prices @ weighing.mass) * (1 + self.tally.relative)
         return inflate((self.event.log_term + energy) / rate * (1 + 8 * U))
 
-    def _radius(self, found: FeatureSet, one: FeatureEllipsoid, rate: float) -> float:
+    def _radius(self, features: FeatureSet, one: FeatureEllipsoid, rate: float) -> float:
         """ϱ at one rate, over an ellipsoid."""
         weighing, times = self.tally.vector, rate / self.tally.largest_rate
-        prices = curvature(-(times * found.lost(one, weighing)))
+        prices = curvature(-(times * features.lost(one, weighing)))
         whole = one.supremum(FeatureQuadratic.of(weighing, prices, self.tally.relative))
-        energy = (times * (math.sqrt(whole) + found.beside(one, weighing, prices))) ** 2
+        energy = (times * (math.sqrt(whole) + features.beside(one, weighing, prices))) ** 2
         return inflate((self.event.log_term + energy) / rate * (1 + 8 * U))

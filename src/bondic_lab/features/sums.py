@@ -268,16 +268,16 @@ def _columns(
     """Columns for weighings; T_i, its length, and q̂ + ô + <b, u>."""
     ahead = gamma * part.following
     step, moves = part.features - ahead, part.forecast - ahead
-    behind, own, foreseen = row_norms(ahead), row_norms(part.features), row_norms(part.forecast)
+    behind, own, predicted = row_norms(ahead), row_norms(part.features), row_norms(part.forecast)
     lost, none = sum_error(reference.size + 4), np.zeros((part.outcome.size, 0))
     moved, shifted = [none], [none]
     for shape in shapes:
         off = lost * norm(shape.matrix)
-        moved.append((row_norms(moves @ shape.matrix) + off * (foreseen + behind))[:, None])
-        shifted.append((row_norms(part.forecast @ shape.matrix) + off * foreseen)[:, None])
+        moved.append((row_norms(moves @ shape.matrix) + off * (predicted + behind))[:, None])
+        shifted.append((row_norms(part.forecast @ shape.matrix) + off * predicted)[:, None])
     both = np.hstack(moved), np.hstack(shifted)
     deviation = part.expected - part.outcome + moves @ reference
-    columns = _Columns(deviation, moves, foreseen + behind, *both, part.next_scale)
+    columns = _Columns(deviation, moves, predicted + behind, *both, part.next_scale)
     return columns, step, own + behind, part.value + part.expected + part.forecast @ reference
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data, found_rows, lengths_against
+from bondic_lab.reproduction.experiment import (
+    LABELS,
+    Experiment,
+    dual_rows,
+    figure_data,
+    interval_rows,
+    lengths_against,
+)
 from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.intervals import dual_intervals
 from bondic_lab.reproduction.known import ALIGNED, LINE, synthetic, synthetic_variance
@@ -52,7 +59,7 @@ def radius_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return [
         row | asdict(promise(row["gauge"], cell["rows"], float(ball.radius), ALPHA))
         for factor, ball, part in zip(FACTORS, balls, found, strict=True)
-        for row in found_rows(setup, part, started, factor=factor, limit=best)
+        for row in interval_rows(setup, part, started, factor=factor, limit=best)
     ]
 
 

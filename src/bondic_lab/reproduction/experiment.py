@@ -77,15 +77,15 @@ def dual_rows(
 ) -> list[Row]:
     """Intervals of (10) as rows."""
     found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=gauges, alphas=alphas, rank=rank)
-    return found_rows(setup, found[0], started, **more)
+    return interval_rows(setup, found[0], started, **more)
 
 
-def found_rows(setup: Setup, found: Sequence[StoredInterval], started: float, **more: Any) -> list[Row]:
+def interval_rows(setup: Setup, intervals: Sequence[StoredInterval], started: float, **more: Any) -> list[Row]:
     """Seconds are those of the whole trial, divided evenly."""
-    seconds = (time.perf_counter() - started) / max(len(found), 1)
+    seconds = (time.perf_counter() - started) / max(len(intervals), 1)
     return [
         {"method": item.gauge, **asdict(item), "truth": setup.truth, "slack": setup.slack, "seconds": seconds, **more}
-        for item in found
+        for item in intervals
     ]
 
 
@@ -93,7 +93,7 @@ def rival_row(setup: Setup, name: str, result: Result, started: float, **more: A
     """A rival's interval as a row with the same columns; it has no terms."""
     nothing, status, low, high = float("nan"), result.status.name, result.low, result.high
     found = StoredInterval("", result.alpha, low, high, low, high, status, result.guarantee, nothing, nothing)
-    return found_rows(setup, [found], started, **more)[0] | {"method": name}
+    return interval_rows(setup, [found], started, **more)[0] | {"method": name}
 
 
 def figure_data(

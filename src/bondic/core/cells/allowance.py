@@ -41,17 +41,17 @@ class Allowance:
         return float(self.averages), float(self.averages if self.single is None else self.single)
 
     @staticmethod
-    def of(given: Allowance | float | tuple[float, float]) -> Allowance:
+    def of(allowance: Allowance | float | tuple[float, float]) -> Allowance:
         """One number states both; a pair states (averages, single values)."""
-        if isinstance(given, Allowance):
-            return given
-        if isinstance(given, tuple | list):
-            if len(given) != 2:
+        if isinstance(allowance, Allowance):
+            return allowance
+        if isinstance(allowance, tuple | list):
+            if len(allowance) != 2:
                 raise InvalidInput(
-                    f"An allowance is one number or two (averages, single values); {given!r} was passed."
+                    f"An allowance is one number or two (averages, single values); {allowance!r} was passed."
                 )
-            return Allowance(float(given[0]), float(given[1]))
-        return Allowance(float(given))
+            return Allowance(float(allowance[0]), float(allowance[1]))
+        return Allowance(float(allowance))
 
 
 NOTHING_ALLOWED = Allowance(0.0)
@@ -70,11 +70,11 @@ class CellAllowance:
                 raise InvalidInput("The allowance of a cell is a number of at least 0, in units of the value.")
 
     @staticmethod
-    def of(given: Allowance | CellAllowance, cells: int) -> CellAllowance:
+    def of(allowance: Allowance | CellAllowance, cells: int) -> CellAllowance:
         """The same two numbers for every cell, or those of each."""
-        if isinstance(given, Allowance):
-            averages, single = given.pair
+        if isinstance(allowance, Allowance):
+            averages, single = allowance.pair
             return CellAllowance(np.full(cells, averages), np.full(cells, single))
-        if given.averages.shape != (cells,):
-            raise InvalidInput(f"There are {cells} cells, and allowances of {given.averages.size}.")
-        return given
+        if allowance.averages.shape != (cells,):
+            raise InvalidInput(f"There are {cells} cells, and allowances of {allowance.averages.size}.")
+        return allowance

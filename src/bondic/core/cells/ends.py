@@ -191,8 +191,8 @@ def _shares(located: Located, weights: FloatArray) -> FloatArray:
     squares = located.system.over_labels(located.intervals.deviations(located.single, located.widths).sum(axis=0))
     sizes = tally.shape.by_layer(np.abs(weights) * np.sqrt(squares / np.maximum(located.system.counts, 1.0)))
     least = tally.shape.by_layer(np.abs(weights) * (limits.width / MAX_BET))
-    wanted = sizes / np.maximum(sizes.sum(axis=-2, keepdims=True), 1e-300)
-    found = (least + (1 - least.sum(axis=-2, keepdims=True)).clip(0.0) * wanted) * (1 - 32 * U)
+    shares = sizes / np.maximum(sizes.sum(axis=-2, keepdims=True), 1e-300)
+    found = (least + (1 - least.sum(axis=-2, keepdims=True)).clip(0.0) * shares) * (1 - 32 * U)
     return np.asarray(found.reshape(weights.shape))
 
 

@@ -100,7 +100,7 @@ class ValueLimits:
         return 0.5 * (self.low + self.high)
 
     @property
-    def largest(self) -> FloatArray | float:
+    def magnitude(self) -> FloatArray | float:
         """|e|."""
         return np.abs(self.low) + np.abs(self.high)
 
@@ -220,9 +220,9 @@ class _FixedPoint:
         self.farthest, self.radius = np.full(system.labels.cell.size, math.inf), math.inf
         self.own = np.full(system.counts.size, math.inf)  # ε_c of the events of single cells
         self.roots = np.full(system.counts.size, math.inf)  # of the sums of x_i^2 over the rows of cells
-        rounding = 4 * U * (limits.largest + np.abs(system.tally.reference))
+        rounding = 4 * U * (limits.magnitude + np.abs(system.tally.reference))
         self.intervals = Intervals(system, Between(system.low, system.high).wider(rounding))
-        self.found = inflate(
+        self.energy_bound = inflate(
             float((ground.weights * system.rows.count * ground.widths**2).sum()) * (1 + 2 * system.relative)
         )
 
@@ -231,40 +231,42 @@ class _FixedPoint:
         """(Λ,) a bound of |γ ζ'_i|, and of what the clip adds: |Y - clip(Ŷ)| <= |Y - Ŷ| + (|Ŷ| - clip)_+."""
         return self.allowed + self.beyond
 
-    def _clip(self, foreseen: FloatArray) -> None:
+    def _clip(self, predicted: FloatArray) -> None:
         """From bounds (Λ,) of |<F, κ>|."""
         rows = self.system.rows
-        size = np.abs(rows.reference) + self.system.labels.center + self.system.tally.gamma * foreseen
+        size = np.abs(rows.reference) + self.system.labels.center + self.system.tally.gamma * predicted
         size = size * (1 + 16 * self.system.relative)
         self.beyond = np.minimum(self.beyond, np.maximum(size + rows.error - self.clip, 0.0))
 
     def run(self) -> Located:
         for _ in range(_ROUNDS):
-            before, known = self.found, self.own
+            before, known = self.energy_bound, self.own
             self._step()
-            if self.found >= before * (1 - _CONVERGED) and not np.any(self.own < known * (1 - _CONVERGED)):
+            if self.energy_bound >= before * (1 - _CONVERGED) and not np.any(self.own < known * (1 - _CONVERGED)):
                 break
         return Located(
-            self.ground, self._sets(), self.intervals, self.allowance, self.single, self.farthest, self.found
+            self.ground, self._sets(), self.intervals, self.allowance, self.single, self.farthest, self.energy_bound
         )
 
     def _step(self) -> None:
         """Radii from what is known of the rows, then sets and intervals, then the rows again."""
         system, ground = self.system, self.ground
-        self._clip(self.intervals.foreseen.largest())
+        self._clip(self.intervals.predicted.magnitude())
         squares = self.intervals.deviations(self.single, ground.widths)
-        self.found = min(self.found, inflate(float((ground.weights * squares).sum()) * (1 + 4 * system.relative)))
+        self.energy_bound = min(
+            self.energy_bound, inflate(float((ground.weights * squares).sum()) * (1 + 4 * system.relative))
+        )
         self._shrink()
         self.own = np.minimum(self.own, self._own_bounds(squares))
         sets = self._sets()
         for one in sets:
             if np.any(self.beyond > 0):
-                self._clip(one.foreseen())
+                self._clip(one.predicted())
         energy = Energy.of(system, ground.weights, self.allowance, ground.form, self.beyond)
         for one in sets:
             more = one.excess(energy, energy.linear, energy.linear_error)
-            self.found = min(self.found, inflate((energy.constant + more) * (1 + 1e-14)))
-            self.farthest = np.minimum(self.farthest, largest_by_label(system, one.ways) + self.single)
+            self.energy_bound = min(self.energy_bound, inflate((energy.constant + more) * (1 + 1e-14)))
+            self.farthest = np.minimum(self.farthest, largest_by_label(system, one.by_successor) + self.single)
             self.roots = np.minimum(self.roots, one.cell_roots())
         self._shrink()
         known = np.minimum(self.own, self.radius * ground.scale)
@@ -273,14 +275,14 @@ class _FixedPoint:
 
     def _shrink(self) -> None:
         probability = self.ground.events.vector_probability
-        self.radius = min(self.radius, self.ground.radius(probability, self.found, self.farthest))
+        self.radius = min(self.radius, self.ground.radius(probability, self.energy_bound, self.farthest))
 
     def _sets(self) -> tuple[Feasible, ...]:
         """No cells together, those about which the vector event says more, and all of them.
 
         Alone, a cell with few rows does not spoil the others; together, noise of many cells does not add up. Every set is valid.
         """
-        system, scale, known = self.system, self.ground.scale, self.intervals.ways.largest()
+        system, scale, known = self.system, self.ground.scale, self.intervals.by_successor.magnitude()
         if system.large:
             return ()
         everything = system.largest * (1 + system.tally.gamma * system.tally.shape.largest)

@@ -262,22 +262,22 @@ class PairedGroups(PairedLayers):
         return sum(float(np.abs(cells.start_value).max(initial=0.0)) for cells in self.policies())
 
     def labels(
-        self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+        self, by_cell: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
     ) -> LabelTally:
         if past is not None or eras:
             raise InvalidInput("Groups have forecasts of their own.")
         one, two = self.first.forecasts, self.second.forecasts
-        following = np.zeros((one.cell.size + two.cell.size, found.shape.atoms.shape[0]))
+        following = np.zeros((one.cell.size + two.cell.size, by_cell.shape.atoms.shape[0]))
         split = following.shape[1] - two.following.shape[1]
         if one.following.shape[1] != split:
             raise InvalidInput("Forecasts are those of other cells.")
         following[: one.cell.size, :split], following[one.cell.size :, split:] = one.following, two.following
-        cells, offsets = np.concatenate([one.cell, two.cell + found.shape.cells // 2]), (one.offset, two.offset)
+        cells, offsets = np.concatenate([one.cell, two.cell + by_cell.shape.cells // 2]), (one.offset, two.offset)
         forecasts = Forecasts(cells, np.concatenate(offsets), following)
         label, number, size = (np.concatenate(own) for own in zip(*self._labeled(rows), strict=True))
         largest = np.zeros(forecasts.cell.size)
         tallied = tally_by_label(
-            self.parts(rows, stops), label, number, forecasts, found.shape, found.gamma, found.reference
+            self.parts(rows, stops), label, number, forecasts, by_cell.shape, by_cell.gamma, by_cell.reference
         )
         np.maximum.at(largest, label, size)
         return replace(tallied, center=largest)
@@ -290,11 +290,11 @@ class PairedGroups(PairedLayers):
             begin = here.stop
             yield (
                 first.label[here],
-                first.foreseen[here],
-                np.abs(first.value[here] - second.value[here] + first.foreseen[here]),
+                first.predicted[here],
+                np.abs(first.value[here] - second.value[here] + first.predicted[here]),
             )
             label = second.label[here] + first.forecasts.cell.size
-            yield label, second.foreseen[here], np.abs(second.value[here] + second.foreseen[here])
+            yield label, second.predicted[here], np.abs(second.value[here] + second.predicted[here])
 
     def _each(self, name: str, *arguments: object) -> Self:
         first, second = (getattr(cells, name)(*arguments) for cells in self.policies())

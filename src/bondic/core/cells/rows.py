@@ -29,7 +29,7 @@ from bondic.core.registry import kind, register
 from bondic.core.terms import ValueRange, largest_width, range_at_all_times, range_of
 
 SAME_ANSWERS = 1e-14
-"""Differences of a policy's answers at one state, in all: rounding of whoever computes them. The errors of a tally cover more."""
+"""Differences of a policy's answers at one state, in all: their rounding on any machine. The errors of a tally cover more."""
 
 
 @kind("cells")
@@ -61,7 +61,7 @@ class Cells(ABC):
 
     @abstractmethod
     def labels(
-        self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+        self, by_cell: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
     ) -> LabelTally:
         """The rows of the tally by what is forecast to follow them; `past` and `eras` where earlier rows make the forecasts."""
 
@@ -155,7 +155,7 @@ class StateCells(Cells):
         """(S, slots) what the policy answers, at every state; one state has one answer, and 0 stands for states without any."""
         answers, index = np.full((self.states.shape[0], rows.initial.weights.shape[1]), np.nan), StateIndex(self.states)
         for cloud in chain([rows.initial], (batch.next for batch in rows.batches())):
-            places = index.found(cloud.points)
+            places = index.required(cloud.points)
             first = np.isnan(answers[places, 0])
             answers[places[first]] = cloud.weights[first]
             if np.any(np.abs(answers[places] - cloud.weights).sum(axis=1) > SAME_ANSWERS):
@@ -165,22 +165,22 @@ class StateCells(Cells):
     def parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
         index, slots = StateIndex(self.states), rows.layout.slots
         for batch in rows.batches():
-            own, following = index.found(batch.logged), index.found(batch.next.points)
+            own, following = index.required(batch.logged), index.required(batch.next.points)
             yield CellRows(
                 blocks_of(batch.log_rows, stops), own * slots + batch.slots, batch.rewards, batch.next.rows, following,
                 np.ones(following.size), float(np.abs(batch.rewards).max(initial=0.0)),
             )  # fmt: skip
 
     def labels(
-        self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+        self, by_cell: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
     ) -> LabelTally:
         if past is None:
             raise InvalidInput("Forecasts of a table are made from earlier rows.")
-        limits, times = self.limits(rows), np.arange(found.shape.blocks) % len(stops)
-        return tally_by_era(found, past, times, eras, limits.middle)
+        limits, times = self.limits(rows), np.arange(by_cell.shape.blocks) % len(stops)
+        return tally_by_era(by_cell, past, times, eras, limits.middle)
 
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
-        return StateIndex(self.states).found(cloud.points), np.zeros(int(cloud.rows.max(initial=-1)) + 1)
+        return StateIndex(self.states).required(cloud.points), np.zeros(int(cloud.rows.max(initial=-1)) + 1)
 
     def limits(self, rows: AnsweredRows) -> ValueLimits:
         known = range_at_all_times(rows.terms)
@@ -208,16 +208,16 @@ class GroupCells(Cells):
     start_value: FloatArray  # (n_0,) the same at every initial state
     half: IntArray  # (n,) 0 or 1: which half of its group a row is in, for tests of the allowance
     label: IntArray  # (n,) finer than cells: by what is forecast to follow
-    foreseen: FloatArray  # (n,) of r + γ V̂(s') - q̂(x): what a forecast of the row itself says beyond that of its label
+    predicted: FloatArray  # (n,) of r + γ V̂(s') - q̂(x): what a forecast of the row itself says beyond that of its label
     forecasts: Forecasts  # of every label
 
     def __post_init__(self) -> None:
         codes = (self.group, self.next_group, self.start_group)
         fine = self.count > 0 and all(np.all((one >= 0) & (one < self.count)) for one in codes)
-        columns = (self.value, self.next_value, self.half, self.label, self.foreseen)
+        columns = (self.value, self.next_value, self.half, self.label, self.predicted)
         fine = fine and self.group.ndim == 1 and all(one.shape == self.group.shape for one in columns)
         fine = fine and bool(np.all((self.half == 0) | (self.half == 1)))
-        values = (self.value, self.next_value, self.start_value, self.foreseen)
+        values = (self.value, self.next_value, self.start_value, self.predicted)
         if not (fine and all(np.all(np.isfinite(one)) for one in values)):
             raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")
 
@@ -248,13 +248,13 @@ class GroupCells(Cells):
             )  # fmt: skip
 
     def labels(
-        self, found: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
+        self, by_cell: Tally, rows: AnsweredRows, stops: Sequence[int], past: EarlierRows | None, eras: Sequence[int]
     ) -> LabelTally:
         if past is not None or eras:
             raise InvalidInput("Groups have forecasts of their own.")
         parts = self.parts(rows, stops)
         return tally_by_label(
-            parts, self.label, self.foreseen, self.forecasts, found.shape, found.gamma, found.reference
+            parts, self.label, self.predicted, self.forecasts, by_cell.shape, by_cell.gamma, by_cell.reference
         )
 
     def halves(self, rows: AnsweredRows, stops: Sequence[int], reference: FloatArray) -> Tally:
@@ -314,7 +314,7 @@ class GroupCells(Cells):
         return replace(
             self, group=self.group[rows], next_group=self.next_group[points], value=self.value[rows],
             next_value=self.next_value[rows], half=self.half[rows], label=self.label[rows],
-            foreseen=self.foreseen[rows],
+            predicted=self.predicted[rows],
         )  # fmt: skip
 
 
@@ -395,7 +395,7 @@ class StateIndex:
             mark = mixed ^ (mixed >> np.uint64(29))
         return mark
 
-    def found(self, points: FloatArray) -> IntArray:
+    def required(self, points: FloatArray) -> IntArray:
         """The positions; an error where there is none."""
         places = self.positions(points)
         if np.any(places < 0):

@@ -9,10 +9,10 @@ P_cj = sum_i π_ij / n_c over the rows of the cell, and P_cj = 0 for the others.
 No inverse is trusted: for *any* w and K, <f, d> = <t, w> + <f, d - w + γ A^T P^T w> and F_j = <t, K_j> + <f, (A - K + γ
 K P A)_j>, and the last terms are bounded through |f_c| <= `largest`.
 
-A row with label ℓ goes one or several *ways* (ℓ, j): on to an atom j, or to an end, where F = 0. x_i(f) is γ times a mean of
-<F, κ_ℓ> - F_j over its ways, so what bounds every way bounds every row, and by Jensen's inequality
+A row with label ℓ has one or several *successors* (ℓ, j): an atom j, or an end, where F = 0. x_i(f) is γ times a mean of
+<F, κ_ℓ> - F_j over its successors, so a bound for each of them is one for every row, and by Jensen's inequality
 
-    sum_i w_i x_i(f)^2  <=  γ^2 sum over ways of (sum_i w_i π_ij) (<F, κ_ℓ> - F_j)^2.
+    sum_i w_i x_i(f)^2  <=  γ^2 sum over successors of (sum_i w_i π_ij) (<F, κ_ℓ> - F_j)^2.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ from bondic.core.cells.tally import Entries, Tally
 MAX_TOGETHER = 500_000
 """Atoms times cells: with more of them cells are bounded one by one alone."""
 _AT_ONCE = 10_000_000
-"""Ways times cells that are compared at a time: a bound on memory."""
+"""Successors times cells that are compared at a time: a bound on memory."""
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
-    """What rows of a label are followed by, each way once, and how many rows of a block go it."""
+class Successors:
+    """What rows of a label are followed by, each pair (label, atom) once, and how many rows of a block it follows."""
 
     label: IntArray  # (W,)
     atom: IntArray  # (W,) J: the end
-    block: IntArray  # (E,) entries: blocks with ways
-    way: IntArray  # (E,)
+    block: IntArray  # (E,) entries: blocks with successors
+    place: IntArray  # (E,) of the successor
     mass: FloatArray  # (E,) sum of π; of ends rounded up
 
     @staticmethod
-    def of(rows: Tally, relative: float) -> Ways:
+    def of(rows: Tally, relative: float) -> Successors:
         block, label, atom = rows.at
         atoms, seen = rows.shape.atoms.shape[0] + 1, np.zeros(rows.count.shape)
         np.add.at(seen, (block, label), rows.mass)
         ended = np.maximum(rows.count - seen, 0.0) + 8 * relative * rows.count
         end_block, end_label = np.nonzero((rows.count > 0) & rows.ends)
         key = np.concatenate([label * atoms + atom, end_label * atoms + atoms - 1])
-        keys, way = np.unique(key, return_inverse=True)
+        keys, place = np.unique(key, return_inverse=True)
         mass = np.concatenate([rows.mass, ended[end_block, end_label]])
-        return Ways(*np.divmod(keys, atoms), np.concatenate([block, end_block]), way.reshape(-1), mass)
+        return Successors(*np.divmod(keys, atoms), np.concatenate([block, end_block]), place.reshape(-1), mass)
 
     def over(self, values: FloatArray, weights: FloatArray) -> FloatArray:
         """(B, Λ): sums of masses times (W,) values; `weights` (B, Λ) has the shape of the result."""
         found = np.zeros(weights.shape)
-        np.add.at(found, (self.block, self.label[self.way]), self.mass * values[self.way])
+        np.add.at(found, (self.block, self.label[self.place]), self.mass * values[self.place])
         return found
 
     def weigh(self, weights: FloatArray) -> FloatArray:
         """(W,): sums of masses times weights (B, Λ)."""
-        each = weights[self.block, self.label[self.way]] * self.mass
-        return np.asarray(np.bincount(self.way, each, minlength=self.label.size), dtype=np.float64)
+        each = weights[self.block, self.label[self.place]] * self.mass
+        return np.asarray(np.bincount(self.place, each, minlength=self.label.size), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +128,8 @@ class System:
         return Entries.of(self.tally.shape.atoms)
 
     @cached_property
-    def ways(self) -> Ways:
-        return Ways.of(self.rows, self.relative)
+    def successors(self) -> Successors:
+        return Successors.of(self.rows, self.relative)
 
     @cached_property
     def expected_size(self) -> float:
@@ -166,12 +166,12 @@ class System:
         return weights, np.asarray(off * self.largest * (1 + 1e-14))
 
     def differences(self) -> Iterator[tuple[slice, FloatArray]]:
-        """|<K, κ> - K_j| (W, p), some ways at a time."""
+        """|<K, κ> - K_j| (W, p), some successors at a time."""
         step = max(_AT_ONCE // max(self.counts.size, 1), 1)
-        if self.ways.label.size <= step:
-            yield slice(0, self.ways.label.size), self._differences
+        if self.successors.label.size <= step:
+            yield slice(0, self.successors.label.size), self._differences
             return
-        for first in range(0, self.ways.label.size, step):
+        for first in range(0, self.successors.label.size, step):
             here = slice(first, first + step)
             yield here, self._apart(here)
 
@@ -182,17 +182,17 @@ class System:
     def _apart(self, here: slice) -> FloatArray:
         weights, _ = self.atom_weights
         following = np.vstack([weights, np.zeros((1, weights.shape[1]))])
-        return np.asarray(np.abs(self.foreseen[self.ways.label[here]] - following[self.ways.atom[here]]))
+        return np.asarray(np.abs(self.predicted[self.successors.label[here]] - following[self.successors.atom[here]]))
 
     @cached_property
-    def foreseen(self) -> FloatArray:
+    def predicted(self) -> FloatArray:
         """(Λ, p) <K, κ>."""
         return np.asarray(self.labels.expected.dense @ self.atom_weights[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """sum_i w_i x_i(f)^2 by its ways; the weight of a row is that of its block and label."""
+    """sum_i w_i x_i(f)^2 by its successors; the weight of a row is that of its block and label."""
 
     system: System
     weights: FloatArray  # (W,) sum of w π
@@ -201,7 +201,7 @@ class Form:
     @staticmethod
     def of(system: System, weights: FloatArray) -> Form:
         """`weights`: (B, Λ)."""
-        return Form(system, system.ways.weigh(weights) * (1 + 4 * system.relative))
+        return Form(system, system.successors.weigh(weights) * (1 + 4 * system.relative))
 
     def largest(self, scale: FloatArray) -> float:
         """The largest sum of w_ℓj (<F, κ_ℓ> - F_j)^2 over |t / scale| <= 1, t = 0 where the scale is 0; rounded up."""
@@ -222,9 +222,9 @@ class Form:
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         lost = norm(gram - factor @ factor.T) + relative * (norm(np.abs(scaled)) ** 2 + norm(factor) ** 2)
-        kappa, (atoms, ways) = system.labels.expected.dense, (gram.shape[0], system.ways)
+        kappa, (atoms, successors) = system.labels.expected.dense, (gram.shape[0], system.successors)
         joint = np.zeros((kappa.shape[0], atoms + 1))
-        joint[ways.label, ways.atom] = self.weights
+        joint[successors.label, successors.atom] = self.weights
         weighted, joint = joint.sum(axis=1)[:, None] * kappa, joint[:, :atoms]
         cross, single = kappa.T @ joint, np.diag(joint.sum(axis=0))
         inner = factor.T @ (kappa.T @ weighted - cross - cross.T + single) @ factor
@@ -285,7 +285,7 @@ class Feasible:
     scale: FloatArray  # (p,) 1 / a; 0: t' = 0 at the cell
     radius: float  # ϱ
     slack: FloatArray  # (p,) τ
-    known: FloatArray  # (W,) bounds of |x_i(f)| of rows that go a way, from elsewhere
+    known: FloatArray  # (W,) bounds of |x_i(f)| of rows with a successor, from elsewhere
 
     def supports(self, cells: FloatArray) -> FloatArray:
         """(m,): upper bounds of |<f, d>| for the rows d of (m, p)."""
@@ -300,10 +300,10 @@ class Feasible:
 
     @cached_property
     def _apart(self) -> tuple[FloatArray, FloatArray]:
-        """(W,) γ |<F, κ> - F_j| over t' and over t''; a box has no t', and what else bounds a way may be smaller."""
+        """(W,) γ |<F, κ> - F_j| over t' and over t''; a box has no t', and what else bounds a successor may be smaller."""
         system = self.system
         weights, off = system.atom_weights
-        inside, outside = np.zeros((2, system.ways.label.size))
+        inside, outside = np.zeros((2, system.successors.label.size))
         for here, apart in system.differences():
             outside[here] = apart @ self.slack
             inside[here] = row_norms(apart * self.scale) if self.radius > 0 else 0.0
@@ -314,10 +314,10 @@ class Feasible:
             return self.radius * (inside + lost * float(self.scale.max(initial=0.0))) * grow, outside
         return inside, np.minimum(outside, self.known)
 
-    def foreseen(self) -> FloatArray:
+    def predicted(self) -> FloatArray:
         """(Λ,) |<F, κ>|."""
         system = self.system
-        weights, off = system.foreseen, system.atom_weights[1] * system.expected_size
+        weights, off = system.predicted, system.atom_weights[1] * system.expected_size
         lost = (
             8
             * system.relative
@@ -330,15 +330,15 @@ class Feasible:
         return np.asarray(found * (1 + 16 * system.relative))
 
     @property
-    def ways(self) -> FloatArray:
-        """(W,) |x_i(f)| of rows that go a way."""
+    def by_successor(self) -> FloatArray:
+        """(W,) |x_i(f)| of rows with each successor."""
         inside, outside = self._apart
         return np.asarray((inside + outside) * (1 + 1e-14))
 
     def cell_roots(self) -> FloatArray:
         """(p,) sqrt( sum over the rows of a cell of x_i(f)^2 )."""
-        system, ways = self.system, self.system.ways
-        each = ways.over(self.ways**2, system.rows.count).sum(axis=0)
+        system, successors = self.system, self.system.successors
+        each = successors.over(self.by_successor**2, system.rows.count).sum(axis=0)
         return np.asarray(np.sqrt(system.over_labels(each)) * (1 + 64 * system.relative))
 
     def root(self, form: Form) -> float:

@@ -97,11 +97,11 @@ class DualProof(Proof):
         return (length_assumption(rows.rows.stop - (tuning.rows[0] if own and tuning.rows else rows.rows.start)),)
 
     def check_learned(self) -> None:
-        """Starts of the log are averaged over, all of them: none of them may have taught the policy."""
+        """Starts of the log are averaged over, all of them: none of them may have trained the policy."""
         super().check_learned()
         start, used = self.estimand.start, any(omega is not None for omega in self.omegas.values())
-        taught = any(training.log_hash in ("", self.estimand.log_hash) for training in self.estimand.trained_on)
-        if used and taught and start.from_log and start.kind == "sample":
+        trained = any(training.log_hash in ("", self.estimand.log_hash) for training in self.estimand.trained_on)
+        if used and trained and start.from_log and start.kind == "sample":
             raise InvalidInput(
                 "The policy was learned on rows of this log, and Dual() averages over all of its episode starts, those of these "
                 "rows among them. State the starts, initial=InitialStates.exact(states) or .sample(states) (--initial FILE), or "

@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import PORTION, Column, Computed, Enclosure, FloatArray, U, certified_sum, next_down
+from bondic.core.bounded import PORTION, Computed, Enclosure, FloatArray, FloatColumn, U, certified_sum, next_down
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.propensities.crossing import largest
 
@@ -72,7 +72,7 @@ class PlugInRates(Computed):
     rates are cheap in the order of the values.
     """
 
-    values: Column
+    values: FloatColumn
     planned: int
     probability: float
     prior: tuple[float, float, float]
@@ -100,12 +100,12 @@ class PlugInRates(Computed):
         return np.asarray(np.sqrt(2.0 * math.log(1.0 / self.probability) / (max(self.planned, 1) * variances)))
 
 
-def running_means(values: Column, guess: float) -> FloatArray:
+def running_means(values: FloatColumn, guess: float) -> FloatArray:
     """Means of the earlier values, and of the guess as one more."""
     return np.asarray((guess + _sums_before(np.asarray(values))) / (1.0 + np.arange(values.size)))
 
 
-def moderate(values: Column) -> FloatArray:
+def moderate(values: FloatColumn) -> FloatArray:
     """Cut where squares would overflow: for rates and guesses, which may be any numbers."""
     return np.clip(np.asarray(values), -_MODERATE, _MODERATE)
 
@@ -124,9 +124,9 @@ def _log_factors(bets: FloatArray, risk: float) -> FloatArray:
 class BettingProcess:
     """One process (22) of a mixture."""
 
-    values: Column  # (n,) X_i, rounded down
+    values: FloatColumn  # (n,) X_i, rounded down
     floor: float  # a: no value can be below it, whatever happens
-    rates: Column  # (n,) v_i / multiple >= 0, from earlier values alone
+    rates: FloatColumn  # (n,) v_i / multiple >= 0, from earlier values alone
     risk: float  # c: the largest share of the wealth that one value can take
     share: float  # of the wealth at the start; those of a mixture sum to 1 at most
     multiple: float = 1.0

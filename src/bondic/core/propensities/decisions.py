@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import TINY, BoolArray, Column, Computed, Enclosure, FloatArray, IntArray, U, next_down
+from bondic.core.bounded import TINY, BoolArray, Computed, Enclosure, FloatArray, FloatColumn, IntArray, U, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
@@ -37,7 +37,7 @@ class Estimator:
     """Values X of the units from `first` on, mean at most J given the past, and what is known before they are drawn."""
 
     name: str
-    values: Column  # (units - first,) rounded down
+    values: FloatColumn  # (units - first,) rounded down
     floor: float  # no value can be below it
     prior: tuple[float, float]  # mean and variance > 0 that rates begin with: guesses
     first: int = 0
@@ -58,7 +58,7 @@ class Estimator:
         return self.predicted or (means, np.maximum(means - least, 0.0) * (1 + 8 * U))
 
     @staticmethod
-    def between(name: str, values: Column, floor: float, usual: float) -> Estimator:
+    def between(name: str, values: FloatColumn, floor: float, usual: float) -> Estimator:
         """With a prior for values between the floor and what they usually are."""
         return Estimator(name, values, floor, (0.5 * (floor + usual), max(0.25 * (usual - floor) ** 2, 1e-300)))
 

@@ -57,7 +57,7 @@ class Evidence:
     rows: Columns
     data: Embedded
     start: Start
-    found: Coordinates
+    coordinates: Coordinates
     limits: ValueRange  # of the value itself
     probabilities: dict[str, float]  # of the vector event, and of every end's tail
     start_error: Callable[
@@ -69,16 +69,16 @@ class Evidence:
 def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
     """(13)-(19) for a plan; rounds as the plan prescribes them, or until they no longer help."""
     data = evidence.data
-    localizer = Localizer.begin(plan, evidence.start, evidence.found.radius, evidence.probabilities["vector"])
+    localizer = Localizer.begin(plan, evidence.start, evidence.coordinates.radius, evidence.probabilities["vector"])
     prescribed = iter(plan.rounds)
     applied, pooled = [], []
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)
-        visible = evidence.found.leading(piece.points, piece.slots, plan.visible)
+        visible = evidence.coordinates.leading(piece.points, piece.slots, plan.visible)
         own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, visible, piece.limits)
         applied.append(own)
         if len(piece):
-            pooled.append(pool(evidence.found, piece, own, len(data)))
+            pooled.append(pool(evidence.coordinates, piece, own, len(data)))
             localizer.add(piece, own, next(prescribed, 0) if plan.rounds else None, pooled[-1])
         if localizer.empty:
             return Evaluation((), True, tuple(localizer.spent), 0.0)
@@ -128,7 +128,7 @@ def _better(old: Claim | None, new: Claim) -> Claim:
 
 def _final(evidence: Evidence, claims: dict[End, Claim], sets: Sequence[Ellipsoid]) -> tuple[Claim, ...]:
     """What a sampled initial distribution costs is added once, at the end. An end that only repeats Q uses no row."""
-    everything = [whole_ball(evidence.found.radius, evidence.start.coordinates.shape[0])]
+    everything = [whole_ball(evidence.coordinates.radius, evidence.start.coordinates.shape[0])]
     value, out = mean_of_starts(evidence.limits, claims.values()), []
     for end, claim in claims.items():
         used = claim.gain(_from_start(evidence, everything, end)) > UNMOVED * evidence.limits.width
@@ -165,7 +165,7 @@ class Tail:
 
     @staticmethod
     def of(evidence: Evidence, applied: list[Predictable], end: End, pooled: Pooled = NOT_POOLED) -> Tail:
-        data, start, radius = evidence.data, evidence.start, evidence.found.radius
+        data, start, radius = evidence.data, evidence.start, evidence.coordinates.radius
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.total(end) for own in applied)) or applied[0].rates[end]  # any Λ > 0 where no row counts
         clip = reduce(Between.then, (own.clip for own in applied))
@@ -185,7 +185,7 @@ class Tail:
         )
         if slack > _NEGLIGIBLE * rate * evidence.limits.width * _SHARE:
             source = balance(evidence.rows, [v], [rate])
-            slack = min(slack, *evidence.found.remainder_bounds(source, [imbalance], evidence.sums))
+            slack = min(slack, *evidence.coordinates.remainder_bounds(source, [imbalance], evidence.sums))
         width = data.here.shape[1]
         kappa = np.concatenate([_wide(own.embedding, width) for own in applied]) * data.gamma
         nothing = np.zeros(len(v))
@@ -245,7 +245,7 @@ class Tail:
         rows = np.maximum(bet_cost(ends[0]), bet_cost(ends[1]))
         inside = (predicted.low >= self.clip.low) | (self.clip.low <= data.limits.low)
         inside &= (predicted.high <= self.clip.high) | (self.clip.high >= data.limits.high)
-        inside &= localizer.errors.largest() <= data.limits.high - data.limits.low
+        inside &= localizer.errors.magnitude() <= data.limits.high - data.limits.low
         worst = np.minimum(np.minimum(*ends), 0.0)
         return rows, self.weights**2 * curvature(worst) * (1 + 8 * U), inside
 

@@ -80,23 +80,23 @@ class Ellipsoid:
         """A bound of |e_perp|."""
         return min(self.ball, inflate(self.rho / math.sqrt(self.alpha)))
 
-    def products(self, given: Embedding) -> Between:
+    def products(self, embedding: Embedding) -> Between:
         """<e, f_i> for all e that are left: bounds for every embedding, rounded outward."""
-        return self.both_products(given)[0]
+        return self.both_products(embedding)[0]
 
-    def both_products(self, given: Embedding) -> tuple[Between, Between]:
+    def both_products(self, embedding: Embedding) -> tuple[Between, Between]:
         """Bounds of <e, f_i>, and of ẽ . c_i alone: the remainder of f_i is then bounded for many rows jointly."""
-        rows, m = given.coordinates, self.shape.shape[0]
+        rows, m = embedding.coordinates, self.shape.shape[0]
         lengths = row_norms(rows)
         middle = rows @ self.center
         projected = row_norms(rows @ self.shape) + gamma(m) * lengths * norm(self.shape)
-        across = given.perp * self.beyond
-        joint = self.rho * np.sqrt(projected**2 / (1.0 - self.skew) + given.perp**2 / self.alpha)
+        across = embedding.perp * self.beyond
+        joint = self.rho * np.sqrt(projected**2 / (1.0 - self.skew) + embedding.perp**2 / self.alpha)
         whole, bare = np.minimum(joint, projected * self.extent + across), projected * self.extent
         off = gamma(m) * lengths * norm(self.center) + SMALL
 
         def around(half: FloatArray) -> Between:
-            half = (half + given.extra) * (1 + 16 * U) + off
+            half = (half + embedding.extra) * (1 + 16 * U) + off
             return Between((middle - half) - 2 * U * np.abs(middle), (middle + half) + 2 * U * np.abs(middle))
 
         return around(whole), around(bare)
@@ -184,19 +184,23 @@ class Quadratic:
 
     @staticmethod
     def of(
-        weights: FloatArray, offsets: FloatArray, given: Embedding, beyond: float, pooled_remainder: float = math.inf
+        weights: FloatArray,
+        offsets: FloatArray,
+        embedding: Embedding,
+        beyond: float,
+        pooled_remainder: float = math.inf,
     ) -> Quadratic:
         """Rounded up: b_i = |e_perp| perp_i + extra_i is taken out by (t + b)^2 <= (1 + eta) t^2 + (1 + 1/eta) b^2.
 
         `together` bounds sum_i w_i <e, R_i>^2 for all e at once, R_i what is left over of f_i: it takes the place of
         |e_perp| perp_i, with one eta for all rows, where that is less.
         """
-        rows, m = given.coordinates, given.coordinates.shape[1]
-        outside = (given.perp * beyond + given.extra) * (1 + 8 * U)
+        rows, m = embedding.coordinates, embedding.coordinates.shape[1]
+        outside = (embedding.perp * beyond + embedding.extra) * (1 + 8 * U)
         eta = np.minimum(outside / (np.abs(offsets) + 1e-6), 1.0) + 1e-12
         paid = float(np.sum(weights * (1 + 1 / eta) * outside**2)) * (1 + gamma(len(offsets)))
         level = float(np.sum(weights * offsets**2))
-        more = math.sqrt(pooled_remainder) + math.sqrt(float(np.sum(weights * given.extra**2))) * (
+        more = math.sqrt(pooled_remainder) + math.sqrt(float(np.sum(weights * embedding.extra**2))) * (
             1 + gamma(len(offsets))
         )
         single = min(more / math.sqrt(level + 1e-12), 1.0) + 1e-12

@@ -67,28 +67,28 @@ _ROWS = ("log_rows", "points", "slots", "outcome", "residual", "here")
 
 
 def embed(
-    rows: Columns, found: Coordinates, limits: tuple[float, float] | None = None, sums: Sums = REFERENCE
+    rows: Columns, coordinates: Coordinates, limits: tuple[float, float] | None = None, sums: Sums = REFERENCE
 ) -> Embedded:
     """All rows, batch by batch of the log."""
-    m = len(found.basis)
+    m = len(coordinates.basis)
     if len(rows) * m > MAX_NUMBERS:
         raise InvalidInput(
             f"{len(rows)} rows with {m} coordinates each do not fit into memory. Use fewer landmarks (rank=), fewer rows, or "
             "the dual method (method=Dual()), which reads a log in batches."
         )
-    check_limits(limits, found.ball, rows.terms)
-    parts = [_embed(batch, found, limits, sums) for batch in rows.batches()]
+    check_limits(limits, coordinates.ball, rows.terms)
+    parts = [_embed(batch, coordinates, limits, sums) for batch in rows.batches()]
     if not parts:
         raise InvalidInput("There are no rows within the horizon.")
     return parts[0] if len(parts) == 1 else _join(parts)
 
 
-def _embed(batch: Batch, found: Coordinates, limits: tuple[float, float] | None, sums: Sums) -> Embedded:
+def _embed(batch: Batch, coordinates: Coordinates, limits: tuple[float, float] | None, sums: Sums) -> Embedded:
     n, cloud = len(batch), batch.next
     logged = RowMeasures(batch.logged, one_hot(batch.slots, batch.layout), np.arange(n), n)
     following = RowMeasures(cloud.points, cloud.weights, cloud.rows, n, (12 + batch.layout.slots) * U)
-    here, there, step = found.pairs(logged, following, batch.gamma)
-    values, rewards, gamma = values_at_rows(batch, found.ball.center, sums), batch.rewards, batch.gamma
+    here, there, step = coordinates.pairs(logged, following, batch.gamma)
+    values, rewards, gamma = values_at_rows(batch, coordinates.ball.center, sums), batch.rewards, batch.gamma
     outcome, size = rewards + gamma * values.next, np.abs(values.logged) + np.abs(values.next) + np.abs(rewards)
     error = inflate(values.error * (1 + gamma) + 8 * U * float(size.max(initial=0.0)))
     residual = values.logged - gamma * values.next - rewards
@@ -147,12 +147,12 @@ def check_limits(limits: tuple[float, float] | None, ball: Ball, terms: Terms) -
         raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
 
 
-def embed_start(rows: Columns, found: Coordinates, sums: Sums = REFERENCE) -> Start:
+def embed_start(rows: Columns, space: Coordinates, sums: Sums = REFERENCE) -> Start:
     """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
     measure = start_measure(rows)
-    coordinates = found.approximate(measure.points, measure.weights[0])
-    (left,) = found.remainder_bounds(measure, [coordinates], sums)
-    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, found.ball.center, sums)))
+    coordinates = space.approximate(measure.points, measure.weights[0])
+    (left,) = space.remainder_bounds(measure, [coordinates], sums)
+    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, space.ball.center, sums)))
 
 
 def balance(rows: Columns, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:

@@ -165,14 +165,14 @@ class Coordinates:
             total = total + self.values_at(RowMeasures(points[part], weights[part], zeros, 1))[0]
         return np.asarray(self.basis.matrix @ total)
 
-    def remainder_bounds(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
+    def remainder_bounds(self, source: Source, weights: Sequence[FloatArray], sums: Sums) -> list[float]:
         """Bounds of | <e, f> - ẽ . c | over the ball, for every measure f of the source and its coordinates c.
 
         r | f - sum_l a_l k̃(z_l) | by one kernel sum with the landmarks among its points, a = M^T c up to rounding.
         """
-        rest = [coordinates @ self.basis.matrix for coordinates in found]
+        rest = [coordinates @ self.basis.matrix for coordinates in weights]
         squares = sums.squares(self.terms, _less(source, self.basis, rest, self.layout))
-        errors = [gamma(len(self.basis)) * float(np.abs(c) @ self.row_sums) * self.landmark_size for c in found]
+        errors = [gamma(len(self.basis)) * float(np.abs(c) @ self.row_sums) * self.landmark_size for c in weights]
         radius = inflate(self.ball.radius)
         return [inflate(radius * (square.sqrt().upper + more)) for square, more in zip(squares, errors, strict=True)]
 

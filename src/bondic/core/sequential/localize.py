@@ -124,7 +124,7 @@ class Localizer:
             self.errors.then(whole.within(known)),
             self.limits.then(block.limits),
         )
-        self.bare_size = np.concatenate([self.bare_size, bare.largest()])
+        self.bare_size = np.concatenate([self.bare_size, bare.magnitude()])
         self._check_rows()
         if not self.empty:
             self.spent.append(find_fixed_point(self, rounds))
@@ -168,16 +168,16 @@ class Localizer:
                 return
             found, bare = (shifted(bounds, self.offsets) for bounds in ellipsoid.both_products(self.deviations))
             self.errors = self.errors.within(found)
-            self.bare_size = np.minimum(self.bare_size, bare.largest())
+            self.bare_size = np.minimum(self.bare_size, bare.magnitude())
         self._check_rows()
 
     def _check_rows(self) -> None:
         self.empty = self.empty or bool(np.any(self.errors.low > self.errors.high))
 
-    def largest(self) -> FloatArray:
+    def deviation_bound(self) -> FloatArray:
         """U_i: bounds of |Δ_i| for a center that is clipped to the whole range (14)."""
         width = (self.limits.high - self.limits.low) * (1 + 4 * U)
-        return np.asarray(np.minimum(width, self.errors.largest()))
+        return np.asarray(np.minimum(width, self.errors.magnitude()))
 
     def vector_bound(self, candidates: list[Ellipsoid]) -> tuple[float, int]:
         """The right side of (16): a worst e for every row, or one worst e for all rows whose deviations fit the range.
@@ -201,11 +201,11 @@ class Localizer:
     def _bets(self) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
         """c_i of the joint form, g at the worst e of every row, and which rows have deviations that fit their range."""
         width = (self.limits.high - self.limits.low) * (1 + 4 * U)
-        bets = self.sizes * self.largest() * (1 + 4 * U)
+        bets = self.sizes * self.deviation_bound() * (1 + 4 * U)
         return (
             self.sizes**2 * curvature(-bets) * (1 + 8 * U),
             bet_cost(-bets),
-            self.errors.largest() <= width,
+            self.errors.magnitude() <= width,
         )
 
     def slab(self, low: float, high: float) -> Cylinder:

@@ -88,7 +88,7 @@ def _root(matrix: FloatArray, error: float) -> float:
 
 
 def pooled_remainders(
-    found: Coordinates,
+    coordinates: Coordinates,
     logged: RowMeasures,
     following: RowMeasures,
     discount: float,
@@ -96,30 +96,32 @@ def pooled_remainders(
     after: FloatArray,
 ) -> tuple[PooledRemainder, PooledRemainder]:
     """<R_i, R_j> of T_i = x_i - gamma x'_i and of x'_i, whose coordinates are `step` and `after`."""
-    m, here, there = len(found.basis), found.values_at(logged), found.values_at(following)
-    crossed, own = _products(found, logged, following), _products(found, following, following)
-    both = _products(found, logged, logged) - discount * (crossed + crossed.T) + discount**2 * own
-    size, off = _product_accuracy(found, [logged, following])
+    m, here, there = len(coordinates.basis), coordinates.values_at(logged), coordinates.values_at(following)
+    crossed, own = _products(coordinates, logged, following), _products(coordinates, following, following)
+    both = _products(coordinates, logged, logged) - discount * (crossed + crossed.T) + discount**2 * own
+    size, off = _product_accuracy(coordinates, [logged, following])
     error, mass = inflate(off + (2 * gamma(2 * m + 8) + 16 * U) * size), absolute_weights(following)
 
     def less_landmarks(c: FloatArray, values: FloatArray, inner: FloatArray, own: FloatArray) -> PooledRemainder:
         """F - V a^T - a (V - K a)^T; the roundings of these products are part of the error."""
-        a = c @ found.basis.matrix
-        gram = inner - values @ a.T - a @ (values - a @ found.gram).T
+        a = c @ coordinates.basis.matrix
+        gram = inner - values @ a.T - a @ (values - a @ coordinates.gram).T
         total = (own + np.abs(a).sum(axis=1) * (1 + gamma(m)) + TINY) * (1 + 8 * U)
-        return PooledRemainder(gram, total, error, gamma(m) * (np.abs(c) @ found.row_sums) * found.landmark_size)
+        return PooledRemainder(
+            gram, total, error, gamma(m) * (np.abs(c) @ coordinates.row_sums) * coordinates.landmark_size
+        )
 
     both_mass = (absolute_weights(logged) + discount * mass) * (1 + 8 * U)
     return less_landmarks(step, here - discount * there, both, both_mass), less_landmarks(after, there, own, mass)
 
 
-def _products(found: Coordinates, left: RowMeasures, right: RowMeasures) -> FloatArray:
+def _products(coordinates: Coordinates, left: RowMeasures, right: RowMeasures) -> FloatArray:
     """<f_i, g_j> for all rows of two lists of measures, (count, count); rows ascend."""
     out = np.zeros((left.count, right.count))
     if not len(left.rows) or not len(right.rows):
         return out
     values = np.zeros((len(left.rows), len(right.rows)))
-    for term in found.terms:
+    for term in coordinates.terms:
         values += term.block(left.points, right.points) * (term.columns(left.weights) @ term.columns(right.weights).T)
     first, second = (np.flatnonzero(np.diff(side.rows, prepend=-1)) for side in (left, right))
     added = np.add.reduceat(np.add.reduceat(values, first, axis=0), second, axis=1)
@@ -127,17 +129,17 @@ def _products(found: Coordinates, left: RowMeasures, right: RowMeasures) -> Floa
     return out
 
 
-def _product_accuracy(found: Coordinates, measures: list[RowMeasures]) -> tuple[float, float]:
+def _product_accuracy(coordinates: Coordinates, measures: list[RowMeasures]) -> tuple[float, float]:
     """Largest product of points or landmarks, and what a computed one is off by, per unit of absolute weight on both sides."""
-    given, terms = [part for part in measures if len(part.rows)], found.terms
-    points = np.concatenate([*(part.points for part in given), found.basis.points])
+    given, terms = [part for part in measures if len(part.rows)], coordinates.terms
+    points = np.concatenate([*(part.points for part in given), coordinates.basis.points])
     longest = max((part.longest() for part in given), default=1)
     relative = max((part.error for part in given), default=0.0) + (2 * longest + 8) * U
     largest = off = 0.0
     for term in terms:
         size, error = term.bounds(points, points)
         weight = term.embedding_norm * float(np.abs(term.embedding).max())
-        roundings = (term.embedding.shape[1] + 2 * found.layout.slots + len(terms) + 8) * U
+        roundings = (term.embedding.shape[1] + 2 * coordinates.layout.slots + len(terms) + 8) * U
         off += weight * (error + (size + error) * (roundings + 2 * relative + relative**2))
         largest += weight * (size + error)
     return inflate(largest * (1 + (len(terms) + 8) * U)), inflate(off * (1 + (len(terms) + 8) * U))
@@ -159,11 +161,11 @@ NOT_POOLED = Pooled()
 """Rows pay one by one."""
 
 
-def pool(found: Coordinates, block: Embedded, columns: Predictable, rows: int) -> Pooled:
+def pool(coordinates: Coordinates, block: Embedded, columns: Predictable, rows: int) -> Pooled:
     """The rows of a block of a log with so many rows, stretch by stretch."""
     size = max(1, min(MAX_ROWS, MAX_PAIRS // max(rows, 1)) // max(1, block.after.longest()))
     stretches = (slice(top, min(top + size, len(block))) for top in range(0, len(block), size))
-    return total([_stretch(found, block, columns, part) for part in stretches], tuple(columns.weights))
+    return total([_stretch(coordinates, block, columns, part) for part in stretches], tuple(columns.weights))
 
 
 def total(parts: Sequence[Pooled], ends: tuple[End, ...]) -> Pooled:
@@ -176,12 +178,12 @@ def total(parts: Sequence[Pooled], ends: tuple[End, ...]) -> Pooled:
     return Pooled(added(part.operator for part in parts), added(part.squares for part in parts), tails)
 
 
-def _stretch(found: Coordinates, block: Embedded, columns: Predictable, part: slice) -> Pooled:
+def _stretch(space: Coordinates, block: Embedded, columns: Predictable, part: slice) -> Pooled:
     count = part.stop - part.start
-    logged = RowMeasures(block.points[part], one_hot(block.slots[part], found.layout), np.arange(count), count)
+    logged = RowMeasures(block.points[part], one_hot(block.slots[part], space.layout), np.arange(count), count)
     coordinates = block.step.coordinates[part], block.next.coordinates[part]
     following = block.after.stretch(part.start, part.stop)
-    step, after = pooled_remainders(found, logged, following, block.gamma, *coordinates)
+    step, after = pooled_remainders(space, logged, following, block.gamma, *coordinates)
 
     def squares(weights: FloatArray) -> float:
         return after.squares(weights**2 * (1 + 4 * U)) * (block.gamma**2 * (1 + 4 * U))
@@ -207,7 +209,7 @@ def pooled_squares(weights: FloatArray, single: FloatArray, bare: FloatArray, po
     return min(upper_sum(single), inflate(joint + upper_sum(single[rest])))
 
 
-def share_of(weights: FloatArray, given: FloatArray, pooled_remainder: float) -> float:
-    """What `together` is for other weights: at most so many times the `given` ones, row by row."""
-    largest = float(np.max(weights / np.maximum(given, 1e-300), initial=0.0))
+def share_of(weights: FloatArray, base: FloatArray, pooled_remainder: float) -> float:
+    """The bound for other weights: at most so many times those of `base`, row by row."""
+    largest = float(np.max(weights / np.maximum(base, 1e-300), initial=0.0))
     return inflate(pooled_remainder * largest * (1 + 8 * U) + SMALL) if math.isfinite(pooled_remainder) else math.inf

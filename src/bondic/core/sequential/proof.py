@@ -142,7 +142,9 @@ def claims_of(evaluation: Evaluation, budget: ErrorBudget) -> Claims:
     return Claims(evaluation.claims, (test,))
 
 
-def start_deviations(found: Coordinates, sets: Sequence[Ellipsoid], terms: StartTerms, bets: StartBets) -> Between:
+def start_deviations(
+    coordinates: Coordinates, sets: Sequence[Ellipsoid], terms: StartTerms, bets: StartBets
+) -> Between:
     """V(x_j) - R at initial states x_j, over the feasible part of the ball: bounds that hold for every e in all sets at once.
 
     R is a number, or the mean value over starts that were left out; then it has an embedding, and <e, x_j - R> is bounded as one.
@@ -152,11 +154,11 @@ def start_deviations(found: Coordinates, sets: Sequence[Ellipsoid], terms: Start
     value, error = bets.center or 0.0, 0.0
     if bets.center is None:
         mean = terms.reference()
-        less, (values, errors) = found.single(mean), _center(found, mean)
+        less, (values, errors) = coordinates.single(mean), _center(coordinates, mean)
         value, error = float(values[0]), float(errors[0])
     for part, measures in terms.parts():
-        here, (center, off) = found.single(measures), _center(found, measures)
-        here = here if less is None else _difference(here, less, found.radius)
+        here, (center, off) = coordinates.single(measures), _center(coordinates, measures)
+        here = here if less is None else _difference(here, less, coordinates.radius)
         off = off + error + 2 * U * (np.abs(center) + abs(value))
         center = center - value
         for one in sets:
@@ -176,7 +178,7 @@ def _difference(here: Embedding, less: Embedding, radius: float) -> Embedding:
     )
 
 
-def _center(found: Coordinates, measures: RowMeasures) -> tuple[FloatArray, FloatArray]:
-    if found.ball.center is None:
+def _center(coordinates: Coordinates, measures: RowMeasures) -> tuple[FloatArray, FloatArray]:
+    if coordinates.ball.center is None:
         return np.zeros(measures.count), np.zeros(measures.count)
-    return found.sums.row_products(found.ball.center, measures)
+    return coordinates.sums.row_products(coordinates.ball.center, measures)

@@ -250,21 +250,21 @@ class Sums(ABC):
             out.append(Enclosure(total.mid, inflate(total.rad + spread)))
         return out
 
-    def row_norms(self, terms: tuple[Term, ...], given: RowMeasures) -> FloatArray:
+    def row_norms(self, terms: tuple[Term, ...], rows: RowMeasures) -> FloatArray:
         """Upper bounds of |D_i|, D_i = sum over the points j of row i and the slots a of w_ja k((z_j, a), .), (count,).
 
         With m_ip the absolute weights of embedded column p in row i and e the relative error of the weights, |D_i|^2 is off by
         at most  sum_terms sum_p m_ip^2 ( value error + K_max ( roundings u + 2 e + e^2 ) ).
         """
         check_elementary_functions()
-        check_finite(given.points, given.weights)
-        order = np.argsort(given.rows, kind="stable")
-        measures = RowMeasures(given.points[order], given.weights[order], given.rows[order], given.count, given.error)
+        check_finite(rows.points, rows.weights)
+        order = np.argsort(rows.rows, kind="stable")
+        measures = RowMeasures(rows.points[order], rows.weights[order], rows.rows[order], rows.count, rows.error)
         slots, longest = measures.weights.shape[1], measures.longest()
-        relative = given.error + (slots + 8) * U
+        relative = rows.error + (slots + 8) * U
         mass = np.array([measures.per_row(np.abs(measures.weights[:, a])) for a in range(slots)]).T
         mass = mass * (1 + 2 * longest * U)
-        total, spread = np.zeros(given.count), np.zeros(given.count)
+        total, spread = np.zeros(rows.count), np.zeros(rows.count)
         for term in terms if len(order) else ():
             total += measures.per_row(self._row_shares(term, measures))
             size, error = term.bounds(measures.points, measures.points)

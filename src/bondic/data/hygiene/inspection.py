@@ -105,8 +105,8 @@ class Inspection:
         yield from self._propensities.findings(self.action_counts)
 
     @staticmethod
-    def _sorted(found: Iterable[Finding]) -> tuple[Finding, ...]:
-        return tuple(sorted(found, key=lambda item: _ORDER[item.severity]))
+    def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        return tuple(sorted(findings, key=lambda item: _ORDER[item.severity]))
 
 
 def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
@@ -114,8 +114,14 @@ def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = N
 
     Looked for: next observations that are not the following observation or were filled in, states of the next episode where
     one was cut, rows of a resetting environment, missing rows and episodes, time limits recorded as terminations, copies of
-    rows and whole stretches, rewards in another unit from some row on. With `gamma` and `horizon` of the question, ends that
-    are natural for it are not reported.
+    rows and whole stretches, rewards in another unit from some row on.
+
+    Parameters
+    ----------
+    log : Transitions or LogStream
+        The log.
+    gamma, horizon : float and int, default None
+        Of the question: ends that are natural for it are not reported.
     """
     if not (hasattr(log, "batches") and hasattr(log, "inspection")):
         raise InvalidInput(f"inspect_log(log) needs Transitions or a stream, not {type(log).__name__}: see read_log.")

@@ -58,10 +58,10 @@ class SingleRowsInspection(Inspection):
 
     def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
         del gamma, horizon
-        return self._found
+        return self._findings
 
     @cached_property
-    def _found(self) -> tuple[Finding, ...]:
+    def _findings(self) -> tuple[Finding, ...]:
         found = self._sorted([*self._copies(), *self._of_columns()])
         self._paths, self._contents, self._states = [], [], []  # the rows do not change: nothing is looked for twice
         return found

@@ -206,7 +206,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 
 def _backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> ValidityNote | None:
-    """A doubt where time goes back from one row to the next; `joined[i]` says that rows i and i + 1 can be compared."""
+    """A warning where time goes back from one row to the next; `joined[i]` says that rows i and i + 1 can be compared."""
     for name in table.names:
         if name in used or name.lower() not in _CLOCKS:
             continue

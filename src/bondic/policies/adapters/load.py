@@ -31,12 +31,26 @@ def load_policy(
 ) -> Any:
     """An object with action_probs(observations) (discrete) or sample_action(observations, rng) (continuous).
 
-    `spec` is `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file
-    (.npz, .onnx, and with `trust_pickle=True` .pkl, .joblib), or the model itself: an object with `predict_proba`
-    or `predict`, a function of all states that returns probabilities (n, actions) or one action per state (n,), a dict
-    {state: action}, or a number, which is that action everywhere. `actions` is the number of
-    actions or, for what answers with names, the names in the order of the log. `output` says what an ONNX model returns:
-    "probabilities", "logits" or "actions" (continuous, deterministic).
+    Parameters
+    ----------
+    spec : object
+        `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file (.npz, .onnx,
+        and with `trust_pickle` .pkl, .joblib), or the model itself: an object with `predict_proba` or `predict`, a function of
+        all states that returns probabilities (n, actions) or one action per state (n,), a dict {state: action}, or a number,
+        which is that action everywhere.
+    trust_pickle : bool, default False
+        Whether pickled files are loaded: they can run code.
+    actions : int or sequence, default None
+        Number of actions; or their names in the order of the log, for a policy that answers with names.
+    output : {"probabilities", "logits", "actions"}, default None
+        What an ONNX model returns; actions are continuous and deterministic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bondic import load_policy
+    >>> load_policy({0: 1, 1: 0}, actions=2).action_probs(np.array([[0.0], [1.0]])).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
     """
     if output not in (None, *onnx.OUTPUTS):
         raise InvalidInput(f"output={output!r} is not known: 'probabilities', 'logits', or 'actions' (continuous).")

@@ -159,20 +159,20 @@ def extended(basis: LandmarkBasis, kernel: Kernel, layout: Layout, pool: PointSl
     return _pivots(normal_form(kernel, layout), pool, most - len(basis), basis)
 
 
-def _pivots(terms: tuple[Term, ...], pool: PointSlots, most: int, given: LandmarkBasis | None) -> LandmarkBasis:
+def _pivots(terms: tuple[Term, ...], pool: PointSlots, most: int, basis: LandmarkBasis | None) -> LandmarkBasis:
     own = diagonal(terms, pool)
-    known = None if given is None else np.ascontiguousarray(Embedder(terms, given).pairs(pool).T)
+    known = None if basis is None else np.ascontiguousarray(Embedder(terms, basis).pairs(pool).T)
     chosen, columns = greedy_pivots(
         own, lambda pivot: gram(terms, pool[[pivot]], pool)[0], max(most, 0), TOLERANCE * float(own.max()), known
     )
     found, size = pool[chosen], len(chosen)
     inverse = np.asarray(solve_triangular(columns[:, chosen].T, np.eye(size), lower=True))
-    if given is None or known is None:
+    if basis is None or known is None:
         return LandmarkBasis(found.points, found.slots, np.tril(inverse))
-    before = len(given)
+    before = len(basis)
     matrix = np.zeros((before + size, before + size))
-    matrix[:before, :before] = given.matrix
-    matrix[before:, :before] = -inverse @ known[:, chosen].T @ given.matrix
+    matrix[:before, :before] = basis.matrix
+    matrix[before:, :before] = -inverse @ known[:, chosen].T @ basis.matrix
     matrix[before:, before:] = np.tril(inverse)
-    joined = PointSlots.join([PointSlots(given.points, given.slots), found])
+    joined = PointSlots.join([PointSlots(basis.points, basis.slots), found])
     return LandmarkBasis(joined.points, joined.slots, matrix)

@@ -86,7 +86,7 @@ class _Open:
     """A block whose rows are still coming: directions of the sub-blocks that have begun."""
 
     begin: int
-    found: Draft
+    draft: Draft
     bare: Block  # without weights
     starts: IntArray  # of all sub-blocks
     balances: dict[End, Balance]
@@ -96,7 +96,7 @@ class _Open:
     def block(self) -> Block:
         """As far as it goes."""
         weightings = {
-            end: Weighting(self.found.aims[end].rate, self.starts[: len(rows)], np.array(rows))
+            end: Weighting(self.draft.aims[end].rate, self.starts[: len(rows)], np.array(rows))
             for end, rows in self.directions.items()
         }
         return replace(self.bare, weightings=weightings)

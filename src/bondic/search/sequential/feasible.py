@@ -42,9 +42,9 @@ class RepresentativeRows:
     deviations: Embedding  # gamma D_i
     errors: Between  # bounds of a_i + gamma <e, D_i>
 
-    def largest(self) -> FloatArray:
+    def deviation_bound(self) -> FloatArray:
         """U_i (14)."""
-        return np.asarray(np.minimum(self.width, self.errors.largest()))
+        return np.asarray(np.minimum(self.width, self.errors.magnitude()))
 
     def sharpen(self, by: Ellipsoid) -> None:
         found = by.products(self.deviations)
@@ -80,7 +80,7 @@ class FeasibleSet:
     def over_the_ball(self, sample: Predictions) -> FloatArray:
         """U_i before anything was learned."""
         found = whole_ball(self.radius, self.size).products(sample.deviations(self.gamma))
-        return np.asarray(np.minimum(sample.width, np.abs(sample.miss) + found.largest()))
+        return np.asarray(np.minimum(sample.width, np.abs(sample.miss) + found.magnitude()))
 
     def widths(self, rows: FloatArray) -> FloatArray:
         """sup <e - ē, f> for rows f (k, m)."""
@@ -116,7 +116,9 @@ class FeasibleSet:
         """log(2/delta_1) + sum g(-λ |φ| |Delta|) (16): row by row, or jointly over one ellipsoid, whichever is less."""
         rows = self.kept
         assert rows is not None
-        price, pick = cheapest(rows.weight, rows.size, rows.largest(), rows.offsets, rows.deviations, candidates)
+        price, pick = cheapest(
+            rows.weight, rows.size, rows.deviation_bound(), rows.offsets, rows.deviations, candidates
+        )
         return self.log_term + price, pick
 
     def narrow(self, bound: float, before: Cylinder | None) -> list[Ellipsoid]:

@@ -63,7 +63,7 @@ def propose_instruments(
     else:
         rows = sample_of(prefix.rows.cut(feasible.kept.index), fitted.model, prefix.gamma)
         known, weight = np.linalg.norm(rows.toward @ white, axis=1), feasible.kept.weight
-        deviations = feasible.kept.largest()
+        deviations = feasible.kept.deviation_bound()
     squares = np.average(known**2 * np.maximum(deviations**2, noise), weights=weight)
     rate = math.sqrt(2 * feasible.log_term / (rows_by_then * max(float(squares), 1e-300)))
     cap = FULL_BET / max(float(np.median(sizes * sample.width)), 1e-300)
@@ -104,8 +104,8 @@ def propose_margin(
     gamma = feasible.gamma
     margin = _MARGIN * gamma * _high(final.widths(sample.embedding)) + 3 * math.sqrt(noise / max(rows, 1))
     if today is not None:
-        actual, foreseen = _high(feasible.widths(sample.embedding)), _high(today.widths(sample.embedding))
-        margin *= min(max(actual / max(foreseen, 1e-300), 1.0), _MAX_OFF)
+        actual, predicted = _high(feasible.widths(sample.embedding)), _high(today.widths(sample.embedding))
+        margin *= min(max(actual / max(predicted, 1e-300), 1.0), _MAX_OFF)
     return math.inf if margin > _WIDE * float(np.median(sample.width)) else margin
 
 
