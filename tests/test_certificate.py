@@ -91,9 +91,9 @@ def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
     for name in names:
         arrays = {key: value.copy() for key, value in result.certificate.arrays.items()}
         flat = arrays[name].reshape(-1)
-        if name == "asked.policies.0.start.weights":
+        if name == "estimand.policies.0.start.weights":
             flat[0], flat[1] = flat[0] + 0.01, flat[1] - 0.01
-        elif name.startswith("asked.policies.0.answers"):
+        elif name.startswith("estimand.policies.0.answers"):
             arrays[name] = np.roll(arrays[name], 1, axis=1)
         else:
             flat[np.argmax(np.abs(flat))] *= 1.01

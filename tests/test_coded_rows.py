@@ -80,6 +80,24 @@ def test_a_table_has_the_same_bits_in_memory_from_files_and_on_any_executor(tmp_
     assert (again.low, again.high) == (found.low, found.high)
 
 
+def test_both_zeros_are_one_state(tmp_path, monkeypatch):
+    monkeypatch.setattr("bondic.rows.rows.block_length", lambda *_: 256)
+    policy = chain_log(tmp_path / "log")
+    for number in range(3):
+        path = tmp_path / "log" / f"{number}.parquet"
+        table = pq.read_table(path)
+        for name in ("obs_0", "next_obs_0"):
+            column = table[name].to_numpy().astype(float)
+            column[(column == 0) & (np.arange(column.size) % 2 == 0)] = -0.0
+            table = table.set_column(table.schema.get_field_index(name), name, pa.array(column))
+        pq.write_table(table, path)
+    inside = b.estimate_interval(table_problem(b.read_log(tmp_path / "log").transitions, policy), method=b.Table())
+    problem = table_problem(b.stream_log(tmp_path / "log", batch_rows=500), policy)
+    assert isinstance(coded(problem, 100), CodedRows)
+    found = b.estimate_interval(problem, method=b.Table())
+    assert (found.low, found.high) == (inside.low, inside.high)
+
+
 def test_batches_of_numbers_are_those_of_the_log(tmp_path, monkeypatch):
     monkeypatch.setattr("bondic.rows.rows.block_length", lambda *_: 256)
     policy = chain_log(tmp_path / "log")

@@ -89,7 +89,7 @@ def test_w_fixed_beforehand_is_a_statement(world):
 @pytest.mark.parametrize(
     ("rows", "same_log", "words"),
     [
-        ((0, 200), True, "rows 0..199 of this log, which precede the certified ones"),
+        ((0, 200), True, "rows 0 to 199 of this log, which precede the certified ones"),
         ((0, 200), False, "of another log"),
     ],
 )
@@ -243,7 +243,7 @@ def test_rows_that_were_left_out_are_named(world, start, stop, words):
     checked = bondic.verify(forge(question(world).select(start, stop), Q, W), world[1])
     assert checked.rows == (start, stop)
     assert checked.left_out == (start, 600 - stop)
-    assert any(f"certified are rows {start}..{stop - 1} of 600" in line for line in checked.checks)
+    assert any(f"certified are rows {start} to {stop - 1} of 600" in line for line in checked.checks)
     gaps = " ".join(checked.unchecked)
     assert all(word in gaps for word in words)
     assert ("were left out" in gaps) == bool(words)

@@ -74,7 +74,7 @@ def test_a_learner_is_handed_the_first_rows_and_is_certified_on_the_others(rows,
     first = log.read(bondic.core.columns.RowRange(0, border))
     own = question(log, best_actions(first)).select(border)
     assert bondic.estimate_interval(own).interval == found.interval
-    assert any(item.name == "learning" and f"rows 0..{border - 1}" in item.text for item in found.assumptions)
+    assert any(item.name == "learning" and f"rows 0 to {border - 1}" in item.text for item in found.assumptions)
     assert f"rows from {border} on" in found.notes[-1]
 
 

@@ -153,7 +153,7 @@ def test_policies_may_return_actions(tmp_path):
     refused = call(tmp_path / "push", "--log", third)
     assert "'call' at row" in str(refused.exception)
     refused = call(tmp_path / "even", "--log", first, *shop(tmp_path, "even"))
-    assert "the order of the policy's probabilities is unknown" in str(refused.exception)
+    assert "the order of the policy's answers is unknown" in str(refused.exception)
 
 
 # ---------------------------------------------------------------------------------------------- propensities

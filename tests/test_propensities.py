@@ -12,9 +12,11 @@ import bondic
 from bondic.core.balls import Provenance
 from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.propensities.betting import Strategy
+from bondic.core.propensities.bound import _affordable
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import weight_sum
-from bondic.core.propensities.ratios import Stated
+from bondic.core.propensities.proof import PropensityProof
+from bondic.core.propensities.ratios import Stated, Target
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_breakdown import breakdown_factor
 from bondic.plan.controls import linear_control
@@ -404,6 +406,48 @@ def test_what_the_log_refutes_or_lacks_is_refused():
         )
 
 
+class Narrow:
+    """Actions within 0.001 of 1, all alike."""
+
+    def sample_action(self, states, rng):
+        return 1.0 + 0.002 * (rng.random((len(states), 1)) - 0.5)
+
+    def action_density(self, states, actions):
+        del states
+        return np.where(np.abs(actions[:, 0] - 1.0) < 0.001, 500.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["asked", "logged"])
+def test_a_least_density_bounds_no_ratio(kind, monkeypatch):
+    """The behavior has the density 0.5 everywhere, and no row is near 1: that says nothing about a policy that is worth 1."""
+    actions = np.random.default_rng(1).permutation(np.linspace(0.0, 2.0, 300))[:, None]
+    near = (np.abs(actions[:, 0] - 1.0) < 0.001).astype(float)
+    assert not near.any()
+    logged = {"target_action_probs": 500.0 * near} if kind == "logged" else {}
+    log = one_step(np.zeros((300, 1)), actions, near, behavior_action_probs=np.full(300, 0.5), **logged)
+    policy = bondic.LoggedTarget() if kind == "logged" else Narrow()
+    bounds = Propensities(min_propensity=0.5), Propensities(min_propensity=0.5, max_ratio=1000.0)
+    for method in bounds:
+        with pytest.raises(InvalidInput, match="max_ratio"):
+            interval(log, method, policy=policy)
+    honest = interval(log, Propensities(max_ratio=1000.0), policy=policy)
+    assert honest.low <= 1.0 <= honest.high
+    # a certificate that states it is refused, too; without the refusal it misses
+    monkeypatch.setattr(PropensityProof, "columns", without_refusal(PropensityProof.columns))
+    forged = interval(log, bounds[0], policy=policy)
+    assert forged.high < 1.0
+    monkeypatch.undo()
+    with pytest.raises(VerificationError, match="max_ratio"):
+        bondic.verify(forged.certificate, log, policy)
+
+
+def without_refusal(columns):
+    def every(proof, question):
+        return columns(replace(proof, stated=replace(proof.stated, min_propensity=None, max_ratio=2.0)), question)
+
+    return every
+
+
 def short_episodes(n, seed=0, weight=1.0):
     """Episodes of two steps with a reward of 0 or 1 at the end; `weight` multiplies all ratios of last steps."""
     rng = np.random.default_rng(seed)
@@ -451,6 +495,36 @@ def resealed(answer, proof):
     """The certificate of another proof, with the same words on how the plan was made."""
     planner = answer.certificate.planner
     return bondic.Result.of(proof, answer.rows, method="propensities", planner=planner).certificate
+
+
+def test_a_lowered_center_depends_on_its_own_row_alone():
+    """The rounding of a row must not tell whether a later one is lowered."""
+    centers, losses = np.array([1.0, 1.0, -2.0, 0.5]), np.array([0.2, 50.0, 0.75, 1e3])
+    together = _affordable(centers, losses, 1.0, 0.75)
+    for row in range(4):
+        alone = _affordable(centers[[row]], losses[[row]], 1.0, 0.75)
+        assert [one[row] for one in together] == [one[0] for one in alone]
+    assert np.all(together[2] * together[1] <= 0.75 * (1 + 1e-15))
+    assert np.all(together[0] - together[1] <= centers - losses)  # from where a value may come
+
+
+def test_the_probabilities_of_the_logs_own_columns_cannot_be_replaced(monkeypatch):
+    """The log holds them: others in a certificate would be another policy, with the same words."""
+    log = decisions(1000)
+    held = replace(log, target_action_probs=np.where(log.actions == 1, 0.2, 0.8))
+    asked, policy = question(held, bondic.LoggedTarget()), bondic.LoggedTarget()
+    result = bondic.estimate_interval(asked, method=Propensities())
+    assert bondic.verify(result.certificate, held, policy).low == result.low
+    others = Target((0, 1000), np.where(log.actions == 1, 0.8, 0.2))
+    with pytest.raises(VerificationError, match="others for it"):
+        replace(result.proof, targets=(others,))
+    with monkeypatch.context() as patch:
+        patch.setattr(PropensityProof, "__post_init__", lambda _: None)
+        forged = bondic.Result.of(replace(result.proof, targets=(others,)), asked, method="propensities").certificate
+        wrong = bondic.verify(forged, held, policy)  # what would be answered
+        assert not wrong.low <= result.estimate <= wrong.high
+    with pytest.raises(VerificationError, match="others for it"):
+        bondic.verify(forged, held, policy)
 
 
 class _Case(ProofCase):

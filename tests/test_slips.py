@@ -76,6 +76,8 @@ def ended(order, without=()):
 
 
 BACKWARDS, MIXED = EPISODES.index[::-1], EPISODES.sample(frac=1, random_state=0).index
+SPELLED = EPISODES.drop(columns="next_state").rename(columns={"state": "obs_x"})
+SPELLED = SPELLED.assign(obs_y=0.0, next_obs_x=0.0, next_obs_y=0.0)
 OUT_OF_ORDER = r"Row \d+ \(timestep \d\) comes after row \d+.*sort_values\(\['episode_id', 'timestep'\]\)"
 OTHER_WIDTH = "fitted on 1 columns, and the states of the log have 2"
 LISTS = r"actions= \(--actions none,low,high\) lists the names.*10 for 0 to 9"
@@ -107,6 +109,10 @@ REFUSED = {
     "a column for a part": (lambda: ask(columns={"state": "state"}), "Did you mean `observations`"),
     "an option of a method": (lambda: ask(pilot=0.1), r"`pilot` is an option of a method.*method=Table\(pilot="),
     "an option that no method has": (lambda: bondic.Dual(sied="both"), r"Dual has no option `sied`. Did you mean `side`\?"),
+    "states under names of their own": (
+        lambda: ask(log=SPELLED),
+        "observations=.*obs_x.*obs_y.*next_observations=.*next_obs_x.*next_obs_y",
+    ),
     "reversed rows": (lambda: bondic.read_log(ended(BACKWARDS)), OUT_OF_ORDER),
     "shuffled rows without next states": (lambda: bondic.read_log(ended(MIXED, ["next_state"])), OUT_OF_ORDER),
     "shuffled rows without times": (

@@ -50,7 +50,7 @@ def test_force_spares_files_that_no_result_stands_beside(place, capsys):
     assert (place / "log.parquet").exists()
 
 
-def test_doubts_reach_every_reader(place, capsys):
+def test_warnings_reach_every_reader(place, capsys):
     table = columns()
     table["done"] = table.pop("terminated") | table.pop("truncated")
     pq.write_table(pa.table(table), "done.parquet")
@@ -110,6 +110,15 @@ def test_a_rejected_log_has_no_interval_anywhere(place, capsys):
         assert "no interval is given (rejected" in text
         assert "policy lies in [" not in text
     assert "finite-sample" not in summary + out
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("extra", [[], ["--verbose"]])
+def test_no_line_ends_in_spaces(capsys, monkeypatch, extra):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = evaluate(capsys, "--out", "padded", *extra)
+    assert code in (0, 4)
+    assert [line for line in out.splitlines() if line != line.rstrip()] == []
 
 
 @pytest.mark.usefixtures("place")

@@ -86,13 +86,13 @@ def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
         if (
             array.ndim == 2
             and array.shape[1] == log.observations.shape[1]
-            and name != "asked.policies.0.start.observations"
+            and name != "estimand.policies.0.start.observations"
         ):
             assert not {row.tobytes() for row in array} & raw
-    assert not any(name.startswith("asked.policies.0.answers.next") for name in certificate.arrays)
+    assert not any(name.startswith("estimand.policies.0.answers.next") for name in certificate.arrays)
     if case == "streamed":
         assert not any(
-            name.startswith(("asked.policies.0.answers", "asked.policies.0.start.observations"))
+            name.startswith(("estimand.policies.0.answers", "asked.policies.0.start.observations"))
             for name in certificate.arrays
         )
         given_states = bondic.InitialStates.from_log(log)

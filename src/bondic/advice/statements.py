@@ -179,12 +179,18 @@ def bound_of_ratios(situation: Situation) -> Iterator[NextStep]:
     """A bound of the ratios allows doubly robust values."""
     result = situation.result
     if result.method == PROPENSITIES and "may shorten" in result.choices.get("control variate", ""):
-        least = situation.least_propensity
-        seen = "" if situation.no_rows or least is None else f" (the least one logged is {three(least)})"
+        least, by_name = situation.least_propensity, situation.problem.layout.discrete
+        seen = "" if situation.no_rows or least is None or not by_name else f" (the least one logged is {three(least)})"
+        known, statement = "action could be taken with less than some probability p", "min_propensity=p"
+        if not by_name:  # densities have no bound: a least one of the log bounds no ratio
+            known, statement = (
+                "ratio of densities, the policy's to the log's, could exceed some number p",
+                "max_ratio=p",
+            )
         yield NextStep(
             "method",
-            f"If by design no action could be taken with less than some probability p{seen}, state it: min_propensity=p "
-            "(--with min_propensity=p). The interval is then shorter where rewards can be predicted; how far the policy goes "
-            "from the log is read off the policy. Take p from how the log was made, never from what it shows.",
+            f"If by design no {known}{seen}, state it: {statement} (--with {statement}). The interval is then shorter where "
+            "rewards can be predicted; how far the policy goes from the log is read off the policy. Take p from how the log was "
+            "made, never from what it shows.",
             "yours",
         )

@@ -18,6 +18,7 @@ from bondic.core.kernels.normal_form import Layout
 from bondic.data.hygiene.inspection import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
+from bondic.rendering import three
 from bondic.tuning.states import ObservedStates, kind_of_pilot
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -95,7 +96,7 @@ def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:
     if pictures:
         table.add_column("spread", no_wrap=True)
     for name, values in _numbers(loaded):
-        numbers = (f"{number:.4g}" for number in (values.min(), values.mean(), values.max()))
+        numbers = (f"{values.min():.4g}", three(values.mean()), f"{values.max():.4g}")
         table.add_row(Text(one_line(name)), *numbers, *([histogram(values)] if pictures else []))
     return table
 

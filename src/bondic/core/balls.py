@@ -69,7 +69,7 @@ class Provenance:
         return self.rows[0] < self.rows[1] and self.rows[1] > rows[0]
 
     def __str__(self) -> str:
-        return self.note if self.rows is None else f"{self.note} on rows {self.rows[0]}..{self.rows[1] - 1}"
+        return self.note if self.rows is None else f"{self.note} on rows {self.rows[0]} to {self.rows[1] - 1}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ class RowRange:
         return max(self.start, other.start) < min(self.stop, other.stop)
 
     def __str__(self) -> str:
-        return f"rows {self.start}..{self.stop - 1}" if len(self) else "no rows"
+        return f"rows {self.start} to {self.stop - 1}" if len(self) else "no rows"
 
 
 @dataclass(frozen=True, eq=False)

@@ -248,7 +248,7 @@ def check_origin(proof: object) -> Review:
 def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -> Review:
     """Which rows are certified; rows left out after them may have been left out because of what they say."""
     front, end = rows.start, log_rows - rows.stop
-    text = f"certified are rows {rows.start}..{rows.stop - 1} of {log_rows}"
+    text = f"certified are rows {rows.start} to {rows.stop - 1} of {log_rows}"
     left = [f"{count} {where} them" for count, where in ((front, "before"), (end, "after")) if count]
     checks = (f"{text}; left out: {', '.join(left)}" if left else text,)
     unchecked = []

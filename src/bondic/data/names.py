@@ -175,8 +175,12 @@ def propose(
         if len(fits) == 1:
             guessed[part] = (fits[0],)
             free.remove(fits[0])
-    if "observations" in missing and 0 < len(free) <= _MOST_STATES:
-        guessed["observations"] = tuple(free)
+    following = tuple(name for name in free if name.lower().startswith("next"))
+    states = tuple(name for name in free if name not in following)
+    if "observations" in missing and 0 < len(states) <= _MOST_STATES:
+        guessed["observations"] = states
+        if following:
+            guessed["next_observations"] = following
     unused = {*skip, *(("episode_ids",) if "timesteps" in skip else ())}  # keys of rows that are episodes of their own
     return (
         {part: guessed[part] for part in ALIASES if part in guessed.keys() - unused} if {*missing} & {*guessed} else {}

@@ -76,7 +76,7 @@ class Propensities:
         No ratio π/b exceeds it, at any state and action. With it, or with the next one, rows are weighed doubly robustly too
         (episodes if a horizon bounds their products); without, the interval needs no bound at all.
     min_propensity : float, default None
-        The behavior takes no action with a smaller probability.
+        The behavior takes no action with a smaller probability. Not for actions that are numbers: densities bound no ratio.
     model : "linear", None or a regressor, default "linear"
         The control variate: ridge regression, which a replay fits again; none; or any object with `fit(X, y)` and
         `predict(X)`, whose predictions are stored.
@@ -429,7 +429,7 @@ class Propensities:
             )
         elif bounded and self.gamma_sensitivity == 1.0 and self.stated.cap() is None:
             found["control variate"] = (
-                "none, as no bound of the ratios was stated: max_ratio= or min_propensity= may shorten the interval"
+                "none, as no bound of the ratios was stated: max_ratio= (named actions: min_propensity=) may shorten the interval"
             )
         elif self._cap() is not None:
             found["control variate"] = "none: too few decisions, or nothing bounds the products of ratios in an episode"

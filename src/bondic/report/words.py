@@ -16,7 +16,7 @@ GUARANTEES = {
 }
 STATES = {"stated": "info", "chosen": "warn", "checked": "good", "rejected": "bad"}
 MEANINGS = {
-    "stated": "stated by you; no program can verify it from the log",
+    "stated": "no program can verify it from the log",
     "chosen": "chosen by the method, not stated by you; the interval is valid only if it holds",
     "checked": "it was tested, and holds",
     "rejected": "the log contradicts it, alone or together with others",

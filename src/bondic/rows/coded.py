@@ -99,13 +99,13 @@ def _block(batch: Batch) -> _Block | None:
     """One batch in numbers; None where two of its states have one mark."""
     count, ahead = len(batch), batch.next.rows
     order = np.argsort(np.concatenate([np.arange(count) * 2, ahead * 2 + 1]), kind="stable")
-    points = np.concatenate([batch.logged, batch.next.points])
+    points = np.concatenate([batch.logged, batch.next.points]) + 0.0  # -0.0 is 0.0
     _, first, codes = np.unique(StateIndex.marks_of(points[order]), return_index=True, return_inverse=True)
     rank = np.empty(first.size, np.int64)
     rank[np.argsort(first)] = np.arange(first.size)
     found = np.empty(len(points), np.int64)
     found[order] = rank[codes]
-    states = points[order][np.sort(first)] + 0.0
+    states = points[order][np.sort(first)]
     if not np.array_equal(states[found], points):
         return None
     own, following = found[:count], np.full(count, -1)

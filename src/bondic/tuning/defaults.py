@@ -252,7 +252,7 @@ def _center(rows: Rows, limits: ValueRange) -> tuple[Function | None, float]:
 
 
 def _radius_note(fitted: FittedRadius, rows: Rows, half: float) -> str:
-    where = f"rows {rows.rows.start}..{rows.rows.stop - 1}"
+    where = f"rows {rows.rows.start} to {rows.rows.stop - 1}"
     norms = f"{RADIUS_FACTOR:g} times the norm"
     why = f"{norms} {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}, less its level"
     if fitted.weak:

@@ -164,7 +164,7 @@ class DualProof(Proof):
         if provenance.rows is None:
             text = f"that W was picked without the certified rows: it is only stated ({provenance.note})"
             return Review(unchecked=(text,))
-        where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
+        where = f"rows {provenance.rows[0]} to {provenance.rows[1] - 1}"
         if provenance.log_hash != rows.log_hash:
             return Review(unchecked=(f"where W comes from: the certificate names {where} of another log",))
         return Review(

@@ -179,8 +179,8 @@ def _affordable(
     """
     with np.errstate(divide="ignore"):
         lowered = np.maximum(losses - risk / np.float64(rate), 0.0)
-        if lowered.any():
-            rounding = 8 * U * (np.abs(centers) + losses)
+        if lowered.any():  # of a row by itself: which others are lowered is known later
+            rounding = np.where(lowered > 0, 8 * U * (np.abs(centers) + losses), 0.0)
             centers, losses = centers - lowered, losses - lowered + rounding
         return centers, losses, np.asarray(np.minimum(rate, risk / losses))
 

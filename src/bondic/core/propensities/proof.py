@@ -65,6 +65,11 @@ class PropensityProof(Proof):
             len(self.targets) != len(self.estimand.policies),
             "The number of policies with answers at the logged states is not that of the estimand.",
         )
+        known = zip(self.targets, self.estimand.policies, strict=True)
+        refuse(
+            any(target is not None and not policy.answered for target, policy in known),
+            "The log holds the probabilities of a policy, and the certificate others for it.",
+        )
         refuse(
             self.changes and not contexts,
             "The value of the behavior, and that of a mixture, is the mean over the certified units.",
@@ -111,6 +116,8 @@ class PropensityProof(Proof):
 
     def columns(self, question: Question) -> Units:
         """What is weighed, as seen from the lower end."""
+        if self.stated.min_propensity is not None and not question.first.layout.discrete:
+            raise InvalidInput(_DENSITIES)
         found, cap = [], self.stated.cap()
         for part, policy, target in zip(question.parts, self.estimand.policies, self.targets, strict=True):
             every = self.every_action and policy.answered
@@ -281,6 +288,10 @@ class PropensityProof(Proof):
         return (Review((bets,), believed),)
 
 
+_DENSITIES = (
+    "min_propensity= bounds ratios of probabilities, which are at most 1. Actions of this log are numbers and have densities: "
+    "that of the policy may be as large as it likes. State the largest ratio itself (max_ratio=), or nothing."
+)
 _DATA = (
     "Given everything before a row, its state and its action, reward and next state came from the environment. Rows are in the "
     "order of time, none was copied, and none was dropped because of its action, reward or next state."
