@@ -353,7 +353,15 @@ def test_starts_of_single_decisions_are_not_read_where_nobody_needs_them(tmp_pat
     assert problem.initial.weights.shape == (3000, 2)  # whoever needs them has them
 
 
-def test_columns_of_a_long_log_lie_in_a_temporary_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize("full", [False, True])
+def test_columns_of_a_long_log_lie_in_a_temporary_file(full, tmp_path, monkeypatch):
+    """In memory where the disk has no place for it."""
+
+    def no_place(*_):
+        raise OSError("no space left on device")
+
+    if full:
+        monkeypatch.setattr("os.posix_fallocate", no_place)
     pq.write_table(pa.table(clicks()), tmp_path / "log.parquet")
     log = bondic.stream_log(tmp_path / "log.parquet", one_step=True, batch_rows=700)
     problem = bondic.make_problem(log, uniform, reward_range=(0, 1), accept=None)
@@ -361,7 +369,7 @@ def test_columns_of_a_long_log_lie_in_a_temporary_file(tmp_path, monkeypatch):
     inside = problem.decisions(None, every_action=False, states=False)
     monkeypatch.setattr("bondic.rows.decisions._MOST_NUMBERS", 10)
     outside = problem.decisions(None, every_action=False, states=False)
-    assert isinstance(outside.ratios.values, np.memmap)
+    assert isinstance(outside.ratios.values, np.memmap) is not full
     assert not isinstance(inside.ratios.values, np.memmap)
     (one,), (other,) = (columns.free_estimators(1.0) for columns in (inside, outside))
     assert np.array_equal(one.values, other.values)

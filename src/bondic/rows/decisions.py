@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -137,11 +138,18 @@ def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
 
 
 def _room(shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """For a long column in a temporary file: the memory that it takes is given back where it is needed."""
+    """For a long column in a temporary file: the memory that it takes is given back where it is needed.
+
+    The file has its place on the disk beforehand: a disk that is full later would end the process. Without the place, memory.
+    """
     if math.prod(shape) <= _MOST_NUMBERS:
         return np.empty(shape, kind)
     with tempfile.TemporaryFile() as file:
-        return np.memmap(file, kind, "w+", shape=shape)
+        try:
+            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * kind.itemsize)
+        except (AttributeError, OSError):  # no such call on this system, or no place
+            return np.empty(shape, kind)
+        return np.memmap(file, kind, "r+", shape=shape)
 
 
 def _is_short(column: Any) -> bool:
