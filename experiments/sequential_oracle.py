@@ -106,13 +106,13 @@ def contradictions(known: Known, proof: SequentialProof, found: Facts) -> list[s
 def _localized(plan: Plan, evidence: Evidence, found: Facts) -> list[str]:
     """Whether q* stays in what is left of Q, and the deviations within their bounds, block after block."""
     data = evidence.data
-    localizer = Localizer.begin(plan, evidence.start, evidence.found.radius, evidence.probabilities["vector"])
+    localizer = Localizer.begin(plan, evidence.start, evidence.coordinates.radius, evidence.probabilities["vector"])
     out = []
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)
         if len(piece):
             own = _columns(plan, data, block, part)
-            localizer.add(piece, own, None, pool(evidence.found, piece, own, len(data)))
+            localizer.add(piece, own, None, pool(evidence.coordinates, piece, own, len(data)))
         if localizer.empty:
             return [*out, f"nothing is left after row {block.stop}"]
         apart, bounds = found.apart[: part.stop], localizer.errors

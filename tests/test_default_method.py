@@ -201,7 +201,7 @@ class TestPropensities:
         short = b.estimate_interval(asked(episodes(2), horizon=2))
         assert short.method == "propensities"
         assert short.rows[0] == 200
-        assert "promise a length of about" in short.choices["method"]
+        assert "predict a length of about" in short.choices["method"]
         long = episodes(40, 60)
         assert not isinstance(b.Default().choose(asked(long, horizon=40))[0], b.Propensities)
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from rich.table import Table
 from rich.text import Text
 
-from bondic.cli.outputs import Terminal
 from bondic.cli.reading import read_rows, stated_columns
+from bondic.cli.terminal import Terminal
 from bondic.core.errors import InvalidInput, one_line, printable
 from bondic.core.kernels.normal_form import Layout
 from bondic.data.hygiene.inspection import inspect_log

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import GATE_CODES, Terminal, print_notes, print_validity_notes
+from bondic.cli.outputs import GATE_CODES, print_notes, print_validity_notes
+from bondic.cli.terminal import Terminal
 from bondic.decisions.choose import choose_policy
 from bondic.errors import ValidityNote, ValidityWarning
 from bondic.report.progress import progress_bar

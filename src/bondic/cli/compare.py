@@ -14,7 +14,8 @@ from rich.console import Console
 
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import Inputs, make_method, make_question, other_question, read_inputs
-from bondic.cli.outputs import Terminal, print_validity_notes
+from bondic.cli.outputs import print_validity_notes
+from bondic.cli.terminal import Terminal
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import RETURNS, today_value

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from bondic.advice.levers import with_next_steps
-from bondic.cli.outputs import Terminal
+from bondic.cli.terminal import Terminal
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
 from bondic.decisions.difference import with_today

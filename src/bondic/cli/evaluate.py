@@ -23,12 +23,12 @@ from bondic.cli.inputs import make_method, make_question, other_question, read_i
 from bondic.cli.outputs import (
     EXIT_CODES,
     GATE_CODES,
-    Terminal,
     print_notes,
     print_validity_notes,
     this_command,
     verify_command,
 )
+from bondic.cli.terminal import Terminal
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values

@@ -20,9 +20,10 @@ from rich.console import Console
 
 from bondic.cli.commands import STATED
 from bondic.cli.executors import choose_policy
-from bondic.cli.outputs import EXIT_CODES, Terminal, print_notes, print_validity_notes
+from bondic.cli.outputs import EXIT_CODES, print_notes, print_validity_notes
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
+from bondic.cli.terminal import Terminal
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.printed import interval_text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,21 +22,6 @@ GATE_CODES = {"approve": 0, "refuse": 5, "cannot tell": 6}
 """What a gate ends with, unless the log contradicts the assumptions."""
 _READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
-
-
-class Terminal(Console):
-    """A console that pads no line with spaces at its end."""
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """As every console does it."""
-        with self.capture() as captured:
-            super().print(*objects, **options)
-        self.file.write(_PADDING.sub(r"\1", captured.get()))
-        self.file.flush()
-
-
-_PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
-"""Spaces before the end of a line, and codes that end a color."""
 
 
 def print_validity_notes(notes: Sequence[str]) -> None:

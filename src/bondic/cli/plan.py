@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bondic.advice.lengths import LogDesign
 from bondic.advice.levers import rounded
-from bondic.cli.outputs import Terminal
+from bondic.cli.terminal import Terminal
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import number
 from bondic.rendering import three
