@@ -244,7 +244,7 @@ def main() -> None:
         seconds, processor = time.perf_counter() - clock, time.process_time() - processor
         status = Path("/proc/self/status").read_text()  # ru_maxrss would hold the parent's
         peak = int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
-        print(json.dumps({"s": round(seconds, 2), "cpu s": round(processor, 2), "GB": round(peak, 3), **found}))
+        print(json.dumps({"s": round(seconds, 4), "cpu s": round(processor, 4), "GB": round(peak, 3), **found}))
         return
     print(json.dumps(describe()), flush=True)
     with tempfile.TemporaryDirectory() as temporary:
