@@ -100,7 +100,7 @@ def test_every_missing_part_is_named_at_once_with_a_proposal():
     for part in ("observations", "actions", "rewards", "terminations"):
         assert f"`{part}`" in words
     assert "columns={" not in words
-    assert "--columns observations=ward,age,paid --columns actions=dose" in words
+    assert "--columns observations=ward,age --columns actions=dose --columns rewards=paid" in words
     assert "--columns behavior_action_probs=prob" in words
     shop = {
         "item": np.zeros(4, int),
@@ -110,6 +110,111 @@ def test_every_missing_part_is_named_at_once_with_a_proposal():
     }
     with pytest.raises(InvalidInput, match=r"--columns observations=sku,p_\*"):
         bondic.read_log(shop, one_step=True)
+
+
+def logs_with_unusual_names():
+    """What strangers call their columns, with the parts that are proposed for them."""
+    rng = np.random.default_rng(1)
+    n = 40
+    flag, text = rng.integers(0, 2, n), rng.choice(["good", "bad"], n)
+    number = rng.standard_normal(n)
+    rewards, done = rng.random(n), np.arange(n) % 4 == 3
+    keys = {"user": np.array([f"u{i // 4}" for i in range(n)]), "turn": np.arange(n) % 4}
+    cart = {"x": number, "v": number[::-1], "push": flag, "reward": rewards, "next_x": number, "next_v": number[::-1]}
+    return {
+        "offers": (
+            {"customer_id": np.arange(n), "age": np.arange(n), "offer": text, "offer_probability": 0.5, "bought": flag},
+            ("observations=age ", "actions=offer ", "rewards=bought ", "behavior_action_probs=offer_probability"),
+        ),
+        "ward": (
+            {**keys, "status": text, "care": text[::-1], "score": rewards, "next_status": text, "left_study": done},
+            ("observations=status ", "actions=care ", "rewards=score ", "next_observations=next_status ", "left_study"),
+        ),
+        "sessions": (
+            {
+                **keys,
+                "topic": text,
+                "mood": flag,
+                "reply": text[::-1],
+                "logprob": -0.7,
+                "reward": rewards,
+                "done": done,
+            },
+            ("observations=topic,mood ", "actions=reply ", "episode_ids=user ", "timesteps=turn"),
+        ),
+        "cart": (
+            cart | {"terminated": done},
+            ("observations=x,v ", "actions=push ", "next_observations=next_x,next_v"),
+        ),
+        "unnamed": (
+            {"x": number, "next_x": number, "u": text, "reward": rewards, "done": done},
+            ("observations=x ", "actions=u ", "next_observations=next_x"),
+        ),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::bondic.ValidityWarning")
+@pytest.mark.parametrize("name", logs_with_unusual_names())
+def test_what_is_proposed_gives_each_column_one_role_and_runs(name):
+    table, parts = logs_with_unusual_names()[name]
+    table = pd.DataFrame(table)
+    with pytest.raises(InvalidInput) as told:
+        bondic.read_log(table)
+    words = command_words(str(told.value)).split("Perhaps ")[1].split("?")[0]
+    for part in parts:
+        assert part in words
+    proposed = dict(piece.split("=") for piece in words.split(",  with")[0].split() if "=" in piece)
+    columns = {part: names.strip(",").split(",") for part, names in proposed.items()}
+    given = [column for group in columns.values() for column in group]
+    assert len(given) == len(set(given))
+    log = bondic.read_log(table, columns=columns, one_step="--one-step" in words)
+    assert len(log.transitions) == len(table)
+
+
+def test_what_may_be_an_outcome_is_no_state_and_is_named_as_what_it_may_be():
+    rng = np.random.default_rng(2)
+    age, flag = rng.standard_normal(40), rng.integers(0, 2, 40)
+    table = pd.DataFrame({"age": age, "arm": flag, "y": flag[::-1], "ward": "x"})
+    with pytest.raises(InvalidInput) as told:
+        bondic.read_log(table, one_step=True)
+    assert "`rewards` may be in y, age." in str(told.value)
+    assert "'observations': 'age'" not in str(told.value)
+    with pytest.raises(InvalidInput, match=r"'rewards': 'y'.*No column is left for `observations`"):
+        bondic.read_log(table[["arm", "y"]], one_step=True)
+    # with the outcome named, the rest is what is left, and what looks like another outcome is not
+    table["recovered"] = flag
+    with pytest.raises(InvalidInput) as told:
+        bondic.read_log(table, columns={"rewards": "y"}, one_step=True)
+    assert "--columns observations=age,ward --columns actions=arm" in command_words(str(told.value))
+
+
+@pytest.mark.parametrize(
+    ("columns", "needles"),
+    [
+        ({"observations": ["age", "paid"]}, ("paid", "`rewards`", "--columns observations=age)")),
+        ({"observations": ["age", "dose"]}, ("dose", "`actions`", "not known before the decision")),
+        ({"observations": ["paid"]}, ("paid", "name another one")),
+        ({"observations": "*"}, ("paid", "--columns observations=age,prob,ward)")),
+        ({"observations": "age", "actions": "paid"}, ("paid", "`actions` and for `rewards`")),
+        ({"observations": ["age", "end"], "terminations": "end"}, ("end", "`terminations`")),
+        ({"observations": "age", "next_observations": "paid", "terminations": "end"}, ("`next_observations`",)),
+    ],
+)
+def test_an_outcome_or_a_decision_is_refused_as_a_part_of_the_state(columns, needles, tmp_path):
+    """It is not known before the decision: the interval would be of another problem, and too short."""
+    table = wards(end=False) if "terminations" in columns else wards()
+    columns = {**COLUMNS, **columns}
+    with pytest.raises(InvalidInput) as told:
+        bondic.read_log(table, columns=columns, one_step="terminations" not in columns)
+    for needle in needles:
+        assert needle in str(told.value)
+    if "terminations" not in columns:  # a log in parts says the same
+        table.to_parquet(tmp_path / "log.parquet")
+        with pytest.raises(InvalidInput, match="is given for"):
+            bondic.stream_log(tmp_path / "log.parquet", columns=columns, one_step=True, actions=["high", "low"])
+    # a copy is a statement
+    kept = {"actions": "dose", "rewards": "paid", "observations": ["age", "before"]}
+    bondic.read_log(wards(before=0), columns=kept, one_step=True)
 
 
 def test_actions_and_states_have_their_names_in_advice_and_on_the_page():
