@@ -8,7 +8,7 @@ import pytest
 
 import bondic
 from bondic.core.errors import InvalidInput
-from bondic.errors import command_words, python_words
+from bondic.errors import PolicyError, command_words, python_words
 from bondic.report.page import report_page
 
 
@@ -90,6 +90,56 @@ def test_a_frame_of_codes_and_of_gaps_is_text_again():
     assert set(frame["ward"]) == {"north", "south", "(missing)"}
     with pytest.raises(InvalidInput, match="this log has none"):
         bondic.evaluate_policy(bondic.load_demo().log, by_ward, gamma=0.5, reward_range=(0, 1))
+
+
+def misspelt(frame):
+    return np.where(frame["wrad"] == "north", "high", "low")
+
+
+def as_array(df):
+    return np.where(df["ward"] == "north", "high", "low")
+
+
+def as_attribute(table):
+    return np.where(table.ward == "north", "high", "low")
+
+
+def half_a_rule(frame):
+    return frame["ward"].map({"north": "high"})
+
+
+def unknown_name(frame):
+    return np.where(frame["ward"] == "north", "hgih", "low")
+
+
+@pytest.mark.parametrize(
+    ("policy", "needles", "never"),
+    [
+        (misspelt, ("a table with 2 columns, ward, age", "Did you mean `ward`?"), "array of floats"),
+        (as_array, ("called `frame`", "ward, age"), "looked up by"),
+        (as_attribute, ("called `frame`", "ward, age"), "looked up by"),
+        (half_a_rule, ("no action (NaN or None)", "ward = south", "age = "), "dtype"),
+        (unknown_name, ("'hgih'", "at the state ward = north, age = ", "Did you mean `high`?"), "state 0"),
+        (lambda states: np.where(states[:, 0] == 1, 9, 0), ("takes action 9 at the state ward = ",), "of 400"),
+        (lambda states: np.where(states[:, 0] == 1, np.nan, 0), ("no action (NaN or None)", "ward = "), "column_stack"),
+        (lambda states: states["ward"] + states.ward, ("called `frame`",), "looked up by"),
+    ],
+)
+def test_what_a_policy_does_wrong_is_said_with_the_columns_and_the_state(policy, needles, never):
+    log = bondic.read_log(
+        wards(), columns={**COLUMNS, "observations": ["ward", "age"]}, one_step=True, actions=["high", "low"]
+    )
+    with pytest.raises(PolicyError) as told:
+        bondic.evaluate_policy(log, policy, reward_range=(0, 1), gamma=0.0)
+    for needle in needles:
+        assert needle in str(told.value)
+    assert never not in str(told.value)
+
+
+def test_states_without_names_are_shown_as_numbers():
+    demo = bondic.load_demo().log
+    with pytest.raises(PolicyError, match=r"takes action 9 at the state \(-?[\d.]+"):
+        bondic.evaluate_policy(demo, lambda states: np.full(len(states), 9), gamma=0.5, reward_range=(0, 1))
 
 
 def test_every_missing_part_is_named_at_once_with_a_proposal():
