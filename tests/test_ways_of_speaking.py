@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import bondic
+from bondic.cli.reading import read_initial
 from bondic.core.errors import InvalidInput
+from bondic.data.io.read import read_states
 from bondic.errors import PolicyError, command_words, python_words
 from bondic.report.page import report_page
 
@@ -285,3 +289,50 @@ def test_everything_that_is_wrong_with_a_file_is_said_at_once():
     words = str(told.value)
     assert words.count(" Also: ") == 2
     assert all(part in words for part in ("age is missing at row 5", "`actions`) is missing at row 7", "'half'"))
+
+
+@pytest.mark.parametrize("categorical", ["one-hot", "codes"])
+def test_initial_states_in_words_are_those_of_the_log(categorical, tmp_path):
+    """Text in a file of starts becomes the numbers that it has in the log, in whatever order its columns stand."""
+    table = wards()
+    chosen = {**COLUMNS, "observations": ["age", "ward"]}
+    log = bondic.read_log(table, columns=chosen, one_step=True, categorical=categorical)
+    starts, width = tmp_path / "starts.csv", log.transitions.observation_dim
+    table.loc[[3, 5, 11], ["ward", "age"]].assign(weight=[0.5, 0.25, 0.25]).to_csv(starts, index=False)
+    states, weights = read_initial(starts, log.transitions, log)
+    assert states.shape == (3, width)
+    assert np.array_equal(states, log.transitions.observations[[3, 5, 11]])
+    assert np.array_equal(weights, [0.5, 0.25, 0.25])
+    table.loc[[3], ["age", "ward"]].rename(columns={"age": "a", "ward": "b"}).to_csv(starts, index=False)
+    assert np.array_equal(read_initial(starts, log.transitions, log)[0], states[:1])  # other names: by position
+    written = Path(f"{table['age'][3]},{table['ward'][3]}")
+    assert np.array_equal(read_initial(written, log.transitions, log)[0], states[:1])
+    pd.DataFrame(log.transitions.observations[:4], columns=list(log.names)).to_csv(starts, index=False)
+    assert np.array_equal(read_initial(starts, log.transitions, log)[0], log.transitions.observations[:4])
+    starts.write_text("ward,age\nnorht,30\n")
+    with pytest.raises(InvalidInput, match=r"'norht' at row 0, .*north, south\. Did you mean `north`\?"):
+        read_initial(starts, log.transitions, log)
+    starts.write_text("ward,age\nnorth,old\n")
+    with pytest.raises(InvalidInput, match=r"column age holds text; in the log's observations it is numbers"):
+        read_initial(starts, log.transitions, log)
+    with pytest.raises(InvalidInput, match="no such state"):
+        read_initial(Path("30,norht"), log.transitions, log)
+
+
+def test_one_category_and_one_state_written_as_a_word():
+    log = bondic.read_log(wards(), columns={**COLUMNS, "observations": "ward"}, one_step=True)
+    for row, word in enumerate(wards()["ward"][:5]):
+        assert np.array_equal(read_initial(Path(word), log.transitions, log)[0], log.transitions.observations[[row]])
+    with pytest.raises(
+        InvalidInput, match=r"no such file, and no such state, since ward is one of north, south\. Did you mean"
+    ):
+        read_initial(Path("nroth"), log.transitions, log)
+    alone = bondic.read_log(wards(bed="b"), columns={**COLUMNS, "observations": "bed"}, one_step=True)
+    assert np.array_equal(read_states({"bed=b": np.ones(2)}, alone.names, 1, alone.encodings)[0], np.ones((2, 1)))
+    assert np.array_equal(read_states({"bed": np.array(["b"])}, alone.names, 1, alone.encodings)[0], np.ones((1, 1)))
+
+
+def test_a_column_of_the_state_that_is_called_weight_is_no_weight_of_a_start():
+    states, weights = read_states({"weight": [50.0, 60.0], "p": [0.5, 0.5]}, ("weight",), 1)
+    assert (states.tolist(), weights.tolist()) == ([[50.0], [60.0]], [0.5, 0.5])
+    assert read_states({"x": [1.0], "weight": [1.0]}, ("x",), 1)[1].tolist() == [1.0]
