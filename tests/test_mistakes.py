@@ -133,7 +133,7 @@ SOURCES = {
     "a file that is not there": (lambda: "absent.csv", "no file or folder absent.csv"),
     "a table without rewards": (lambda: TABLE.drop(columns="reward"), "No column for `rewards`", "Usual names"),
     "a misspelled column": (
-        lambda: TABLE.rename(columns={"reward": "rewrd"}), "No column for `rewards`", "Did you mean `rewrd`?",
+        lambda: TABLE.rename(columns={"reward": "rewrd"}), "No column for `rewards`", "rewards=rewrd",
     ),
     "a table with a gap": (
         lambda: TABLE.assign(reward=np.where(SEVENTH, np.nan, 0.5)), "`rewards`", "row 7", "fill in what happened",

@@ -287,7 +287,7 @@ ACCEPT = several(
 
 POLICY_WORDS = (
     "The new policy: module:object, a file (ONNX, NPZ, ...), or its probabilities in the log, of all actions ('columns') "
-    "or of the logged one ('logged')."
+    "or of the logged one ('logged'). A function f(frame) gets a table with the log's column names, any other an array."
 )
 
 # --- method -------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import numpy as np
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
 from bondic.data.io.formats import FORMATS
-from bondic.data.io.loaded import Coding, LoadedLog
-from bondic.data.io.read import read_log, read_states
+from bondic.data.io.loaded import Coding, Encoding, LoadedLog
+from bondic.data.io.read import read_log, read_states, source_columns
 from bondic.data.io.scan import list_files
 from bondic.data.log import Log
 from bondic.data.names import MAY_BE_ABSENT
@@ -184,7 +184,10 @@ def _coded(loaded: LoadedLog | None, names: Sequence[str], dimension: int) -> bo
 
 
 def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, Any]:
-    """(states, weights or None) of a file, with the dimensions of the log; one state may be written out, as in 36 or 0.5,2."""
+    """(states, weights or None) of a file, with the dimensions of the log; one state may be written out: 36, or good,2."""
+    names, encodings = ((), {}) if loaded is None else (loaded.names, loaded.encodings)
+    if not path.exists() and (words := _in_words(path, names, encodings)) is not None:
+        return read_states(words, names, log.observation_dim, encodings)
     if (state := _written_out(path)) is not None:
         if len(state) != log.observation_dim:
             raise InvalidInput(
@@ -192,7 +195,27 @@ def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, A
                 f"{log.observation_dim}."
             )
         return np.array([state]), None
-    return read_states(path, () if loaded is None else loaded.names, log.observation_dim)
+    return read_states(path, names, log.observation_dim, encodings)
+
+
+def _in_words(path: Path, names: Sequence[str], encodings: Mapping[str, Encoding]) -> dict[str, Any] | None:
+    """One state with text, by column; None where this is no state of the log."""
+    values = {name: coding.values for name, coding in encodings.items() if coding.kind != "actions"}
+    columns, words = source_columns(names, encodings), str(path).split(",")
+    if not values or len(words) != len(columns):
+        return None
+    state: dict[str, Any] = {}
+    for name, word in zip(columns, words, strict=True):
+        if name in values and word not in values[name]:
+            raise InvalidInput(
+                f"--initial {one_line(path, 200)}: there is no such file, and no such state, since {one_line(name)} is one of "
+                f"{shown(values[name])}.{did_you_mean(word, values[name])}"
+            )
+        try:
+            state[name] = np.array([word if name in values else float(word)])
+        except ValueError:
+            return None
+    return state
 
 
 def _written_out(path: Path) -> list[float] | None:

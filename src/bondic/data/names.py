@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 
 from bondic.core.errors import InvalidInput, one_line
-from bondic.errors import ValidityNote, did_you_mean, shown
+from bondic.errors import did_you_mean, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s"),
@@ -40,8 +39,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 OF_ALL_ACTIONS = ("next_action_probs", "initial_action_probs", "logged_action_probs")
 """The target policy's probabilities of all actions at s'_i, at s_0 and at s_i: a list, or numbered columns."""
-_ONE_OR_ALL = ("target_probs", "target_action_probs")
-"""Numbered, or as lists, these are π(. | s_i); a single number per row is π(a_i | s_i)."""
 MAY_BE_ABSENT = (
     "terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs", "behavior_log_probs",
     "target_action_probs", "target_log_probs",
@@ -52,181 +49,6 @@ PART_OF = {alias: part for part, aliases in ALIASES.items() for alias in aliases
 REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")
 DONE_NAMES = ("dones", "done", "terminals", "terminal")
 """Names under which logs often mix both kinds of episode end."""
-
-
-@dataclass(frozen=True)
-class ColumnMap:
-    """For every part of a transition the table columns that hold it; several columns are its dimensions in order."""
-
-    columns: Mapping[str, tuple[str, ...]]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        return tuple(column for group in self.columns.values() for column in group)
-
-
-def find_columns(
-    present: Iterable[str],
-    stated: Mapping[str, str | Iterable[str]] | None = None,
-    *,
-    required: Iterable[str] = REQUIRED,
-    skip: Collection[str] = (),
-) -> ColumnMap:
-    """Match the columns of a table with the parts of a transition; `stated` settles what the names do not.
-
-    Parts in `skip` are not looked for.
-    """
-    names = list(present)
-    found: dict[str, tuple[str, ...]] = {}
-    for part, value in dict(stated or {}).items():
-        found[part] = given_columns(part, value, names)
-    taken = {column for group in found.values() for column in group}
-    for part, aliases in ALIASES.items():
-        single = _ONE_OR_ALL if part == "logged_action_probs" else ()
-        free = [name for name in names if name.lower() not in single]
-        if part not in found and part not in skip and (group := match_one(part, aliases, free, taken)):
-            found[part] = group
-            taken |= set(group)
-    if {"target_action_probs", "target_log_probs"} & set(found):
-        required = {"rewards"} & set(required)  # nothing else is needed of a policy that is known by these columns
-    missing = [part for part in required if part not in found]
-    if missing:
-        raise InvalidInput(_not_found(missing, found, names, taken, skip))
-    return ColumnMap(found, _notes(found))
-
-
-def _not_found(
-    missing: list[str],
-    parts: Mapping[str, tuple[str, ...]],
-    names: list[str],
-    taken: Collection[str],
-    skip: Collection[str],
-) -> str:
-    """Every part without a column, how it is named, and which columns it may be."""
-    first = ALIASES[missing[0]]
-    listed = ", ".join(f"'{part}': {'[...]' if part == 'observations' else '...'}" for part in missing)
-    options = _options({part: "NAME,..." if part == "observations" else "NAME" for part in missing})
-    text = (
-        f"No column for {', '.join(f'`{part}`' for part in missing)} among {shown(names) or 'no columns'}. Name "
-        f"{'it' if len(missing) == 1 else 'them'}: columns={{{listed}}} ({options})."
-    )
-    logs = any(
-        "logp" in name.lower() for name in names
-    )  # of a language model: what was done is known by its probabilities
-    proposed = {} if logs else propose(missing, parts, names, taken, skip)
-    if proposed:
-        python = ", ".join(
-            f"'{part}': {(group[0] if len(group) == 1 else list(group))!r}" for part, group in proposed.items()
-        )
-        told = _options({part: ",".join(map(one_line, group)) for part, group in proposed.items()})
-        text += f" Perhaps columns={{{one_line(python, _LONGEST)}}} ({told})?"
-    else:
-        text += f" Usual names: {', '.join(first[:4])}, or numbered ones such as {first[0]}_0, {first[0]}_1."
-        text += _resembling(missing[0], names, taken)
-    if "terminations" in missing:
-        text += (
-            " That nothing ever terminates is stated by columns={'terminations': None} (--columns terminations=none), that every "
-            "row ends by one_step=True (--one-step)."
-        )
-    return text if proposed else text + _of_probabilities(missing, parts, names, taken)
-
-
-_LONGEST = 400
-
-
-def _options(words: Mapping[str, str]) -> str:
-    return " ".join(f"--columns {part}={name}" for part, name in words.items())
-
-
-_PIECES = {
-    "logged_action_probs": ("pi", "policy", "new", "target", "prob", "probs"),
-    "episode_ids": ("id", "session", "run", "trajectory", "patient", "visit", "user", "episode"),
-    "timesteps": ("step", "turn", "hour", "day", "tick", "round", "time"),
-    "behavior_action_probs": ("prob", "propens"),
-    "terminations": ("done", "end", "final", "last", "terminal"),
-    "rewards": ("reward", "outcome", "click", "payoff", "profit", "revenue", "return", "score"),
-    "actions": ("act", "treatment", "arm", "choice", "decision", "item", "banner", "move", "dose", "offer", "price"),
-}
-"""How words in the names of columns often begin, in the order in which columns are given away; proposed, never taken."""
-_MOST_STATES = 8
-"""Columns left over that are proposed as the state."""
-_SEVERAL = 3
-
-
-def propose(
-    missing: Collection[str],
-    parts: Mapping[str, tuple[str, ...]],
-    names: Iterable[str],
-    taken: Collection[str],
-    skip: Collection[str] = (),
-) -> dict[str, tuple[str, ...]]:
-    """Columns that the missing parts, and keys of rows, may be in: a guess for a message. Numbered ones go together, x_*."""
-    free, guessed = _patterns([name for name in names if name not in taken]), dict[str, tuple[str, ...]]()
-    for part, pieces in _PIECES.items():
-        if part in parts or (part in REQUIRED and part not in missing):
-            continue
-        fits = [
-            name
-            for name in free
-            if name.endswith("*") == (part in OF_ALL_ACTIONS)
-            and any(word.startswith(piece) for word in re.split(r"[^a-z]+", name.lower()) for piece in pieces)
-        ]
-        if len(fits) == 1:
-            guessed[part] = (fits[0],)
-            free.remove(fits[0])
-    following = tuple(name for name in free if name.lower().startswith("next"))
-    states = tuple(name for name in free if name not in following)
-    if "observations" in missing and 0 < len(states) <= _MOST_STATES:
-        guessed["observations"] = states
-        if following:
-            guessed["next_observations"] = following
-    unused = {*skip, *(("episode_ids",) if "timesteps" in skip else ())}  # keys of rows that are episodes of their own
-    return (
-        {part: guessed[part] for part in ALIASES if part in guessed.keys() - unused} if {*missing} & {*guessed} else {}
-    )
-
-
-def _patterns(names: list[str]) -> list[str]:
-    """The same names, with x_* in place of x_0, x_1, x_2, ..."""
-    stems = [re.sub(r"\d+$", "*", name) for name in names]
-    several = {stem for stem in stems if stem.endswith("*") and stems.count(stem) >= _SEVERAL}
-    return list(dict.fromkeys(stem if stem in several else name for stem, name in zip(stems, names, strict=True)))
-
-
-_TELLING = {
-    "behavior_log_probs": ("old", "behav", "logging", "sampl"),
-    "target_log_probs": ("new", "target", "eval"),
-    "rewards": ("score", "return", "payoff", "grade", "rating"),
-}
-"""What a log of probabilities needs, with pieces of names that say which column it may be."""
-
-
-def _of_probabilities(
-    missing: Collection[str], parts: Mapping[str, tuple[str, ...]], names: list[str], taken: Collection[str]
-) -> str:
-    """What is missing of a log that has neither states nor actions, but the probabilities of what was done."""
-    if not {"observations", "actions"} & set(missing):
-        return ""
-    free = [name for name in names if name not in taken]
-    named = []
-    for part, pieces in _TELLING.items():
-        if part in parts or part.replace("log", "action") in parts:
-            continue
-        fits = [name for name in free if any(piece in name.lower().split(".")[-1] for piece in pieces)]
-        if part != "rewards":
-            fits = [name for name in fits if "prob" in name.lower() or "logp" in name.lower()]
-        named.append((part, one_line(fits[0]) if len(fits) == 1 else "NAME"))
-    return (
-        " With LoggedTarget() (--policy logged) observations and actions are not needed; missing are then "
-        f"{', '.join(f'`{part}`' for part, _ in named)}: {' '.join(f'--columns {part}={name}' for part, name in named)}."
-    )
-
-
-def _resembling(part: str, names: list[str], taken: Collection[str]) -> str:
-    """A column whose name is nearly one of the usual ones."""
-    free = [name for name in names if name not in taken]
-    return next((hint for alias in ALIASES[part] if len(alias) > 2 and (hint := did_you_mean(alias, free))), "")
 
 
 def held_by(column: str) -> str | None:
@@ -295,18 +117,3 @@ def _matches(alias: str, names: list[str], lower: dict[str, str], taken: Collect
             "of the dimensions, starting at 0 or 1."
         )
     return tuple(name for _, name in numbered)
-
-
-def _notes(parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    if "terminations" not in parts:
-        return ()
-    ends = parts["terminations"][0].lower()
-    if ends in DONE_NAMES and "truncations" not in parts:
-        return (
-            ValidityNote(
-                f"Column {parts['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If "
-                "it also marks episodes that were merely cut off, the interval is not valid; name a column for terminations "
-                "and one for truncations."
-            ),
-        )
-    return ()

@@ -117,9 +117,12 @@ def query_policy(call: Callable[..., Any], observations: FloatArray, what: str, 
         raise
     except (Exception, SystemExit) as problem:  # a script that calls exit() must not end the evaluation with its code
         looked_up = isinstance(problem, IndexError | KeyError | TypeError)
+        given = " ".join(getattr(problem, "__notes__", ())) or (  # an adapter knows better what the function got
+            f"It is given all states at once, an array of floats of shape {observations.shape}."
+            f"{_LOOKED_UP if looked_up else ''}"
+        )
         raise PolicyError(
-            f"The policy raised {type(problem).__name__} at the {what}: {str(problem).rstrip('.')}. (It is given all states at "
-            f"once, an array of floats of shape {observations.shape}.{_LOOKED_UP if looked_up else ''})"
+            f"The policy raised {type(problem).__name__} at the {what}: {str(problem).rstrip('.')}. ({given})"
         ) from problem
 
 

@@ -43,7 +43,11 @@ class Assembly:
         if one_step:
             refuse_long_lines(table)
         found, self.absent, self.probs = find_parts(
-            table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",), one_step=one_step
+            table.names,
+            {**table.groups, **checked_columns(columns)},
+            ("next_observations",),
+            one_step=one_step,
+            look=table.load,
         )
         if probabilities.lists_of_all_actions(table, found.columns):
             self.probs["logged_action_probs"] = found.columns["target_action_probs"]

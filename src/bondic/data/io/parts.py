@@ -13,10 +13,12 @@ from bondic.core.errors import InvalidInput, one_line
 from bondic.data import _arrays
 from bondic.data._arrays import BoolArray, numbered
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
+from bondic.data.io.finding import ColumnMap, find_columns
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.missing_columns import NO_ACTIONS, UNUSED, end_every_row, steps_as_observations
+from bondic.data.io.proposals import ReadColumn
 from bondic.data.io.table import Column, SourceTable
-from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, ColumnMap, find_columns, unknown_part
+from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
 from bondic.errors import kind_of, shown
 
@@ -42,7 +44,12 @@ def checked_columns(columns: Any) -> dict[str, Any]:
 
 
 def find_parts(
-    names: Sequence[str], stated: Given, optional: Collection[str] = (), *, one_step: bool = False
+    names: Sequence[str],
+    stated: Given,
+    optional: Collection[str] = (),
+    *,
+    one_step: bool = False,
+    look: ReadColumn | None = None,
 ) -> tuple[ColumnMap, set[str], dict[str, tuple[str, ...]]]:
     """Columns of every part, the parts that are stated to be absent, and columns of the target policy's probabilities."""
     stated = checked_columns(stated)
@@ -59,7 +66,7 @@ def find_parts(
     required = [
         part for part in REQUIRED if part not in {*optional, *(absent - {"observations", "actions", "rewards"})}
     ]
-    found = find_columns(names, given, required=required, skip=absent)
+    found = find_columns(names, given, required=required, skip=absent, look=look)
     refuse_both(found.columns)
     probs = {part: group for part, group in found.columns.items() if part in OF_ALL_ACTIONS}
     rest = {part: group for part, group in found.columns.items() if part not in OF_ALL_ACTIONS}

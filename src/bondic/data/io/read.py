@@ -16,13 +16,13 @@ from bondic.data.io.arrow import arrays_table, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.formats import FORMATS
-from bondic.data.io.loaded import Coding, LoadedLog
+from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.io.mapping import read_mapping, read_npz, read_records
 from bondic.data.io.parts import Given, checked_columns, known_actions
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES, match_one, natural
-from bondic.errors import kind_of
+from bondic.errors import did_you_mean, kind_of, shown
 from bondic.modules import load_pickle
 
 _PICKLES = (".pkl", ".pickle")
@@ -189,21 +189,32 @@ def _open_bandit(table: SourceTable) -> SourceTable:
 _WEIGHTS = ("weight", "weights", "probability", "probabilities", "prob", "p")
 
 
-def read_states(path: str | Path, names: Sequence[str], dimension: int) -> tuple[FloatArray, FloatArray | None]:
-    """(states (n_0, d), weights (n_0,) or None).
+def read_states(
+    source: Any, names: Sequence[str], dimension: int, encodings: Mapping[str, Encoding] | None = None
+) -> tuple[FloatArray, FloatArray | None]:
+    """(states (n_0, d), weights (n_0,) or None) of a file, or of columns by name.
 
     Columns are those of the log's observations by name, else a list or numbered columns under a usual name for
-    observations, else all columns in order besides the weights.
+    observations, else all columns in order besides the weights. Text becomes numbers as in the log, by `encodings`.
     """
-    table = read_table(path)
+    table = read_table(source)
     lower = {name.lower(): name for name in table.names}
-    weight = next((lower[name] for name in _WEIGHTS if name in lower), None)
+    encodings = {name: coding for name, coding in (encodings or {}).items() if coding.kind != "actions"}
+    known, codings = source_columns(names, encodings), dict[str, Encoding]()
+    weight = next((lower[name] for name in _WEIGHTS if name in lower and lower[name] not in known), None)
     others = [name for name in table.names if name != weight]
     if names and all(name in others for name in names):
         chosen: Sequence[str] = names
+    elif names and all(name in others for name in known):
+        chosen = known
     else:
         chosen = match_one("observations", ALIASES["observations"], others) or others
-    states = np.column_stack([_numbers(table, name) for name in chosen]) if chosen else np.zeros((0, 0))
+    if len(chosen) == len(known) and (
+        chosen != names or known == tuple(names)
+    ):  # else: lists, or 0/1 columns written out
+        codings = {name: encodings[of] for name, of in zip(chosen, known, strict=True) if of in encodings}
+    parts = [_numbers(table, name, codings.get(name)) for name in chosen]
+    states = np.column_stack(parts) if parts else np.zeros((0, 0))
     if states.shape[1] != dimension:
         raise InvalidInput(
             f"{table.source}: initial states have {states.shape[1]} dimension(s) ({one_line(', '.join(chosen), 120)}), the "
@@ -212,12 +223,32 @@ def read_states(path: str | Path, names: Sequence[str], dimension: int) -> tuple
     return states, None if weight is None else _numbers(table, weight).ravel()
 
 
-def _numbers(table: SourceTable, name: str) -> FloatArray:
+def source_columns(names: Sequence[str], encodings: Mapping[str, Encoding]) -> tuple[str, ...]:
+    """The columns that observations came from: a text column in place of what it became."""
+    text = {column: name for name, coding in encodings.items() if coding.kind != "actions" for column in coding.columns}
+    return tuple(dict.fromkeys(text.get(name, name) for name in names))
+
+
+def _numbers(table: SourceTable, name: str, coding: Encoding | None = None) -> FloatArray:
     column = table.load(name)
-    if column.text:
-        raise InvalidInput(
-            f"{table.source}: column {one_line(name)} holds text. Initial states are numbers, encoded as the log's observations."
-        )
     if (row := column.first_gap) is not None:
         raise InvalidInput(f"{table.source}: column {one_line(name)} is missing at row {row}. States must be complete.")
+    if coding is not None and (column.text or coding.kind == "one-hot"):
+        return _coded(table, name, list(map(str, column.values.ravel().tolist())), coding)
+    if column.text:
+        raise InvalidInput(
+            f"{table.source}: column {one_line(name)} holds text; in the log's observations it is numbers."
+        )
     return np.asarray(column.values, dtype=np.float64).reshape(len(column.values), -1)
+
+
+def _coded(table: SourceTable, name: str, texts: list[str], coding: Encoding) -> FloatArray:
+    """Text as the log's observations have it: 0/1 columns, or codes."""
+    place = {value: code for code, value in enumerate(coding.values)}
+    if (row := next((row for row, text in enumerate(texts) if text not in place), None)) is not None:
+        raise InvalidInput(
+            f"{table.source}: column {one_line(name)} is {one_line(repr(texts[row]))} at row {row}, which the log's "
+            f"observations never are: {shown(coding.values)}.{did_you_mean(texts[row], coding.values)}"
+        )
+    codes = np.array([place[text] for text in texts], dtype=np.int64)
+    return np.eye(len(place))[codes] if coding.kind == "one-hot" else codes.astype(np.float64)[:, None]

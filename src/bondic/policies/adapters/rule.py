@@ -6,7 +6,8 @@ The kind of answer is recognized by its shape and numbers; an ambiguous one is r
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, ClassVar, Literal
@@ -17,15 +18,18 @@ import numpy.typing as npt
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
 from bondic.data.io.loaded import Encoding
-from bondic.errors import PolicyError, did_you_mean, shown
+from bondic.errors import PolicyError, counted_names, did_you_mean, shown
 from bondic.policies.adapters.fitted import given_to
-from bondic.policies.adapters.frame import as_frame, asks_for_frame
+from bondic.policies.adapters.frame import as_frame, asks_for_frame, named_columns
 from bondic.policies.protocol import query_policy
 
 _ALL_AT_ONCE = (
     "A policy gets all states at once, (n, dimensions), and answers for each of them: probabilities (n, actions), or one action "
     "per state (n,). A function of one state: lambda states: np.array([f(s) for s in states])."
 )
+
+_TAKEN_FOR_A_TABLE = re.compile(r"'numpy\.ndarray' object has no attribute|only integers, slices")
+"""What numpy says to `states.age` and to `states["age"]`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +48,7 @@ class Rule:
         rows, answer = len(observations), self._answer(observations)
         if answer.ndim == 2 and answer.shape[0] == rows and not _is_column_of_actions(answer):
             return np.asarray(answer)  # checked by the caller
-        chosen = self._chosen(answer.reshape(-1) if answer.shape == (rows, 1) else answer, rows)
+        chosen = self._chosen(answer.reshape(-1) if answer.shape == (rows, 1) else answer, observations)
         assert self.actions is not None
         count = self.actions if isinstance(self.actions, int) else len(self.actions)
         return np.asarray(np.eye(count)[chosen])
@@ -65,29 +69,78 @@ class Rule:
         return replace(self, actions=actions)
 
     def _answer(self, observations: FloatArray) -> npt.NDArray[Any]:
-        if asks_for_frame(self.function):
-            answer = self.function(as_frame(observations, self.names, self.encodings))
-        else:
-            answer = self.function(given_to(self.model, observations, self.names))
+        framed = asks_for_frame(self.function)
+        given = (
+            as_frame(observations, self.names, self.encodings)
+            if framed
+            else given_to(self.model, observations, self.names)
+        )
+        try:
+            answer = self.function(given)
+        except (LookupError, AttributeError, TypeError, ValueError) as problem:
+            if hint := self._hint(problem, observations, framed=framed):
+                problem.add_note(hint)
+            raise
         try:
             array = np.asarray(answer)
         except ValueError as problem:
             raise PolicyError(f"{self.what} returned rows of unequal length. {_ALL_AT_ONCE}") from problem
         if array.dtype.kind == "O" and all(isinstance(entry, str) for entry in array.ravel().tolist()):
             array = array.astype(str)
+        if array.dtype.kind == "O" and array.shape == (len(observations),):
+            empty = [i for i, entry in enumerate(array.tolist()) if entry is None or entry != entry]
+            self._refuse_none(empty, observations)
         if array.dtype.kind not in "biufU":
             raise PolicyError(f"{self.what} returned {one_line(repr(answer), 120)}: no numbers. {_ALL_AT_ONCE}")
         return array
 
-    def _chosen(self, answer: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:
+    def _hint(self, problem: Exception, observations: FloatArray, *, framed: bool) -> str:
+        """What the function was given, where its error suggests that it took this for something else."""
+        columns = list(self._columns(observations))
+        if framed:
+            word = problem.args[0] if isinstance(problem, KeyError) and problem.args else ""
+            near = did_you_mean(word, columns)
+            return f"It is given all states at once, a table with {counted_names(columns)}.{near}"
+        if columns and _TAKEN_FOR_A_TABLE.search(str(problem)):
+            return (
+                f"It is given all states at once, an array of floats of shape {observations.shape}. A function whose first "
+                f"argument is called `frame`, f(frame), gets a table with {counted_names(columns)}."
+            )
+        return ""
+
+    def _columns(self, observations: FloatArray) -> dict[str, npt.NDArray[Any]]:
+        """The states by the log's columns; none where these have no names."""
+        known = len(self.names) == observations.shape[1]
+        return named_columns(observations, self.names, self.encodings) if known else {}
+
+    def _state(self, observations: FloatArray, row: Any) -> str:
+        """A state in words: "age = 23, segment = worker"."""
+        here = observations[row : row + 1]
+        columns = self._columns(here)
+        if not columns:
+            return f"({', '.join(f'{value:g}' for value in here[0, :12])}{', ...' if here.shape[1] > 12 else ''})"
+        return shown(
+            f"{name} = {value[0] if value.dtype.kind == 'O' else f'{value[0]:g}'}" for name, value in columns.items()
+        )
+
+    def _refuse_none(self, rows: Sequence[int] | npt.NDArray[np.int64], observations: FloatArray) -> None:
+        if len(rows):
+            raise PolicyError(
+                f"{self.what} returned no action (NaN or None) for {len(rows)} of {len(observations)} states, such as "
+                f"{self._state(observations, rows[0])}. It needs an answer for every state."
+            )
+
+    def _chosen(self, answer: npt.NDArray[Any], observations: FloatArray) -> npt.NDArray[np.int64]:
         """One action per state, as its number."""
+        rows = len(observations)
         came = (
             f"{self.what} returned shape {answer.shape}, {answer.dtype}, beginning {_first(answer)}, for {rows} states"
         )
         if answer.shape != (rows,):
             raise PolicyError(f"{came}. {_ALL_AT_ONCE}")
         if answer.dtype.kind == "U":
-            return self._numbered(answer)
+            return self._numbered(answer, observations)
+        self._refuse_none(np.flatnonzero(np.isnan(answer)), observations)
         whole = np.isfinite(answer) & (answer == np.rint(answer))
         if not whole.all():
             raise PolicyError(
@@ -103,23 +156,26 @@ class Rule:
         outside = np.flatnonzero((answer < 0) | (answer >= count))
         if outside.size:
             raise PolicyError(
-                f"{self.what} takes action {answer[outside[0]]:g} at state {outside[0]} of {rows}; the log's actions are 0 to "
-                f"{count - 1}. If there are more than the log shows, state how many: DeterministicPolicy(function, n_actions=K)."
+                f"{self.what} takes action {answer[outside[0]]:g} at the state {self._state(observations, outside[0])}; "
+                f"the log's actions are 0 to {count - 1}. If there are more than the log shows, state how many: "
+                "DeterministicPolicy(function, n_actions=K)."
             )
         return np.asarray(answer, dtype=np.int64)
 
-    def _numbered(self, names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def _numbered(self, names: npt.NDArray[Any], observations: FloatArray) -> npt.NDArray[np.int64]:
         if not isinstance(self.actions, tuple):
             raise PolicyError(
                 f"{self.what} returned names, such as {one_line(repr(str(names[0])))}; the log's actions are numbers. Return "
                 "numbers."
             )
         places = {name: place for place, name in enumerate(self.actions)}
-        unknown = [str(name) for name in names if str(name) not in places]
-        if unknown:
+        row = next((row for row, name in enumerate(names) if str(name) not in places), None)
+        if row is not None:
+            unknown = str(names[row])
             raise PolicyError(
-                f"{self.what} takes the action {one_line(repr(unknown[0]))}, which is not among {shown(self.actions)}."
-                f"{did_you_mean(unknown[0], self.actions)} actions=[...] (--actions) names those that the log never took as well."
+                f"{self.what} takes the action {one_line(repr(unknown))}, which is not among {shown(self.actions)}, at the state "
+                f"{self._state(observations, row)}.{did_you_mean(unknown, self.actions)} actions=[...] (--actions) names those "
+                "that the log never took as well."
             )
         return np.array([places[str(name)] for name in names], dtype=np.int64)
 

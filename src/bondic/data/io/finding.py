@@ -1,0 +1,109 @@
+"""The columns of a table that hold the parts of a transition; an outcome is never part of the state before it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from bondic.core.errors import InvalidInput, one_line
+from bondic.data.io.proposals import ReadColumn, not_found, options
+from bondic.data.names import ALIASES, DONE_NAMES, REQUIRED, given_columns, match_one
+from bondic.errors import ValidityNote, shown
+
+_ONE_OR_ALL = ("target_probs", "target_action_probs")
+"""Numbered, or as lists, these are π(. | s_i); a single number per row is π(a_i | s_i)."""
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """For every part of a transition the table columns that hold it; several columns are its dimensions in order."""
+
+    columns: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(column for group in self.columns.values() for column in group)
+
+
+def find_columns(
+    present: Iterable[str],
+    stated: Mapping[str, str | Iterable[str]] | None = None,
+    *,
+    required: Iterable[str] = REQUIRED,
+    skip: Collection[str] = (),
+    look: ReadColumn | None = None,
+) -> ColumnMap:
+    """Match the columns of a table with the parts of a transition; `stated` settles what the names do not.
+
+    Parts in `skip` are not looked for. `look` reads a column, for proposals.
+    """
+    names = list(present)
+    found: dict[str, tuple[str, ...]] = {}
+    for part, value in dict(stated or {}).items():
+        found[part] = given_columns(part, value, names)
+    taken = {column for group in found.values() for column in group}
+    for part, aliases in ALIASES.items():
+        single = _ONE_OR_ALL if part == "logged_action_probs" else ()
+        free = [name for name in names if name.lower() not in single]
+        if part not in found and part not in skip and (group := match_one(part, aliases, free, taken)):
+            found[part] = group
+            taken |= set(group)
+    if {"target_action_probs", "target_log_probs"} & set(found):
+        required = {"rewards"} & set(required)  # nothing else is needed of a policy that is known by these columns
+    missing = [part for part in required if part not in found]
+    if missing:
+        raise InvalidInput(not_found(missing, found, names, taken, skip, look))
+    _refuse_shared(found)
+    return ColumnMap(found, _notes(found))
+
+
+_APART = (
+    ("observations", "rewards", "The outcome is"),
+    ("observations", "actions", "What was decided is"),
+    ("observations", "terminations", "The end is"),
+    ("actions", "rewards", "The outcome is"),
+    ("next_observations", "rewards", ""),
+)
+"""Parts that share no column, and what is not known before the decision."""
+
+
+def _refuse_shared(found: Mapping[str, tuple[str, ...]]) -> None:
+    for kept, other, later in _APART:
+        both = [name for name in found.get(kept, ()) if name in found.get(other, ())]
+        if not both:
+            continue
+        why = (
+            f"{later} not known before the decision: with it the interval is wrong."
+            if later
+            else "They are two things."
+        )
+        rest = [
+            name
+            for name in found[kept]
+            if not any(name in found.get(part, ()) for first, part, _ in _APART if first == kept)
+        ]
+        way = (
+            f"leave it out, columns={{'{kept}': {one_line(repr(rest), 400)}}} ({options({kept: ','.join(map(one_line, rest))})})"
+            if rest
+            else f"name another one for `{kept}` or for `{other}`"
+        )
+        raise InvalidInput(
+            f"Column {shown(both)} is given for `{kept}` and for `{other}`. {why} Way out: {way}. If it is right (a value of the "
+            "step before, say), store a copy under a name of its own."
+        )
+
+
+def _notes(parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    if "terminations" not in parts:
+        return ()
+    ends = parts["terminations"][0].lower()
+    if ends in DONE_NAMES and "truncations" not in parts:
+        return (
+            ValidityNote(
+                f"Column {parts['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If "
+                "it also marks episodes that were merely cut off, the interval is not valid; name a column for terminations "
+                "and one for truncations."
+            ),
+        )
+    return ()
