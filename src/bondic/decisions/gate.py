@@ -24,7 +24,7 @@ from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.value_range import WholeRange
 from bondic.policies.logged_target import LoggedBehavior
-from bondic.result import Result
+from bondic.result import Result, Ruling
 from bondic.rows import Rows
 from bondic.summary import other_policy
 
@@ -88,6 +88,22 @@ class Gate:
         if self.verdict == "cannot tell":
             return f"Cannot tell: {what} is {said}, {level} each; {needed} is required{more}.{self.conditions}"
         return f"{self.verdict.capitalize()}: {level} {what} is {said}; {needed} is required{more}.{self.conditions}"
+
+    @property
+    def ruling(self) -> Ruling:
+        """The verdict in words; where it cannot tell, how many rows in all would, as ends come nearer like 1 / sqrt(rows)."""
+        text, holds = str(self), True
+        found = (self.result, self.other) if self.upward else (self.other, self.result)
+        if self.verdict != "cannot tell" or self.looks is not None or None in found:
+            return Ruling(self.verdict, text)
+        for one, sign in zip(found, (1.0, -1.0), strict=True):
+            assert one is not None
+            beyond = sign * (one.estimate - self.bound)  # NaN where nothing is estimated
+            if beyond > 0 and _proved(one):
+                gap = beyond + sign * (self.bound - (one.low if sign > 0 else one.high))
+                holds = (sign > 0) is self.upward
+                return Ruling(self.verdict, text, (one.rows[1] - one.rows[0]) * (gap / beyond) ** 2, holds)
+        return Ruling(self.verdict, text)
 
     def _end(self, result: Result) -> str:
         """The end that was computed, in words: the best one of all looks."""
