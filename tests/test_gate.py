@@ -50,6 +50,8 @@ def test_a_statement_opens_it_and_is_named():
     assert found.low > BOUND > TRUTH
     passed = gate(found.question, above=BOUND, method=STATED)
     assert passed.verdict == "approve"
+    assert passed.result.to_markdown().splitlines()[2].startswith("**Approve: ")
+    assert passed.result.next_steps()[0].text.startswith("Take the new policy")
     assert "This holds if what you stated does" in str(passed)
     assert gate(found.question, above=0.9, method=STATED).verdict != "approve"
     assert {item.name: item.state for item in found.assumptions}["values"] == "stated"

@@ -94,8 +94,6 @@ def command(**options: Any) -> int:
         not_elsewhere(options, result.method)
         if progress:
             progress("report", 0.0)
-        if verdict is not None:
-            result = replace(result, ruling=verdict.ruling)
         result = with_next_steps(result, question, no_rows=options["no_rows"], command=True)
         result = replace(result, warnings=tuple(ValidityNote(command_words(text)) for text in result.warnings))
         if verdict is not None:

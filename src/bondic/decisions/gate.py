@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bondic.core.claims import Status, check_alpha
@@ -105,6 +105,10 @@ class Gate:
                 return Ruling(self.verdict, text, (one.rows[1] - one.rows[0]) * (gap / beyond) ** 2, holds)
         return Ruling(self.verdict, text)
 
+    def told(self) -> Gate:
+        """The same gate, whose result leads with the verdict."""
+        return replace(self, result=replace(self.result, ruling=self.ruling))
+
     def _end(self, result: Result) -> str:
         """The end that was computed, in words: the best one of all looks."""
         low, high = result.low, result.high
@@ -177,7 +181,8 @@ def gate(
         return nothing if best is None else best
 
     def decided(verdict: Verdict, result: Result, second: Result | None = None) -> Gate:
-        return Gate(verdict, bound, upward, alpha, result, second, None if looks is None else looks.write(verdict))
+        kept = None if looks is None else looks.write(verdict)
+        return Gate(verdict, bound, upward, alpha, result, second, kept).told()
 
     sides: tuple[End, End] = ("lower", "upper") if upward else ("upper", "lower")
     try:
@@ -201,7 +206,8 @@ def gate(
         if looks is not None:
             looks.write("cannot tell yet")
         nothing = WholeRange(str(why), sides[0]).run(problem, alpha, progress)
-        return Gate("cannot tell", bound, upward, alpha, nothing.with_question(problem), looks=looks, waiting=str(why))
+        nothing = nothing.with_question(problem)
+        return Gate("cannot tell", bound, upward, alpha, nothing, looks=looks, waiting=str(why)).told()
 
 
 def _proved(result: Result) -> bool:
