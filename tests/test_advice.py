@@ -174,3 +174,87 @@ def test_following_a_way_out_does_what_it_says(name):
 
 
 # --- hints beside sharp answers ----------------------------------------------------------------------------------------------
+
+
+# --- what a statement is said to give -------------------------------------------------------------------
+
+
+def numbers(rewards, **statements):
+    """(result, steps) of numbers that never come again, so that no method predicts a length."""
+    rng, rows = np.random.default_rng(5), 1500
+    log = bondic.Transitions(
+        rng.random((rows, 1)), rng.integers(0, 2, rows), rng.choice(rewards, rows), rng.random((rows, 1)),
+        np.zeros(rows, bool), np.zeros(rows, bool),
+    )  # fmt: skip
+    stated = {"gamma": 0.9, "reward_range": (0.0, 1.0), "initial": bondic.InitialStates.exact([[0.5]]), **statements}
+    result = bondic.evaluate_policy(log, bondic.UniformPolicy(2), **stated)
+    return result, next_steps(result)
+
+
+@pytest.mark.parametrize("statements", [{}, {"may_terminate": False}], ids=["ends", "never ends"])
+def test_no_range_of_one_value_is_proposed(statements):
+    result, steps = numbers([1.0], **statements)
+    assert result.status is bondic.Status.TRIVIAL
+    assert not [step for step in only(steps, "range") if "low" in step.numbers]
+
+
+def test_a_narrower_range_of_rewards_is_proposed_where_values_get_narrower():
+    """Rewards in [7, 9], 10 steps count: with an early end the value may be anything from 7 to 90, without from 70 to 90."""
+    _, steps = numbers([7.0, 9.0], reward_range=(0.0, 10.0))
+    assert not [step for step in only(steps, "range") if "low" in step.numbers]
+    result, steps = numbers([7.0, 9.0], reward_range=(0.0, 10.0), may_terminate=False)
+    (step,) = [step for step in only(steps, "range") if "low" in step.numbers]
+    assert (step.numbers["low"], step.numbers["high"]) == (7.0, 9.0)
+    assert step.numbers["length"] == pytest.approx(0.2 * result.length)
+
+
+@pytest.mark.parametrize("against", [None, "today"])
+def test_the_length_with_the_least_propensity_is_the_one_that_stating_it_gives(against):
+    rng, rows = np.random.default_rng(3), 3000
+    log = bondic.Transitions.one_step(
+        rng.integers(0, 3, (rows, 1)).astype(float), actions := rng.integers(0, 10, rows),
+        (rng.random(rows) < np.where(actions == 1, 0.06, 0.03)).astype(float), behavior_action_probs=np.full(rows, 0.1),
+    )  # fmt: skip
+    policy = bondic.TablePolicy(np.eye(10)[np.ones(3, int)])
+    stated = {"gamma": 0.0, "reward_range": (0.0, 1.0), **({} if against is None else {"against": against})}
+    result = bondic.evaluate_policy(log, policy, **stated)
+    (step,) = [step for step in next_steps(result) if "min_propensity" in step.text]
+    assert "If you know from how the log was made that no logged probability can be below 0.1, state it" in step.text
+    told = bondic.evaluate_policy(log, policy, **stated, method=bondic.Propensities(min_propensity=0.1))
+    assert step.numbers["length"] == pytest.approx(told.length)
+    assert told.length < 0.8 * result.length
+    (hidden,) = [step for step in next_steps(result, no_rows=True) if "min_propensity" in step.text]
+    assert "0.1" not in hidden.text
+
+
+def cut_episodes(episodes, length):
+    """Steps that pay 0.2 or 0.5, whatever the state; every episode is cut."""
+    rng, rows = np.random.default_rng(0), episodes * length
+    steps, actions, states = (
+        np.tile(np.arange(length), episodes),
+        rng.integers(0, 2, rows),
+        rng.integers(0, 2, rows + 1),
+    )
+    return bondic.Transitions(
+        states[:-1, None].astype(float), actions, (rng.random(rows) < 0.2 + 0.3 * actions).astype(float),
+        states[1:, None].astype(float), np.zeros(rows, bool), steps == length - 1,
+        episode_ids=np.repeat(np.arange(episodes), length), timesteps=steps,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("episodes", "length", "gamma", "named"),
+    [(100, 4, 0.9, True), (1000, 4, 0.9, False), (80, 20, 0.95, False)],
+    ids=["wide", "says something already", "a horizon would make it longer"],
+)
+def test_a_horizon_is_named_for_todays_value_where_it_is_predicted_to_help(episodes, length, gamma, named):
+    policy = bondic.TablePolicy(np.array([[0.3, 0.7]] * 2))
+    accept = ["resets"]
+    result = bondic.evaluate_policy(
+        cut_episodes(episodes, length), policy, gamma=gamma, reward_range=(0.0, 1.0), accept=accept
+    )
+    assert result.comparison is not None
+    steps = next_steps(result)
+    assert bool([step for step in steps if "episodes were cut" in step.text]) is named
+    later = [step for step in only(steps, "decision") if "rows" in step.numbers]
+    assert all("rows like these in all would show" in step.text for step in later)

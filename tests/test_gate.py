@@ -1,5 +1,7 @@
 """Gates pass on what is proved or stated: without a statement numbers show nothing, and nothing opens them."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,8 @@ def test_a_statement_opens_it_and_is_named():
     assert found.low > BOUND > TRUTH
     passed = gate(found.question, above=BOUND, method=STATED)
     assert passed.verdict == "approve"
+    assert passed.result.to_markdown().splitlines()[2].startswith("**Approve: ")
+    assert passed.result.next_steps()[0].text.startswith("Take the new policy")
     assert "This holds if what you stated does" in str(passed)
     assert gate(found.question, above=0.9, method=STATED).verdict != "approve"
     assert {item.name: item.state for item in found.assumptions}["values"] == "stated"
@@ -87,3 +91,127 @@ def test_the_command_names_the_way_out_and_takes_a_statement(tmp_path, monkeypat
     code, out, err = run(capsys, *asked, "--with", "radius=papers", "--out", "slip")
     assert code == 2
     assert "radius=papers" in err
+
+
+# --- the verdict comes first, and advice follows it -----------------------------------------------------
+
+
+@pytest.fixture
+def offers(tmp_path, monkeypatch):
+    """Two actions, each with probability 0.5, that earn 0.3 and 0.6 on average: always the second gains 0.15."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(3)
+    states, actions = rng.integers(0, 3, 3000), rng.integers(0, 2, 3000)
+    rewards = (rng.random(3000) < np.where(actions == 1, 0.6, 0.3)).astype(int)
+    lines = [f"{s},{a},{r},0.5" for s, a, r in zip(states, actions, rewards, strict=True)]
+    (tmp_path / "log.csv").write_text("\n".join(["store,action,reward,behavior_action_probs", *lines]))
+    (tmp_path / "rules.py").write_text(
+        "import numpy as np\n\n\ndef second(states):\n    return np.eye(2)[np.ones(len(states), int)]\n"
+    )
+    return [
+        "log.csv",
+        "--policy",
+        "rules.py:second",
+        "--one-step",
+        "--reward-range",
+        0,
+        1,
+        "--columns",
+        "observations=store",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("required", "code", "verdict", "advice", "never"),
+    [
+        (0.05, 0, "Approve", "Take the new policy", "Keep"),
+        (0.12, 6, "Cannot tell", "Keep today's policy for now", "Take the new policy"),
+        (
+            0.4,
+            5,
+            "Refuse",
+            "Keep today's policy: the log shows that the new policy does not meet",
+            "Take the new policy",
+        ),
+    ],
+)
+def test_the_verdict_of_a_gate_is_the_first_line_and_the_first_advice(
+    required, code, verdict, advice, never, offers, tmp_path, capsys
+):
+    asked = [*offers, "--require-better-than", "today", "--require-above", required, "--out", "res"]
+    found, out, err = run(capsys, "evaluate", *asked)
+    assert found == code, err
+    assert out.startswith(verdict)
+    said = " ".join(out.split())
+    assert f"What to do next - {advice}" in said
+    assert never not in said
+    assert "state it: --with min_propensity=0.5." in said  # the largest lever is not hidden by a gate
+    held = json.loads((tmp_path / "res" / "result.json").read_text())
+    page = (tmp_path / "res" / "report.html").read_text()
+    answer = page[page.index('id="answer"') : page.index('id="next"')]
+    assert answer.index(f"<strong>{verdict}") < answer.index("each at 90% confidence")
+    badges = answer[answer.index('class="badge') :]
+    assert badges[: badges.index("</span>")].endswith(verdict.lower())
+    assert ">better</span>" not in page
+    assert never not in page
+    if verdict == "Cannot tell":
+        assert held["low"] > 0  # better than today is shown, what was required is not
+        assert "rows like these in all would show that it does" in said
+        assert held["next_steps"][0]["numbers"]["rows"] > 3000
+
+
+def test_rows_that_a_gate_needs_are_those_at_which_its_end_gets_there(offers, tmp_path, capsys):
+    """By hand: the distance from the estimate to the end falls like 1 / sqrt(rows)."""
+    asked = [*offers, "--require-better-than", "today", "--require-above", 0.12, "--out", "res"]
+    run(capsys, "evaluate", *asked)
+    held = json.loads((tmp_path / "res" / "result.json").read_text())
+    rows, gain = held["rows"][1] - held["rows"][0], held["estimate"]
+    needed = held["next_steps"][0]["numbers"]["rows"]
+    assert gain - (gain - held["low"]) * (rows / needed) ** 0.5 == pytest.approx(0.12)
+
+
+# --- a value of which the log says nothing --------------------------------------------------------------
+
+
+def test_a_difference_to_today_without_a_statement_says_that_nothing_is_known(tmp_path, monkeypatch, capsys):
+    """Numbers that never come again: today's value is known, the new policy's is the whole range until something is stated."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = 4000
+    step, states = np.arange(rows) % 20, rng.random((rows + 1, 1))
+    np.savez(
+        "log.npz", observations=states[:-1], actions=rng.integers(0, 2, rows), rewards=rng.random(rows),
+        next_observations=states[1:], terminations=step == 19, truncations=np.zeros(rows, bool),
+        episode_ids=np.arange(rows) // 20, timesteps=step,
+    )  # fmt: skip
+    (tmp_path / "rules.py").write_text(
+        "import numpy as np\n\n\ndef right(states):\n    return np.eye(2)[(states[:, 0] > 0.5).astype(int)]\n"
+    )
+    asked = [
+        "evaluate",
+        "log.npz",
+        "--policy",
+        "rules.py:right",
+        "--gamma",
+        0.5,
+        "--reward-range",
+        0,
+        1,
+        "--against",
+        "today",
+    ]
+    code, out, err = run(capsys, *asked, "--out", "silent")
+    said = " ".join(out.split())
+    assert code == 4, err
+    assert "The log says nothing about the new policy (trivial: nothing is stated" in said
+    assert "Ask for its value alone" in said
+    assert "Proved for" not in said
+    page = (tmp_path / "silent" / "report.html").read_text()
+    assert ">nothing is stated</span>" in page
+    assert ">proved for this finite log</span>" not in page
+    code, out, err = run(capsys, *asked, "--allowance", 0.05, "--out", "stated")
+    said = " ".join(out.split())
+    assert code == 0, err
+    assert "stated by you: " in said
+    assert "± 0.05" in said
+    assert "if rows are as alike as you state" in (tmp_path / "stated" / "report.html").read_text()

@@ -420,7 +420,8 @@ def test_the_tool_shows_writes_and_verifies_subgroups(capsys, tmp_path, monkeypa
     words += ["--columns", "observations=store", "--against", "today"]
     code, out, err = run(capsys, "evaluate", *words, "--by", "store", "--out", "res")
     assert code == 0, err
-    assert "By store: all 3 intervals together at 90% confidence" in out
+    assert "Gain over today, by store: all 3 intervals together at 90% confidence" in out
+    assert "no logged probability can be below\n   0.5, state it: --with min_propensity=0.5." in out
     held = json.loads((tmp_path / "res" / "result.json").read_text())
     lines = held["subgroups"]["lines"]
     assert [line["subgroup"] for line in lines] == sorted(STORES)

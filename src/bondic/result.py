@@ -22,6 +22,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.printed import interval_text
 from bondic.core.proof import Claims, Proof
 from bondic.core.question import Question
+from bondic.core.separate import SeparateProof
 from bondic.core.terms import ValueRange
 from bondic.curve import METHOD as GROUPS
 from bondic.curve import AllowanceCurve, CurvePoint
@@ -108,6 +109,27 @@ class NextStep:
             "loud": self.loud,
             "numbers": {name: float(value) for name, value in self.numbers.items()},
         }
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What a gate says on the ground of a result: the first line of every view, and of what to do next.
+
+    Parameters
+    ----------
+    verdict : {"approve", "refuse", "cannot tell"}
+    text : str
+        The verdict and what it rests on.
+    rows : float, default NaN
+        Where it cannot tell: about how many rows in all would, if the estimate is right. An extrapolation.
+    holds : bool, default True
+        Whether the requirement would then be met.
+    """
+
+    verdict: Literal["approve", "refuse", "cannot tell"]
+    text: str
+    rows: float = math.nan
+    holds: bool = True
 
 
 @dataclass(frozen=True)
@@ -199,6 +221,7 @@ class Result:
         repr=False, compare=False, default=None
     )  # how far the policy exceeds the one that made the log, where the log says it cheaply
     subgroups: Subgroups | None = field(repr=False, compare=False, default=None)  # intervals by subgroup, if requested
+    ruling: Ruling | None = field(repr=False, compare=False, default=None)  # of a gate that the result decides
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod
@@ -298,6 +321,12 @@ class Result:
         if found is None or len(found.parts) != 2:
             return None
         return None if any(one.status is Status.REJECTED for one in (found, *found.parts)) else found
+
+    @property
+    def says_nothing_of_new(self) -> bool:
+        """Whether it is a difference of two values by themselves, of which the first is the whole value range."""
+        apart = isinstance(self.proof, SeparateProof) and len(self.parts) == 2
+        return apart and self.parts[0].status is Status.TRIVIAL
 
     @property
     def estimate_outside(self) -> bool:

@@ -37,6 +37,7 @@ class Summary:
     """A result, ready to be drawn."""
 
     tone: Tone
+    verdict: str  # of a gate: the first line of every view; "" where none was asked
     warnings: tuple[str, ...]
     answer: str  # one sentence
     brief: tuple[str, ...]  # what it is worth and how it was made, in a line or two
@@ -64,7 +65,8 @@ def summarize(result: Result) -> Summary:
     ]
     states = tuple(item.state for item in needed)
     return Summary(
-        tone=_TONES[result.status],
+        tone="nothing" if result.says_nothing_of_new else _TONES[result.status],
+        verdict="" if result.ruling is None else result.ruling.text,
         warnings=result.warnings,
         answer=headline(result),
         brief=tuple(f"{sentence(line)}." for line in _brief(result)),
@@ -117,7 +119,8 @@ def answer(result: Result) -> str:
         return f"At {at} {new} is {word} than {other}{size}{why or (changed and f' ({changed})')}."
     values = ", ".join(f"{name} {_ends(part)}" for name, part in zip((new, other), result.parts, strict=True))
     named = (values, f"{new} is ") if new == result.names[0] != "new" else (sentence(values), "")
-    stated = said if result.allowance is not None else ""
+    own = result.parts[0]  # by itself, the statement is in the proof of its value
+    stated = said if result.allowance is not None else _verdict(own) if own.allowance is not None else ""
     more = "".join(f"; {words}" for words in (changed, stated) if words)
     return f"{named[0]}; {named[1]}{word}{size} (each at {at}{more})."
 
@@ -222,7 +225,12 @@ def _brief(result: Result) -> Iterator[str]:
         return
     if result.status is Status.TRIVIAL and result.comparison is not None:
         yield f"{'the difference' if result.is_difference else 'the value of the new policy by itself'} is {_verdict(result)}"
-    if result.status is Status.INTERVAL:
+    if result.says_nothing_of_new:
+        yield (
+            f"the log says nothing about {result.names[0] if result.names[0] != 'new' else 'the new policy'} "
+            f"({_verdict(result.parts[0])}); the difference follows from the value range and {other_policy(result)} value"
+        )
+    elif result.status is Status.INTERVAL:
         proved = {
             "finite-sample": "proved for this finite log, if what you state is true",
             "asymptotic": "holds for large logs only",
@@ -299,7 +307,9 @@ def subgroups_grid(result: Result) -> Grid | None:
          str(found.counts[name]))
         for name, one in found.results.items()
     ]  # fmt: skip
-    return Grid(found.headline(), (found.by, "low", "high", "status", found.unit), tuple(rows))
+    what = f"Gain over {result.names[1]}, by" if result.is_difference else "By"
+    title = found.headline().replace("By", what, 1)
+    return Grid(title, (found.by, "low", "high", "status", found.unit), tuple(rows))
 
 
 def breaks(result: Result, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from bondic.core.terms import in_full
 from bondic.errors import command_words, python_words
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.rendering import counted, sentence, three
-from bondic.result import NextStep, Result
+from bondic.result import NextStep, Result, Ruling
 from bondic.rows import Rows
 from bondic.summary import curve_of, difference_words
 
@@ -119,11 +119,13 @@ def _steps(result: Result, problem: Rows | None, no_rows: bool) -> tuple[NextSte
         raise InvalidInput("This result no longer holds its question: pass the problem, next_steps(result, problem).")
     if problem.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
-    if result.is_difference:
-        return tuple(_decision(result))
     situation = Situation(result, problem, no_rows)
+    ruled = () if result.ruling is None else tuple(_ruled(result, result.ruling))
+    if result.is_difference:
+        rejects = result.status is Status.REJECTED
+        return (*(ruled or _decision(result)), *_unsaid(result), *(() if rejects else bound_of_ratios(situation)))
     steps = {"sharp": _hints, "rejected": rejected}.get(situation.verdict, _ways_out)(situation)
-    compared = () if result.comparison is None else tuple(_decision(result.comparison))
+    compared = ruled or (() if result.comparison is None else tuple(_decision(result.comparison)))
     found = [*_planned(situation), *steps]
     if result.comparison is not None and result.comparison.names[1] == "today":
         found += _cut(situation, result.comparison)
@@ -144,21 +146,52 @@ def _decision(result: Result) -> Iterator[NextStep]:
         act, who = (f"take {_policy(new)}", "it") if word == "better" else (kept, _policy(new))
         yield NextStep("decision", f"{sentence(act)}: the log shows that {who} is {word}, if what you state is true")
         return
-    text, rows = f"{sentence(kept)} for now: the log does not show which is better", math.inf
-    if result.estimated and result.estimate != 0 and result.status is Status.INTERVAL and result.side == "both":
+    text, rows = f"{sentence(kept)} for now: the log does not show which is better", math.nan
+    known = result.estimated and result.estimate != 0 and not result.says_nothing_of_new
+    if known and result.status is Status.INTERVAL and result.side == "both":
         gain, end = (result.estimate, result.low) if result.estimate > 0 else (-result.estimate, -result.high)
         rows = (result.rows[1] - result.rows[0]) * ((gain - end) / gain) ** 2
-        word = "better" if result.estimate > 0 else "worse"
-        if rows > _FAR * (result.rows[1] - result.rows[0]):
-            text, rows = f"{text}. The estimate is so near 0 that no log of this kind and size will", math.inf
-        else:
-            text += f". If the estimate is right, about {rounded(rows)} rows like these would show that {_policy(new)} is {word}"
-    yield NextStep(
-        "decision",
-        text,
-        "counted" if rows == math.inf else "extrapolated",
-        numbers={} if rows == math.inf else {"rows": rows},
-    )
+    yield _later(text, result, rows, "0", f"that {_policy(new)} is {'better' if result.estimate > 0 else 'worse'}")
+
+
+def _ruled(result: Result, ruling: Ruling) -> Iterator[NextStep]:
+    """What the verdict of a gate is worth to someone who decides."""
+    if result.status is Status.REJECTED:
+        return
+    new, other = map(_policy, result.names)
+    if ruling.verdict == "approve":
+        yield NextStep("decision", f"Take {new}: the log shows what you require, if what you state is true")
+    elif ruling.verdict == "refuse":
+        text = f"Keep {other}: the log shows that {new} does not meet what you require, if what you state is true"
+        yield NextStep("decision", text)
+    else:
+        text = f"Keep {other} for now: the log does not tell whether {new} meets what you require"
+        shown = f"that it does{'' if ruling.holds else ' not'}"
+        yield _later(text, result, ruling.rows, "what you require", shown)
+
+
+def _later(text: str, result: Result, rows: float, aim: str, shown: str) -> NextStep:
+    """Nothing is decided yet: how many rows in all would, where that is known (else NaN)."""
+    if rows > _FAR * (result.rows[1] - result.rows[0]):
+        return NextStep("decision", f"{text}. The estimate is so near {aim} that no log of this kind and size will")
+    if math.isnan(rows):
+        known = result.estimated or result.says_nothing_of_new or result.status is not Status.INTERVAL
+        return NextStep(
+            "decision", text if known else f"{text}. These rows decide no estimate that would say how many do"
+        )
+    more = f"about {rounded(rows)} rows like these in all would show {shown}"
+    return NextStep("decision", f"{text}. If the estimate is right, {more}", "extrapolated", numbers={"rows": rows})
+
+
+def _unsaid(result: Result) -> Iterator[NextStep]:
+    """Values by themselves have no curve of the difference: where to see that of the new policy."""
+    if result.says_nothing_of_new and result.parts[0].unstated:
+        yield NextStep(
+            "term",
+            f"Without a statement the log says nothing about {_policy(result.names[0])}. Ask for its value alone, without the "
+            "comparison, to see what an allowance would give; then state one: allowance=A (--allowance A)",
+            "yours",
+        )
 
 
 def _policy(name: str) -> str:
@@ -206,6 +239,9 @@ def _cut(situation: Situation, result: Result) -> Iterator[NextStep]:
         value.status is Status.INTERVAL
         and facts.cut > _DOMINANT * value.length
         and situation.problem.terms.horizon is None
+        and situation.verdict != "sharp"
+        and (expected := situation.expected(horizon=facts.longest)) is not None
+        and expected[0] < situation.length  # a horizon multiplies the states of a table
     ):
         yield NextStep(
             "range",

@@ -17,12 +17,14 @@ from bondic.advice.lengths import LengthGuess, propensity_guess, table_guess
 from bondic.core.claims import Status
 from bondic.core.columns import Batch, RowRange
 from bondic.core.errors import InvalidInput
+from bondic.core.propensities.proof import PropensityProof
 from bondic.core.terms import range_of
 from bondic.methods.on_cells import CAREFUL
 from bondic.methods.propensities import NAME as PROPENSITIES
+from bondic.methods.propensities import Propensities
 from bondic.methods.setting import NOTHING
 from bondic.methods.table import NAME as TABLE
-from bondic.policies.logged_target import LoggedTarget
+from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import recorded_returns
@@ -253,6 +255,35 @@ class Situation:
         if part.behavior_action_probs is not None:
             return float(np.min(part.behavior_action_probs))
         return None if part.behavior_log_probs is None else float(np.exp(np.min(part.behavior_log_probs)))
+
+    def expected_with(self, least: float) -> float | None:
+        """The length if no propensity can be below `least`, from these rows; None: another policy is needed, or a long log."""
+        result, proof = self.result, self.result.proof
+        today = result.is_difference and result.names[1] == "today"
+        if not isinstance(proof, PropensityProof) or (result.is_difference and not today):
+            return None
+        if result.side != "both" or len(self.problem.rows) > _MAX_ROWS:
+            return None
+        asked = self.problem
+        method = Propensities(
+            value="contexts" if proof.value == "contexts" else "population",
+            gamma_sensitivity=proof.stated.gamma_sensitivity,
+            max_ratio=proof.stated.max_ratio,
+            min_propensity=least,
+            planned=proof.planned if proof.beforehand else None,
+        )
+        try:
+            other = (
+                make_rows(asked.log, LoggedBehavior(), asked.initial_states, asked.terms, seed=asked.seed).restricted(
+                    asked.rows
+                )
+                if today
+                else None
+            )
+            found = method.run(asked, result.alpha, None, against=other)
+        except InvalidInput:  # the rows contradict it, or there are too few
+            return None
+        return found.length if found.status is Status.INTERVAL else None
 
     @property
     def states_stated(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bondic.advice.situation import Situation
-from bondic.core.terms import range_of, value_range
+from bondic.core.terms import implied_range, range_of, value_range
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.rendering import three
 from bondic.result import NextStep
@@ -40,7 +40,7 @@ def _ranges(situation: Situation) -> Iterator[NextStep]:
     terms, facts, limits = situation.problem.terms, situation.facts, situation.result.value_range
     if facts.returns is not None and terms.gamma and terms.value_range is None:
         seen = rounded_out(*facts.returns)
-        gain = _gain(situation, (seen[1] - seen[0]) / limits.width, value_range=seen)
+        gain = _gain(situation, (seen[1] - seen[0]) / limits.width, value_range=seen) if seen[0] < seen[1] else None
         if gain is not None:
             yield NextStep(
                 "range",
@@ -54,7 +54,12 @@ def _ranges(situation: Situation) -> Iterator[NextStep]:
             return
     (low, high), seen = terms.reward_range, rounded_out(*facts.rewards)
     seen = max(seen[0], low), min(seen[1], high)
-    gain = _gain(situation, (seen[1] - seen[0]) / max(high - low, 1e-300), reward_range=seen) if high > low else None
+    if not low < high or seen[0] == seen[1]:  # one value is no range to propose
+        return
+    # an early end leaves more than the rewards do, so widths of values are compared
+    left = implied_range(replace(terms, reward_range=seen))
+    share = (min(left.high, limits.high) - max(left.low, limits.low)) / limits.width
+    gain = _gain(situation, share, reward_range=seen) if share > 0 else None
     if gain is not None:
         yield NextStep(
             "range",
@@ -177,20 +182,27 @@ def _nearest_discount(situation: Situation) -> float | None:
 
 def bound_of_ratios(situation: Situation) -> Iterator[NextStep]:
     """A bound of the ratios allows doubly robust values."""
-    result = situation.result
-    if result.method == PROPENSITIES and "may shorten" in result.choices.get("control variate", ""):
-        least, by_name = situation.least_propensity, situation.problem.layout.discrete
-        seen = "" if situation.no_rows or least is None or not by_name else f" (the least one logged is {three(least)})"
-        known, statement = "action could be taken with less than some probability p", "min_propensity=p"
-        if not by_name:  # densities have no bound: a least one of the log bounds no ratio
-            known, statement = (
-                "ratio of densities, the policy's to the log's, could exceed some number p",
-                "max_ratio=p",
-            )
-        yield NextStep(
-            "method",
-            f"If by design no {known}{seen}, state it: {statement} (--with {statement}). The interval is then shorter where "
-            "rewards can be predicted; how far the policy goes from the log is read off the policy. Take p from how the log was "
-            "made, never from what it shows.",
-            "yours",
+    result, least = situation.result, situation.least_propensity
+    if result.method != PROPENSITIES or "may shorten" not in result.choices.get("control variate", ""):
+        return
+    if not situation.problem.layout.discrete:  # densities have no bound: a least one of the log bounds no ratio
+        known, statement, length = (
+            "no ratio of densities, the policy's to the log's, can exceed some p",
+            "max_ratio=p",
+            None,
         )
+    elif situation.no_rows or least is None:
+        known, statement, length = "no logged probability can be below some p", "min_propensity=p", None
+    else:
+        least = float(three(least)) if float(three(least)) <= least else least
+        known, statement = f"no logged probability can be below {least:.12g}", f"min_propensity={least:.12g}"
+        length = situation.expected_with(least)
+        if length is not None and length >= _SHORTER * situation.length:
+            return
+    gain = "may then be shorter" if length is None else f"is then expected to be about {three(length)} long"
+    yield NextStep(
+        "method",
+        f"If you know from how the log was made that {known}, state it: {statement} (--with {statement}). The interval {gain}.",
+        "yours",
+        numbers={} if length is None else {"length": length},
+    )

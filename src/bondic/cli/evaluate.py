@@ -104,7 +104,7 @@ def command(**options: Any) -> int:
     _print(result, question.notes, options, "" if verdict is None else str(verdict))
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     if verdict is None or required is None:
-        return EXIT_CODES[result.status]
+        return EXIT_CODES[Status.TRIVIAL if result.says_nothing_of_new else result.status]
     for words in result.breaks(**required.bounds):
         click.echo(words, err=True)
     return EXIT_CODES[result.status] if result.status is Status.REJECTED else GATE_CODES[verdict.verdict]
@@ -171,9 +171,9 @@ def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdic
     brief = options["as_json"] or options["quiet"]
     seen = not brief and sys.stdout.isatty()  # above the answer, on the same screen
     print_validity_notes((*(ValidityNote(text) for text in result.warnings if not seen), *notes))
-    if verdict:
+    if verdict and brief:
         click.echo(verdict, err=options["as_json"])
-        if options["quiet"] and not options["as_json"]:
+        if not options["as_json"]:
             return
     if brief:
         written = options["out"] / "result.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bondic.core.claims import Status, check_alpha
@@ -24,7 +24,7 @@ from bondic.methods.base import Progress
 from bondic.methods.candidates import Method
 from bondic.methods.value_range import WholeRange
 from bondic.policies.logged_target import LoggedBehavior
-from bondic.result import Result
+from bondic.result import Result, Ruling
 from bondic.rows import Rows
 from bondic.summary import other_policy
 
@@ -88,6 +88,26 @@ class Gate:
         if self.verdict == "cannot tell":
             return f"Cannot tell: {what} is {said}, {level} each; {needed} is required{more}.{self.conditions}"
         return f"{self.verdict.capitalize()}: {level} {what} is {said}; {needed} is required{more}.{self.conditions}"
+
+    @property
+    def ruling(self) -> Ruling:
+        """The verdict in words; where it cannot tell, how many rows in all would, as ends come nearer like 1 / sqrt(rows)."""
+        text, holds = str(self), True
+        found = (self.result, self.other) if self.upward else (self.other, self.result)
+        if self.verdict != "cannot tell" or self.looks is not None or None in found:
+            return Ruling(self.verdict, text)
+        for one, sign in zip(found, (1.0, -1.0), strict=True):
+            assert one is not None
+            beyond = sign * (one.estimate - self.bound)  # NaN where nothing is estimated
+            if beyond > 0 and _proved(one):
+                gap = beyond + sign * (self.bound - (one.low if sign > 0 else one.high))
+                holds = (sign > 0) is self.upward
+                return Ruling(self.verdict, text, (one.rows[1] - one.rows[0]) * (gap / beyond) ** 2, holds)
+        return Ruling(self.verdict, text)
+
+    def told(self) -> Gate:
+        """The same gate, whose result leads with the verdict."""
+        return replace(self, result=replace(self.result, ruling=self.ruling))
 
     def _end(self, result: Result) -> str:
         """The end that was computed, in words: the best one of all looks."""
@@ -161,7 +181,8 @@ def gate(
         return nothing if best is None else best
 
     def decided(verdict: Verdict, result: Result, second: Result | None = None) -> Gate:
-        return Gate(verdict, bound, upward, alpha, result, second, None if looks is None else looks.write(verdict))
+        kept = None if looks is None else looks.write(verdict)
+        return Gate(verdict, bound, upward, alpha, result, second, kept).told()
 
     sides: tuple[End, End] = ("lower", "upper") if upward else ("upper", "lower")
     try:
@@ -185,7 +206,8 @@ def gate(
         if looks is not None:
             looks.write("cannot tell yet")
         nothing = WholeRange(str(why), sides[0]).run(problem, alpha, progress)
-        return Gate("cannot tell", bound, upward, alpha, nothing.with_question(problem), looks=looks, waiting=str(why))
+        nothing = nothing.with_question(problem)
+        return Gate("cannot tell", bound, upward, alpha, nothing, looks=looks, waiting=str(why)).told()
 
 
 def _proved(result: Result) -> bool:

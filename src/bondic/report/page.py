@@ -110,10 +110,12 @@ def _answer(view: Summary, result: Result, validity_notes: Sequence[str], values
         name = f"{difference.names[0]} minus {difference.names[1]}"
         drawn = forest([(name, difference)], "the difference of the values", legend=False)
         pictures += f'<h3>Difference</h3>{drawn}<p class="soft">Dashed line: no difference.</p>'
+    verdict = f'<p class="answer"><strong>{esc(view.verdict)}</strong></p>' if view.verdict else ""
+    shown = _emphasized(view.answer, None if verdict else difference)
     return _section(
         "answer",
         "No answer: the log contradicts the assumptions" if rejected else "The answer",
-        f'{_warnings(view.warnings)}<p class="answer">{_emphasized(view.answer, difference)}</p><p>{_badges(result)}</p>'
+        f'{verdict}{_warnings(view.warnings)}<p class="answer">{shown}</p><p>{_badges(result)}</p>'
         f"{pointer}{pictures}<p class=soft>{esc(' '.join((*_meaning(result, values), *view.brief)))}</p>",
         ' class="rejected"' if rejected else "",
     )
@@ -141,20 +143,31 @@ def _meaning(result: Result, values: Sequence[tuple[str, Result]]) -> Iterator[s
 
 def _badges(result: Result) -> str:
     """What is shown, how it is known, and at which level."""
-    if result.status is Status.INTERVAL:
+    if result.status is Status.INTERVAL and not result.says_nothing_of_new:
         badges = [_shown(result), GUARANTEES[result.guarantee]]
-        badges += [("info", "if rows are as alike as you state")] if result.allowance is not None else []
+        alike = any(one.allowance is not None for one in (result, *result.parts))
+        badges += [("info", "if rows are as alike as you state")] if alike else []
         badges += [("good", "no assumption about the value function")] if result.is_assumption_free else []
     else:
-        badges = [("warn", "nothing is stated") if result.unstated else STATUSES[result.status]]
+        status = Status.TRIVIAL if result.says_nothing_of_new else result.status
+        unstated = result.unstated or (result.says_nothing_of_new and result.parts[0].unstated)
+        badges = [*_ruled(result), ("warn", "nothing is stated") if unstated else STATUSES[status]]
         trivial = result.status is Status.TRIVIAL
         badges += [("", f"follows from {ranges(result)[0]} alone")] if trivial else []
     badges.append(("", confidence(result.alpha)))
     return " ".join(badge(*one) for one in badges)
 
 
+def _ruled(result: Result) -> list[tuple[str, str]]:
+    """The verdict of a gate, where there is one."""
+    colors = {"approve": "good", "refuse": "bad", "cannot tell": "warn"}
+    return [] if result.ruling is None else [(colors[result.ruling.verdict], result.ruling.verdict)]
+
+
 def _shown(result: Result) -> tuple[str, str]:
-    """Better, worse or neither; without another policy, how much of the value range is left."""
+    """The verdict of a gate; better, worse or neither; without another policy, how much of the value range is left."""
+    if ruled := _ruled(result):
+        return ruled[0]
     if (compared := result.comparison) is not None or result.is_difference:
         word, _ = difference_words(compared or result)
         return {"better": "good", "worse": "bad"}.get(word, "warn"), word

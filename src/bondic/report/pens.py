@@ -46,6 +46,8 @@ def draw(view: Summary, pen: Pen, *, steps: int | None = None) -> None:
 
 
 def _draw_answer(view: Summary, pen: Pen) -> None:
+    if view.verdict:
+        pen.text(view.verdict, "strong")
     for warning in view.warnings:
         pen.text(f"Warning: {warning}", "warning")
     pen.text(view.answer, "strong")
@@ -123,9 +125,7 @@ def result_table(result: Result, *, verbose: bool = False, width: int = 80) -> R
     if verbose:
         draw(view, pen, steps=_SHOWN)
         return Group(*pen.head, *pen.rest)
-    for warning in view.warnings:
-        pen.text(f"Warning: {warning}", "warning")
-    pen.text(view.answer, "strong")
+    _draw_answer(view, pen)
     if (compared := result.comparison) is not None and compared.side == "both":
         for line in text_bars(dict(zip(compared.names, compared.parts, strict=True)), width):
             pen.text(line)

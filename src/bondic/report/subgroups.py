@@ -21,7 +21,7 @@ def subgroups_section(result: Result, grid: Grid | None) -> str:
         "Each line is the difference in" if result.is_difference else "Each line is the value of the policy in"
     ) + f" one subgroup of starts; the band is that of all starts, at its own {100 * (1 - result.alpha):g}%."
     return (
-        f'<section id="subgroups"><h2>{escape(found.headline())}</h2><p>{words}</p>{_forest(result)}'
+        f'<section id="subgroups"><h2>{escape(grid.title)}</h2><p>{words}</p>{_forest(result)}'
         f"{html_table(grid.header, grid.rows)}</section>"
     )
 
