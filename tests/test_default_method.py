@@ -205,6 +205,17 @@ class TestPropensities:
         long = episodes(40, 60)
         assert not isinstance(b.Default().choose(asked(long, horizon=40))[0], b.Propensities)
 
+    @pytest.mark.parametrize("seed", range(6))
+    def test_means_that_cross_on_a_pilot_promise_nothing(self, seed):
+        """Four steps, a target that the log follows once in 16 episodes: few weights, which may be 1.5 in the mean."""
+        log = episodes(4, 3000, seed=seed)
+        always = b.CallablePolicy(lambda states: np.tile([0.0, 1.0], (len(states), 1)))
+        problem = asked(log, always, gamma=1.0, horizon=4)
+        looked, _ = b.Default()._split(problem)
+        length = b.Propensities().predicted_length(looked, 0.1, len(log))
+        actual = b.estimate_interval(problem, method=b.Propensities())
+        assert length >= 0.5 * (actual.high - actual.low)
+
     def test_only_rows_of_the_pilot_are_looked_at(self):
         """And the episode that its end falls into; the rest is certified, whichever method is taken."""
         log = episodes(3, 900)

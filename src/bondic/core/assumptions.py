@@ -21,8 +21,9 @@ def list_assumptions(
     items = [
         Assumption(
             "data",
-            "Given everything before a row and its state and action, reward and next state came from the environment. Rows are "
-            "in the order of time, none was copied, and none was dropped because of its reward or next state.",
+            "Given everything before a row and its state and action, reward and next state came from the environment: nothing "
+            "that the log lacks influenced both actions and outcomes. Rows are in the order of time, none was copied, and none "
+            "was dropped because of its reward or next state.",
             joint,
         ),
         reward_assumption(problem, joint),

@@ -38,24 +38,24 @@ def predicted(stated: Stated, pilot: Rows, alpha: float, rows: float) -> float:
         return math.inf
     # from both ends, means of single decisions differ by chance alone; those of episodes by what was not recorded
     weight, units = float(columns.unit == "episode"), columns.units * rows / len(pilot.rows)
-    shares, width = np.ones(columns.units), range_of(pilot.terms).width
-    length = 0.0
+    shares, width, missing = np.ones(columns.units), range_of(pilot.terms).width, 0.0
     if not pilot.own_starts:
         strata = Strata.of(pilot, columns)
         shares, missing = strata.shares() * columns.units, float(strata.weights[strata.counts() == 0].sum())
         if not shares.any():
             return math.inf
-        length = missing * width  # states that did not come count as the ends of the range
+    gap = spread = 0.0
     for end in _BOTH:
-        values = [moderate(one.values) for one in columns.from_end(end).estimators(None, stated)]
-        length -= max(
-            weight * float(np.mean(shares * v))
-            - expected_spread(
-                float(np.mean(shares**2 * (v - v.mean()) ** 2)), float(np.ptp(shares * v)), units, alpha / 2
-            )
-            for v in values
-        )
-    return min(max(length, 0.0), width)
+        found = []
+        for one in columns.from_end(end).estimators(None, stated):
+            values = moderate(one.values)
+            variance, largest = np.mean(shares**2 * (values - values.mean()) ** 2), np.ptp(shares * values)
+            lost = expected_spread(float(variance), float(largest), units, alpha / 2)
+            found.append((float(np.mean(shares * values)), lost))
+        mean, lost = max(found, key=lambda one: weight * one[0] - one[1])
+        gap, spread = gap - weight * mean, spread + lost
+    # means that cross are chance; states that did not come count as the ends of the range
+    return min(max(gap, 0.0) + spread + missing * width, width)
 
 
 def expected_spread(variance: float, width: float, units: float, probability: float) -> float:
