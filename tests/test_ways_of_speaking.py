@@ -235,6 +235,8 @@ def test_what_may_be_an_outcome_is_no_state_and_is_named_as_what_it_may_be():
     assert "'observations': 'age'" not in str(told.value)
     with pytest.raises(InvalidInput, match=r"'rewards': 'y'.*No column is left for `observations`"):
         bondic.read_log(table[["arm", "y"]], one_step=True)
+    with pytest.raises(InvalidInput, match=r"No column is left that may hold `rewards`: paid is in `observations`\."):
+        bondic.read_log(wards(), columns={"observations": ["ward", "age", "paid"], "actions": "dose"}, one_step=True)
     # with the outcome named, the rest is what is left, and what looks like another outcome is not
     table["recovered"] = flag
     with pytest.raises(InvalidInput) as told:

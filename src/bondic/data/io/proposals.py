@@ -121,7 +121,9 @@ def propose(
             still.remove(part)
         else:
             fits.sort(key=lambda name: part == "rewards" and not seen[name].flag)
-            words += f" `{part}` may be in {shown(fits)}." if fits else f" No column is left that may hold `{part}`."
+            given = [name for name in parts.get("observations", ()) if _fits(name, _PIECES[part])]
+            none = f" No column is left that may hold `{part}`{f': {shown(given)} is in `observations`' * bool(given)}."
+            words += f" `{part}` may be in {shown(fits)}." if fits else none
     if "observations" in missing:
         late = (*_PIECES["rewards"], *_PIECES["terminations"])
         states = [name for name in rest if seen[name].may_be("observations") and not _fits(name, late)]
