@@ -79,7 +79,7 @@ _MOST_STATES = 8
 """Columns left over that are proposed as the state."""
 _SEVERAL = 3
 _FEW = 50
-"""Values that a column of actions, or of text in states, has at most to be proposed as such."""
+"""Values that a column of actions, or of text in states, has at most to be proposed as such; columns that are looked into."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,13 @@ def propose(
     What may be an outcome, an action or an end is no state: not before rewards and actions have a column of their own.
     """
     free = _patterns([name for name in names if name not in taken])
-    pairs = {name: after for name in free for after in free if after.lower() == f"next_{name.lower()}"}
+    lower = {name.lower(): name for name in free}
+    pairs = {name: lower[after] for name in free if (after := f"next_{name.lower()}") in lower}
     rest = [name for name in free if name not in pairs and not name.lower().startswith("next")]
     guessed = _by_name(missing, parts, rest)
     unused = {*skip, *(("episode_ids",) if "timesteps" in skip else ())}  # keys of rows that are episodes of their own
     rest = [name for name in rest if (name,) not in guessed.values() and not _fits(name, ("id",))]
-    seen = {name: _Seen.of(name, look) for name in rest}
+    seen = {name: _Seen.of(name, look if len(rest) <= _FEW else None) for name in rest}
     still, words = {*missing} - {*guessed}, ""
     for part in ("rewards", "actions"):
         if part not in still:
