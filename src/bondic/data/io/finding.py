@@ -63,7 +63,6 @@ _APART = (
     ("observations", "actions", "What was decided is"),
     ("observations", "terminations", "The end is"),
     ("actions", "rewards", "The outcome is"),
-    ("next_observations", "rewards", ""),
 )
 """Parts that share no column, and what is not known before the decision."""
 
@@ -73,11 +72,7 @@ def _refuse_shared(found: Mapping[str, tuple[str, ...]]) -> None:
         both = [name for name in found.get(kept, ()) if name in found.get(other, ())]
         if not both:
             continue
-        why = (
-            f"{later} not known before the decision: with it the interval is wrong."
-            if later
-            else "They are two things."
-        )
+        why = f"{later} not known before the decision: with it the interval is wrong."
         rest = [
             name
             for name in found[kept]
