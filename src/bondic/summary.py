@@ -231,8 +231,13 @@ def _brief(result: Result) -> Iterator[str]:
             f"({_verdict(result.parts[0])}); the difference follows from the value range and {other_policy(result)} value"
         )
     elif result.status is Status.INTERVAL:
+        causes = (
+            ""
+            if isinstance(result.proof, PropensityProof)
+            else " and nothing missing from it influenced both actions and outcomes"
+        )
         proved = {
-            "finite-sample": "proved for this finite log, if what you state is true",
+            "finite-sample": f"proved for this finite log, if what you state is true{causes}",
             "asymptotic": "holds for large logs only",
         }
         free = "; nothing is assumed about the value function" if result.is_assumption_free else ""
