@@ -369,7 +369,7 @@ def test_pilot_as_share_or_number(pilot, certified):
     """A float is a share, an int a number of rows; fewer than 20 rows are no pilot, and every row is certified."""
     result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, advanced=QUICK, radius=5.0))
     assert result.rows == (certified, 300)
-    assert f"rows {certified}..299 are certified" in result.choices["pilot"]
+    assert f"rows {certified} to 299 are certified" in result.choices["pilot"]
     assert (result.proof.instruments.provenance.rows is None) == (certified == 0)
 
 
