@@ -216,6 +216,10 @@ class TestPropensities:
         actual = b.estimate_interval(problem, method=b.Propensities())
         assert length >= 0.5 * (actual.high - actual.low)
 
+    def test_a_sample_of_other_starts_predicts_nothing(self):
+        start = b.InitialStates.sample(np.random.default_rng(0).integers(0, 2, (300, 1)).astype(float))
+        assert b.Propensities().predicted_length(asked(episodes(2), horizon=2, start=start), 0.1) == np.inf
+
     def test_only_rows_of_the_pilot_are_looked_at(self):
         """And the episode that its end falls into; the rest is certified, whichever method is taken."""
         log = episodes(3, 900)

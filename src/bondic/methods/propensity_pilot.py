@@ -28,8 +28,11 @@ def logged(problem: Rows) -> bool:
 def predicted(stated: Stated, pilot: Rows, alpha: float, rows: float) -> float:
     """The length of the interval of so many rows like these, at most that of the range: means less what their spread costs.
 
-    inf: too few episodes, or some that lack steps or go on after the pilot.
+    inf: too few episodes, some that lack steps or go on after the pilot, or starts that are neither the log's nor a list.
     """
+    listed = pilot.initial_states.kind == "exact" and pilot.states_recorded
+    if not (listed or pilot.own_starts):
+        return math.inf
     try:
         columns = read_decisions(pilot, None, every_action=False)
     except InvalidInput:

@@ -165,7 +165,8 @@ class CellCapacity:
         arriving = demand + self.sent_on(found)
         sizes = np.minimum(np.abs(found) / np.maximum(self.sure, 1e-300), self.largest)
         bets = np.minimum(sizes * self.prices.worst, _MAX_BET)
-        noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
+        with np.errstate(over="ignore"):  # infinite where nothing arrives from a start
+            noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
         bias = float(self.prices.unknown @ np.abs(arriving - found))
         return WeightPlan(total, found, sizes, np.abs(arriving), noise + bias)
 

@@ -164,9 +164,9 @@ class Contrast:
         rewards, slack = one.rewards, 8 * U * limits.largest
         gain = np.maximum(rewards - limits.low - slack, 0.0)
         loss = np.maximum(limits.high - rewards - slack, 0.0)
-        total_variation = one.ratios.values - other.ratios.values
+        difference = one.ratios.values - other.ratios.values
         error = 2 * (one.ratios.values * one.ratios.errors + other.ratios.values * other.ratios.errors)
-        more, less = (np.clip(side - error, 0.0, MAX_WEIGHT) / factor for side in (total_variation, -total_variation))
+        more, less = (np.clip(side - error, 0.0, MAX_WEIGHT) / factor for side in (difference, -difference))
         width = (Enclosure(limits.high) - limits.low).upper
         floors = -np.asarray(distances * width) * (1 + 4 * U)
         values = above(floors, more * gain + less * loss)
@@ -178,9 +178,9 @@ def _total_variation(one: Decisions, other: Decisions) -> FloatArray:
     """TV_i, rounded up; exactly 0 where both policies answer alike. A row of answers stands for itself over its sum."""
     assert one.probs is not None
     assert other.probs is not None
-    total_variation = np.abs(one.probs - other.probs).sum(axis=1)
+    distance = np.abs(one.probs - other.probs).sum(axis=1)
     slack = 8 * (one.probs.shape[1] + 8) * U
-    return np.where(total_variation == 0.0, 0.0, np.minimum(0.5 * total_variation * (1 + slack) + slack, 1.0))
+    return np.where(distance == 0.0, 0.0, np.minimum(0.5 * distance * (1 + slack) + slack, 1.0))
 
 
 def _sum(one: Estimator, other: Estimator) -> Estimator:
