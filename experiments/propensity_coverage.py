@@ -24,7 +24,7 @@ from experiments import cases
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed
 
 import bondic
-from bondic.core.propensities.betting import BettingProcess, PlugInRates, Strategy
+from bondic.core.propensities.betting import BettingProcess, Strategy, plug_in_rates
 from bondic.core.propensities.wealth import lower_end
 from bondic.methods.propensities import Propensities
 
@@ -225,7 +225,7 @@ def fair_coins(rng: np.random.Generator) -> list[Check]:
         processes = [BettingProcess(values, 0.0, multiple * rates, risk, 1 / len(BETS)) for multiple, risk in BETS]
         return lower_end([processes], 0.0, 1.0, probability) > 0.5
 
-    rates = np.asarray(PlugInRates(values, values.size, TAIL, start))
+    rates = plug_in_rates(values, values.size, TAIL, start)
     return [
         Check("lower end", misses(TAIL, rates), level=TAIL),
         Check("half of the log term", misses(math.sqrt(TAIL), rates), "control", TAIL),

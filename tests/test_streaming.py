@@ -367,10 +367,10 @@ def test_columns_of_a_long_log_lie_in_a_temporary_file(full, tmp_path, monkeypat
     problem = bondic.make_problem(log, uniform, reward_range=(0, 1), accept=None)
     problem.__dict__["block_rows"] = 256  # several blocks
     inside = problem.decisions(None, every_action=False, states=False)
-    monkeypatch.setattr("bondic.rows.decisions._MOST_NUMBERS", 10)
+    monkeypatch.setattr("bondic.core.bounded._MOST_NUMBERS", 10)
     outside = problem.decisions(None, every_action=False, states=False)
-    assert isinstance(outside.ratios.values, np.memmap) is not full
-    assert not isinstance(inside.ratios.values, np.memmap)
+    assert isinstance(outside.ratios.values.base, np.memmap) is not full
+    assert not isinstance(inside.ratios.values.base, np.memmap)
     (one,), (other,) = (columns.free_estimators(1.0) for columns in (inside, outside))
     assert np.array_equal(one.values, other.values)
     found, expected = (columns.from_end("upper").rewards for columns in (outside, inside))

@@ -11,8 +11,9 @@ A product of float matrices, summed in any order over k terms, is off by at most
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -34,6 +35,8 @@ TINY = 2.0**-1022
 
 PORTION = 2**15
 """Rows that are worked on at a time where no row sees another."""
+_MOST_NUMBERS = 50_000_000
+"""Of a column that is held in memory."""
 _FEW_FLOATS = 1000
 """Up to here `math.fsum` alone is faster."""
 
@@ -208,26 +211,27 @@ def portions(count: int) -> Iterator[slice]:
     return (slice(first, min(first + PORTION, count)) for first in range(0, count, PORTION))
 
 
-class Computed(ABC):
-    """Floats that are made where they are read, so that a long column of them takes no memory."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int: ...
-
-    @abstractmethod
-    def part(self, some: slice) -> FloatArray:
-        """Those of a slice whose ends are numbers."""
-
-    def __getitem__(self, some: slice) -> FloatArray:
-        return self.part(slice(*some.indices(self.size)[:2]))
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> FloatArray:
-        del copy
-        return np.concatenate([np.zeros(0, dtype), *(self[some] for some in portions(self.size))])
+def filled(count: int, part: Callable[[slice], FloatArray]) -> FloatArray:
+    """part(some) for so many rows, in their order, some at a time."""
+    found = room((count,), np.dtype(np.float64))
+    for some in portions(count):
+        found[some] = part(some)
+    return found
 
 
-FloatColumn = FloatArray | Computed
+def room(shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """For a column; a long one lies in a temporary file: the memory that it takes is given back where it is needed.
+
+    The file has its place on the disk beforehand: a disk that is full later would end the process. Without the place, memory.
+    """
+    if math.prod(shape) <= _MOST_NUMBERS:
+        return np.empty(shape, kind)
+    with tempfile.TemporaryFile() as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * kind.itemsize)
+        except (AttributeError, OSError):  # no such call on this system, or no place
+            return np.empty(shape, kind)
+        return np.asarray(np.memmap(file, kind, "r+", shape=shape))
 
 
 def upper_sum(values: FloatArray) -> float:

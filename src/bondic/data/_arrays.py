@@ -19,6 +19,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _MAX_EXACT = 2**53
+_FIRST = 1024
 _LARGEST = 1e120
 """Squares and sums of squares of larger numbers overflow float64 somewhere on the way to an interval."""
 
@@ -66,6 +67,7 @@ def looks_whole(values: Any) -> bool:
     return bool(
         array.dtype.kind == "f"
         and array.size
+        and np.all(array[:_FIRST] == np.rint(array[:_FIRST]))  # most others are known by few
         and np.all(np.abs(array) <= _MAX_EXACT)  # beyond, every float is whole
         and np.all(array == np.rint(array))
     )
@@ -107,6 +109,8 @@ def _first_other(array: npt.NDArray[Any]) -> str:
 def _finite(
     name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None = None, *, lowest_ok: bool = False
 ) -> FloatArray:
+    if array.min(initial=0.0) >= -_LARGEST and array.max(initial=0.0) <= _LARGEST:  # nor is any of them not a number
+        return array
     bad = np.asarray(~np.isfinite(array if array.ndim == 2 else array[:, None]).all(axis=1))
     if lowest_ok:
         bad &= array != -np.inf

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 
 RawColumns = Mapping[str, Any]
+T = TypeVar("T")
 _READ = 2**16
 """Rows that are read at once, where fewer at a time are worked on."""
 
@@ -59,7 +61,7 @@ class LogStream(Log):
             raise InvalidInput("The log is empty. An interval needs at least one transition.")
         digest, keys, first = ContentHash(), KeyCheck(), None
         done, span = 0, (np.inf, -np.inf)
-        for columns in self._raw(RowRange(0, len(self)), self.batch_rows):
+        for columns in ahead(self._raw(RowRange(0, len(self)), self.batch_rows)):
             part = Transitions.part(columns, done, "")
             if first is None:
                 first = part
@@ -125,7 +127,7 @@ class LogStream(Log):
                 yield rows, self._first.of_columns(self._compact.cut(rows), self.content_hash)
             return
         several = step * max(1, min(self.batch_rows, _READ) // step)  # small batches are cut from larger ones
-        for columns in self._raw(requested, several):
+        for columns in ahead(self._raw(requested, several)):
             part = self._first.like(columns, self.content_hash)
             for top in range(0, len(part), step):
                 own = RowRange(top, min(top + step, len(part)))
@@ -146,6 +148,15 @@ class LogStream(Log):
             f"{type(self).__name__}(n={len(self)}, observation_dim={self.observation_dim}, actions={kind}, "
             f"batch_rows={self.batch_rows}, hash={self.content_hash[:12]})"
         )
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items; each is made while the one before it is worked on."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, items, None)
+        while (found := following.result()) is not None:
+            following = thread.submit(next, items, None)
+            yield found
 
 
 def _checked_rows(batch_rows: int) -> int:

@@ -308,8 +308,7 @@ def logged_action_probs(
     """pi(a_i | s_i): a probability for discrete actions (n,), a density for continuous ones (n, k)."""
     refuse_logged_target(policy, "the policy's probabilities, from the policy itself")
     if actions.ndim == 1:
-        rows = logged_state_probs(policy, observations, timesteps, slots=slots, log_rows=log_rows)
-        return np.asarray(rows[np.arange(actions.size), actions])
+        return logged_state_probs(policy, observations, timesteps, slots=slots, log_rows=log_rows, taken=actions)
     if not hasattr(policy, "action_density"):
         raise InvalidInput(
             "Weights of trajectories need the policy's density of the logged actions: give the policy a method "
@@ -335,9 +334,15 @@ def answers_queries(policy: Any) -> bool:
 
 
 def logged_state_probs(
-    policy: Any, observations: FloatArray, timesteps: IntArray | None, *, slots: int, log_rows: IntArray
+    policy: Any,
+    observations: FloatArray,
+    timesteps: IntArray | None,
+    *,
+    slots: int,
+    log_rows: IntArray,
+    taken: npt.NDArray[Any] | None = None,
 ) -> FloatArray:
-    """pi(. | s_i) at every logged state, (n, slots)."""
+    """pi(. | s_i) at every logged state, (n, slots); or that of the actions taken there, (n,)."""
     refuse_logged_target(policy, "the policy's probabilities of all actions at the logged states")
     if isinstance(policy, protocol.RowProbabilities):
         if policy.logged_probs is None:
@@ -348,5 +353,8 @@ def logged_state_probs(
         given = np.asarray(policy.logged_probs, dtype=np.float64)
         if given.ndim != 2 or given.shape[0] <= int(log_rows.max(initial=-1)):
             raise InvalidInput(f"`logged_probs` has shape {given.shape}; one row per row of the log is needed.")
-        return protocol.check_probabilities(given[log_rows], log_rows.size, "logged state", slots, log_rows)
-    return protocol.discrete_probabilities(policy, observations, timesteps, "logged state", slots, log_rows)
+        given = given[log_rows]
+        return protocol.check_probabilities(given, log_rows.size, "logged state", slots, log_rows, taken=taken)
+    return protocol.discrete_probabilities(
+        policy, observations, timesteps, "logged state", slots, log_rows, taken=taken
+    )

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from bondic.core.bounded import PORTION
 from bondic.data._arrays import FloatArray
 from bondic.errors import PolicyError, counted_names
 
@@ -152,12 +153,13 @@ def discrete_probabilities(
     slots: int | None = None,
     log_rows: Any = None,
     first: int = 0,
+    taken: npt.NDArray[Any] | None = None,
 ) -> FloatArray:
-    """pi(. | s) at every observation, checked; `first` states were queried before."""
+    """pi(. | s) at every observation, checked, or that of the actions taken alone; `first` states were queried before."""
     more = (timesteps,) if is_time_dependent(policy) else ()
     answer = _ask(policy.action_probs, observations, what, *more)
     try:
-        return check_probabilities(answer, observations.shape[0], what, slots, log_rows, first)
+        return check_probabilities(answer, observations.shape[0], what, slots, log_rows, first, taken)
     except PolicyError as problem:
         raise PolicyError(f"{problem}{_was_given(observations.shape[1], getattr(policy, 'names', ()))}") from problem
 
@@ -173,11 +175,17 @@ def _was_given(width: int, names: Sequence[str]) -> str:
 
 
 def check_probabilities(
-    values: Any, rows: int, what: str, slots: int | None = None, log_rows: Any = None, first: int = 0
+    values: Any,
+    rows: int,
+    what: str,
+    slots: int | None = None,
+    log_rows: Any = None,
+    first: int = 0,
+    taken: npt.NDArray[Any] | None = None,
 ) -> FloatArray:
-    """Shape, sign and sums; returns the normalized rows."""
+    """Shape, sign and sums; returns the normalized rows, (n, slots), or their entries for the actions taken, (n,)."""
     try:
-        probs = np.array(values, dtype=np.float64)
+        probs = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as problem:
         raise PolicyError(f"The action probabilities at the {what} are not an array of numbers.") from problem
     if probs.ndim != 2 or probs.shape[0] != rows or probs.shape[1] == 0 or (slots and probs.shape[1] != slots):
@@ -185,12 +193,15 @@ def check_probabilities(
         raise PolicyError(
             f"Action probabilities at the {what} have shape {probs.shape}; {needed} is needed. A policy gets all states at once."
         )
-    # written so that what is not a number is refused as well
-    if not (probs.min(initial=0.0) >= 0.0 and probs.max(initial=0.0) < np.inf):
+    sums, fine, step = np.empty(rows), True, max(PORTION // probs.shape[1], 1)
+    for top in range(0, rows, step):
+        some = probs[top : top + step]
+        sums[top : top + step] = some.sum(axis=1)
+        fine = fine and bool(some.min() >= 0.0 and some.max() < np.inf)  # what is not a number is refused as well
+    if not fine:
         row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1))[0])
         where = _place(what, row, log_rows, first)
         raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}")
-    sums = probs.sum(axis=1)
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -198,8 +209,7 @@ def check_probabilities(
             f"Action probabilities at {_place(what, row, log_rows, first)} sum to {sums[row]:.9g}, not 1. Normalize the "
             f"policy's output; {_LOGITS}"
         )
-    probs /= sums[:, None]
-    return probs
+    return np.asarray(probs / sums[:, None] if taken is None else probs[np.arange(rows), taken] / sums)
 
 
 def float32_normalized(values: Any) -> FloatArray:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bondic.core.bounded import room
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
     from bondic.rows.rows import Rows
 
 
-_MOST_NUMBERS = 50_000_000
-"""Of a column that is held in memory."""
 _MISSING = {
     "behavior": "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which "
     "every logged action was taken, or use a method that does not need them, such as Table() or Dual().",
@@ -127,7 +122,7 @@ def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
             if size == count or values is None or (mine is None and _is_short(values)):
                 found[name] = values
             elif mine is None or (_is_short(mine) and not (_is_short(values) and mine[0] == values[0])):
-                joined = _room((count, *values.shape[1:]), values.dtype)
+                joined = room((count, *values.shape[1:]), values.dtype)
                 joined[:done] = 0 if mine is None else mine[0]
                 found[name] = mine = joined
             if mine is not None and not _is_short(mine):
@@ -135,21 +130,6 @@ def _gathered(parts: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
         done += size
     assert done == count
     return {name: np.broadcast_to(one, count) if _is_short(one) else one for name, one in found.items()}
-
-
-def _room(shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """For a long column in a temporary file: the memory that it takes is given back where it is needed.
-
-    The file has its place on the disk beforehand: a disk that is full later would end the process. Without the place, memory.
-    """
-    if math.prod(shape) <= _MOST_NUMBERS:
-        return np.empty(shape, kind)
-    with tempfile.TemporaryFile() as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * kind.itemsize)
-        except (AttributeError, OSError):  # no such call on this system, or no place
-            return np.empty(shape, kind)
-        return np.memmap(file, kind, "r+", shape=shape)
 
 
 def _is_short(column: Any) -> bool:

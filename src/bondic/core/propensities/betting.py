@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import PORTION, Computed, Enclosure, FloatArray, FloatColumn, U, certified_sum, next_down
+from bondic.core.bounded import Enclosure, FloatArray, U, certified_sum, filled, next_down
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.propensities.crossing import largest
 
@@ -63,49 +63,35 @@ class Strategy:
         return max(risk for _, risk in self.bets)
 
 
-@dataclass(frozen=True, eq=False)
-class PlugInRates(Computed):
+def plug_in_rates(
+    values: FloatArray, planned: int, probability: float, prior: tuple[float, float, float]
+) -> FloatArray:
     """sqrt( 2 log(1/delta) / (N s_i^2) ), s_i^2 the variance of the values before the i-th: nothing in it is from later.
 
     N values are planned; `prior` are a mean, a variance > 0 and their weight in observations. It would be best for a known
-    variance and many values; another rate makes an end longer, never wrong. Sums go on where the part before ended, so
-    rates are cheap in the order of the values.
+    variance and many values; another rate makes an end longer, never wrong.
     """
+    (mean, variance, weight), price = prior, 2.0 * math.log(1.0 / probability) / max(planned, 1)
+    total = squares = 0.0
 
-    values: FloatColumn
-    planned: int
-    probability: float
-    prior: tuple[float, float, float]
-    _reached: list[tuple[int, float, float]] = field(default_factory=lambda: [(0, 0.0, 0.0)])  # values, and their sums
-
-    @property
-    def size(self) -> int:
-        return self.values.size
-
-    def part(self, some: slice) -> FloatArray:
-        if self._reached[0][0] > some.start:
-            self._reached[0] = 0, 0.0, 0.0
-        while (begin := self._reached[0][0]) < some.start:
-            self._next(slice(begin, min(begin + PORTION, some.start)))
-        return self._next(some)
-
-    def _next(self, some: slice) -> FloatArray:
-        (mean, variance, weight), (_, total, squares) = self.prior, self._reached[0]
-        mine, before = moderate(self.values[some]), weight + np.arange(some.start, some.stop)
+    def rates(some: slice) -> FloatArray:
+        nonlocal total, squares
+        mine, before = moderate(values[some]), weight + np.arange(some.start, some.stop)
         sums = np.cumsum(np.concatenate([[total], mine]))
         deviations = (mine - (weight * mean + sums[:-1]) / before) ** 2
         spread = np.cumsum(np.concatenate([[squares], deviations]))
-        self._reached[0] = some.stop, float(sums[-1]), float(spread[-1])
-        variances = (weight * variance + spread[:-1]) / before
-        return np.asarray(np.sqrt(2.0 * math.log(1.0 / self.probability) / (max(self.planned, 1) * variances)))
+        total, squares = float(sums[-1]), float(spread[-1])
+        return np.asarray(np.sqrt(price / ((weight * variance + spread[:-1]) / before)))
+
+    return filled(values.size, rates)
 
 
-def running_means(values: FloatColumn, guess: float) -> FloatArray:
+def running_means(values: FloatArray, guess: float) -> FloatArray:
     """Means of the earlier values, and of the guess as one more."""
     return np.asarray((guess + _sums_before(np.asarray(values))) / (1.0 + np.arange(values.size)))
 
 
-def moderate(values: FloatColumn) -> FloatArray:
+def moderate(values: FloatArray) -> FloatArray:
     """Cut where squares would overflow: for rates and guesses, which may be any numbers."""
     return np.clip(np.asarray(values), -_MODERATE, _MODERATE)
 
@@ -124,9 +110,9 @@ def _log_factors(bets: FloatArray, risk: float) -> FloatArray:
 class BettingProcess:
     """One process (22) of a mixture."""
 
-    values: FloatColumn  # (n,) X_i, rounded down
+    values: FloatArray  # (n,) X_i, rounded down
     floor: float  # a: no value can be below it, whatever happens
-    rates: FloatColumn  # (n,) v_i / multiple >= 0, from earlier values alone
+    rates: FloatArray  # (n,) v_i / multiple >= 0, from earlier values alone
     risk: float  # c: the largest share of the wealth that one value can take
     share: float  # of the wealth at the start; those of a mixture sum to 1 at most
     multiple: float = 1.0
@@ -135,11 +121,15 @@ class BettingProcess:
         if not (0 < self.risk <= MAX_RISK and self.share > 0 and 0 < self.multiple < math.inf):
             raise NumericalError("A bet is not positive, or can lose all wealth.")
 
-    def log_factors(self, candidate: float, values: FloatArray, rates: FloatArray) -> FloatArray:
-        """Of (22) at some of the values, rounded down. Below the floor nothing can be lost, and rates are not cut."""
-        gap = candidate - self.floor
-        own = rates if self.multiple == 1.0 else self.multiple * rates
-        return _log_factors((np.minimum(own, self.risk / gap) if gap > 0 else own) * (values - candidate), self.risk)
+    def bets(self, candidate: float, some: slice) -> FloatArray:
+        """v_i(J) (X_i - J) of (22) at some of the values. Below the floor nothing can be lost, and rates are not cut."""
+        gap, rates = candidate - self.floor, self.rates[some]
+        rates = rates if self.multiple == 1.0 else self.multiple * rates
+        return np.asarray((np.minimum(rates, self.risk / gap) if gap > 0 else rates) * (self.values[some] - candidate))
+
+    def log_factors(self, candidate: float, some: slice) -> FloatArray:
+        """Of (22), rounded down."""
+        return _log_factors(self.bets(candidate, some), self.risk)
 
 
 def check_shares(shares: Sequence[float]) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, FloatArray, FloatColumn, U, certified_sum, next_down, portions, same_sum
+from bondic.core.bounded import Enclosure, FloatArray, U, certified_sum, next_down, portions, same_sum
 from bondic.core.claims import Claim, Part
 from bondic.core.columns import Columns
 from bondic.core.dual.bound import NOISE
@@ -22,10 +22,10 @@ from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import (
     BettingProcess,
     MeansProcess,
-    PlugInRates,
     Strategy,
     means_end,
     moderate,
+    plug_in_rates,
     running_means,
 )
 from bondic.core.propensities.contrast import Contrast
@@ -116,7 +116,7 @@ class LowerEnd:
         for estimator, share in zip(estimators, shares, strict=True):
             prior, first = (*estimator.prior, self._weight(estimator)), estimator.first
             values, size = estimator.values, estimator.values.size
-            rates: FloatColumn = PlugInRates(values, self.planned - first, self.probability, prior)
+            rates = plug_in_rates(values, self.planned - first, self.probability, prior)
             part = slice(units.start - first, size if units.stop is None else units.stop - first)
             if part != slice(0, size):
                 values, rates = values[part], rates[part]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.bounded import TINY, BoolArray, Computed, Enclosure, FloatArray, FloatColumn, IntArray, U, next_down
+from bondic.core.bounded import TINY, BoolArray, Enclosure, FloatArray, IntArray, U, filled, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.control import Control
@@ -37,7 +37,7 @@ class Estimator:
     """Values X of the units from `first` on, mean at most J given the past, and what is known before they are drawn."""
 
     name: str
-    values: FloatColumn  # (units - first,) rounded down
+    values: FloatArray  # (units - first,) rounded down
     floor: float  # no value can be below it
     prior: tuple[float, float]  # mean and variance > 0 that rates begin with: guesses
     first: int = 0
@@ -58,7 +58,7 @@ class Estimator:
         return self.predicted or (means, np.maximum(means - least, 0.0) * (1 + 8 * U))
 
     @staticmethod
-    def between(name: str, values: FloatColumn, floor: float, usual: float) -> Estimator:
+    def between(name: str, values: FloatArray, floor: float, usual: float) -> Estimator:
         """With a prior for values between the floor and what they usually are."""
         return Estimator(name, values, floor, (0.5 * (floor + usual), max(0.25 * (usual - floor) ** 2, 1e-300)))
 
@@ -373,8 +373,19 @@ class SingleDecisions(Decisions):
 
     def free_estimators(self, factor: float) -> tuple[Estimator, ...]:
         """v_lo + ρ (r + γ v_lo 1[goes on] - v_lo) / Γ: no row sees another."""
-        low, high = self.limits.low, self.limits.high
-        return (Estimator.between("weighted rewards", WeighedRewards(self, factor, low), low, high),)
+        ratios, low, high = self.ratios, self.limits.low, self.limits.high
+        sign, ahead = self.sign, self.terms.gamma * low
+
+        def values(some: slice) -> FloatArray:
+            rewards = sign * self.logged_rewards[some]
+            following = np.where(_distinct(self.continues[some]), ahead, 0.0)
+            slack = 8 * U * (np.abs(rewards) + np.abs(following) + abs(low))
+            gain = np.maximum(rewards + following - low - slack, 0.0)
+            weights = Ratios(ratios.values[some] / factor, _distinct(ratios.errors[some]) + U).low()
+            weighed = gain * np.minimum(weights, MAX_WEIGHT)
+            return above(low, weighed - np.abs(weighed) * 5 * 2 * U)
+
+        return (Estimator.between("weighted rewards", filled(self.units, values), low, high),)
 
     @property
     def control_inputs(self) -> tuple[FloatArray, FloatArray]:
@@ -426,30 +437,6 @@ class SingleDecisions(Decisions):
 
     def products(self, factor: float = 1.0) -> Ratios:
         return Ratios(self.ratios.values / factor, self.ratios.errors + U)
-
-
-@dataclass(frozen=True, eq=False)
-class WeighedRewards(Computed):
-    """Values of single decisions, made of their columns where they are read."""
-
-    columns: SingleDecisions
-    factor: float  # Γ
-    low: float  # v_lo
-
-    @property
-    def size(self) -> int:
-        return self.columns.units
-
-    def part(self, some: slice) -> FloatArray:
-        columns, ratios, low = self.columns, self.columns.ratios, self.low
-        rewards = columns.logged_rewards[some]
-        rewards = rewards if columns.end == "lower" else -rewards
-        following = np.where(_distinct(columns.continues[some]), columns.terms.gamma * low, 0.0)
-        size = np.abs(rewards) + np.abs(following) + abs(low)
-        gain = np.maximum(rewards + following - low - 8 * U * size, 0.0)
-        weights = Ratios(ratios.values[some] / self.factor, _distinct(ratios.errors[some]) + U).low()
-        weighed = gain * np.minimum(weights, MAX_WEIGHT)
-        return above(low, weighed - np.abs(weighed) * 5 * 2 * U)
 
 
 def _distinct(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.core.bounded import FloatArray, FloatColumn, IntArray, U, next_up
+from bondic.core.bounded import FloatArray, IntArray, U, next_up
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import moderate
@@ -72,7 +72,7 @@ class Strata:
         sums = np.bincount(self.places[kept], weights=rates[kept], minlength=self.weights.size)
         return next_up(float(np.max(sums * (1 + (self.counts() + 8) * 2 * U) / self.weights)) * (1 + 4 * U))
 
-    def means(self, values: FloatColumn, guess: float) -> FloatArray:
+    def means(self, values: FloatArray, guess: float) -> FloatArray:
         """Running means of the earlier values at the same state, with that of all (and `guess`) as one value more."""
         sums, counts = [0.0] * self.weights.size, [0] * self.weights.size
         total, count, found = guess, 1, []

@@ -7,10 +7,10 @@ floats find the candidate; the sum of its log factors, rounded down and exactly 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def lower_end(stages: Sequence[Sequence[BettingProcess]], least: float, most: fl
     """
     found = tuple(Stage(stage) for stage in stages if stage and stage[0].values.size)
     for stage in found:
-        check_shares([one.share for one in stage])
+        stage.check()
     wealth, span = _Wealth(found, tail_term(probability).upper), most - least
     guesses = [guess for stage in found if (guess := stage.guess(wealth.needed))]
     if not (span > 0 and guesses):
@@ -88,32 +88,26 @@ class Stage(tuple[BettingProcess, ...]):
     def size(self) -> int:
         return self[0].values.size
 
-    def columns(self, stretches: Iterable[slice]) -> Iterator[tuple[slice, list[tuple[FloatArray, FloatArray]]]]:
-        """Values and rates of every process, a stretch at a time; those that processes share are made once."""
-        different = {id(column): column for one in self for column in (one.values, one.rates)}
-        for some in stretches:
-            made = {name: column[some] for name, column in different.items()}
-            for column in made.values():
-                if not np.all(np.isfinite(column)):
-                    raise NumericalError("A value or a rate of a bet is not finite.")
-            for one in self:
-                if not np.all(made[id(one.rates)] >= 0):
-                    raise NumericalError("A bet is not positive, or can lose all wealth.")
-            yield some, [(made[id(one.values)], made[id(one.rates)]) for one in self]
+    def check(self) -> None:
+        """Refuse what no bet is; processes share their columns."""
+        check_shares([one.share for one in self])
+        for column in {id(column): column for one in self for column in (one.values, one.rates)}.values():
+            if not all(np.isfinite(column[some]).all() for some in portions(self.size)):
+                raise NumericalError("A value or a rate of a bet is not finite.")
+        for rates in {id(one.rates): one.rates for one in self}.values():
+            if not all((rates[some] >= 0).all() for some in portions(self.size)):
+                raise NumericalError("A bet is not positive, or can lose all wealth.")
 
     def guess(self, needed: float) -> tuple[float, float] | None:
         """About where the wealth reaches its level, and how far that may be off; only the search begins there.
 
         Rates sqrt(2 log(1/delta) / (n s^2)) that add up to V leave an end about 2 log(1/delta) / V below the mean.
         """
-        means, totals = np.zeros(len(self)), np.zeros(len(self))
-        for _, columns in self.columns(portions(self.size)):
-            means += [float(np.sum(values)) / self.size for values, _ in columns]
-            totals += [one.multiple * float(np.sum(rates)) for one, (_, rates) in zip(self, columns, strict=True)]
+        totals = [one.multiple * float(np.sum(one.rates)) for one in self]
         best = int(np.argmax(totals))
         if not 0.0 < totals[best] < math.inf:
             return None
-        return float(means[best] - 2.0 * needed / totals[best]), float(needed / totals[best])
+        return float(np.mean(self[best].values) - 2.0 * needed / totals[best]), float(needed / totals[best])
 
     def log_sums(self, candidates: FloatArray) -> FloatArray:
         """(candidates, processes, checks): logs of the products of the factors up to every check but the first.
@@ -123,24 +117,23 @@ class Stage(tuple[BettingProcess, ...]):
         starts = _checks(self.size)
         ends = [0, *(int(np.searchsorted(starts, some.stop, side="right")) - 1 for some in portions(self.size))]
         groups = [(first, last) for first, last in pairwise(ends) if last > first]
-        found, stretches = (
-            np.empty((len(candidates), len(self), starts.size - 1)),
-            (slice(*starts[[a, b]]) for a, b in groups),
-        )
-        for (first, last), (some, columns) in zip(groups, self.columns(stretches), strict=True):
-            places = starts[first:last] - some.start
-            for j, (one, own) in enumerate(zip(self, columns, strict=True)):
+        found = np.empty((len(candidates), len(self), starts.size - 1))
+        for first, last in groups:
+            some, places = slice(*starts[[first, last]]), starts[first:last] - starts[first]
+            for j, one in enumerate(self):
                 for k, candidate in enumerate(candidates.tolist()):
-                    found[k, j, first:last] = np.add.reduceat(one.log_factors(candidate, *own), places)
+                    found[k, j, first:last] = np.add.reduceat(
+                        np.log1p(np.maximum(one.bets(candidate, some), -one.risk)), places
+                    )
         return np.asarray(np.cumsum(found, axis=2))
 
     def certain(self, candidate: float, stop: int) -> float:
         """log of the wealth after so many values, rounded down."""
-        parts: list[list[float]] = [[] for _ in self]
-        for _, columns in self.columns(portions(stop)):
-            for one, own, part in zip(self, columns, parts, strict=True):
-                part += same_sum(one.log_factors(candidate, *own))
-        return log_mixture([(one.share, certified_sum(part)) for one, part in zip(self, parts, strict=True)])
+        found = []
+        for one in self:
+            parts = (same_sum(one.log_factors(candidate, some)) for some in portions(stop))
+            found.append((one.share, certified_sum(chain.from_iterable(parts))))
+        return log_mixture(found)
 
 
 @dataclass(frozen=True, eq=False)

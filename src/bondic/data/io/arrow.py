@@ -77,10 +77,13 @@ def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) 
 
 
 def _numbers(values: pa.Array, categorical: bool = False) -> Column:
-    missing = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-    if values.null_count:  # integers and flags stay what they are
+    missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    if missing is not None:  # integers and flags stay what they are
         values = values.fill_null(False if pa.types.is_boolean(values.type) else 0)
-    return Column(np.asarray(values.to_numpy(zero_copy_only=False)), missing if missing.any() else None, categorical)
+    found = np.asarray(values.to_numpy(zero_copy_only=False))
+    if found.dtype.kind == "f" and np.isnan(found.min(initial=0.0)):
+        missing = np.isnan(found) if missing is None else missing | np.isnan(found)
+    return Column(found, missing, categorical)
 
 
 def _text(values: pa.Array, name: str, label: str, lists_as_text: bool) -> Column:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -97,7 +98,7 @@ class Dimension:
         largest = max((max(int(values.max()), -int(values.min())) for values in whole), default=0)
         return Dimension(name, column, np.concatenate(gaps), needed, ended.size, source, largest <= _MAX_EXACT)
 
-    @property
+    @cached_property
     def gaps(self) -> BoolArray:
         return self.missing & self.needed
 
@@ -240,7 +241,8 @@ def _numbers(dim: Dimension, fill: float) -> FloatArray:
             f"{dim.source}: {one_line(dim.name)} holds integers beyond 2**53, which are not exact as floats. Rescale them."
         )
     filled = np.array(dim.column.values, dtype=np.float64)
-    filled[dim.missing] = np.where(dim.needed, fill, np.nan)[dim.missing]
+    if dim.missing.any():
+        filled[dim.missing] = np.where(dim.needed, fill, np.nan)[dim.missing]
     return filled[:, None]
 
 
