@@ -10,7 +10,7 @@ import pytest
 import bondic as b
 from bondic.core.columns import RowRange
 from bondic.methods.on_tables import states_of
-from bondic.rows.coded import CodedRows, coded
+from bondic.rows.coded import coded
 
 RULES = """
 import numpy as np
@@ -93,7 +93,7 @@ def test_both_zeros_are_one_state(tmp_path, monkeypatch):
         pq.write_table(table, path)
     inside = b.estimate_interval(table_problem(b.read_log(tmp_path / "log").transitions, policy), method=b.Table())
     problem = table_problem(b.stream_log(tmp_path / "log", batch_rows=500), policy)
-    assert isinstance(coded(problem, 100), CodedRows)
+    assert coded(problem, 100).coded is not None
     found = b.estimate_interval(problem, method=b.Table())
     assert (found.low, found.high) == (inside.low, inside.high)
 
@@ -103,7 +103,7 @@ def test_batches_of_numbers_are_those_of_the_log(tmp_path, monkeypatch):
     policy = chain_log(tmp_path / "log")
     problem = table_problem(b.stream_log(tmp_path / "log", batch_rows=500), policy)
     numbers = coded(problem, 100)
-    assert isinstance(numbers, CodedRows)
+    assert numbers.coded is not None
     for rows in (RowRange(0, 4000), RowRange(100, 900), RowRange(256, 257)):
         pairs = zip(numbers.restricted(rows).batches(), problem.restricted(rows).batches(), strict=True)
         for mine, other in pairs:
@@ -112,7 +112,7 @@ def test_batches_of_numbers_are_those_of_the_log(tmp_path, monkeypatch):
             for name in ("points", "weights", "rows"):
                 assert np.array_equal(getattr(mine.next, name), getattr(other.next, name))
             assert mine.rows == other.rows
-    assert np.array_equal(numbers.states, states_of(problem, 100)[: len(numbers.states)])
+    assert np.array_equal(numbers.coded.states, states_of(problem, 100)[: len(numbers.coded.states)])
     assert coded(problem, 3) is problem  # too many states
     assert coded(numbers, 100) is numbers
 

@@ -24,7 +24,6 @@ from bondic.core.terms import ValueRange
 from bondic.rendering import Grid, counted, sentence, three
 from bondic.rows import Rows
 from bondic.rows.estimand import question_of
-from bondic.rows.paired import question_rows
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Averages of the printed table, as shares of the width of the value range, rounded to one digit."""
@@ -98,7 +97,7 @@ class AllowanceCurve:
 
     @cached_property
     def value_range(self) -> ValueRange:
-        return question_of(question_rows(self.rows)).limits
+        return question_of(self.rows.policies()).limits
 
     def at(self, allowance: Allowance | float | tuple[float, float]) -> CurvePoint:
         """The interval if groups are as alike as the allowance says: one number, or (averages, single values)."""

@@ -83,7 +83,10 @@ def import_module(place: str) -> Any:
 def _from_file(path: Path) -> Any:
     if not path.is_file():
         raise InvalidInput(f"There is no file {one_line(path, 200)}.{near(path)}")
-    return _load(f"_bondic_policy_{path.stem}", path)
+    name = f"_bondic_policy_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    # of a file that has not changed there is one module: pickles look functions up in it
+    known = name in sys.modules and _FILES.get(name) == (str(path.resolve()), _digest(path))
+    return sys.modules[name] if known else _load(name, path)
 
 
 def _load(name: str, path: Path) -> Any:

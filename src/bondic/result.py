@@ -31,7 +31,6 @@ from bondic.errors import Listing, NoInterval, ValidityNote
 from bondic.rendering import confidence, three
 from bondic.robustness import Robustness
 from bondic.rows import Rows
-from bondic.rows.paired import question_rows
 from bondic.withhold import withhold_rows
 
 StepKind = Literal[
@@ -406,7 +405,7 @@ class Result:
         curve, stated = self._curve(), Allowance.of(allowance)
         if self.on_groups and stated == self.allowance:
             return self
-        proof, question = curve.stated(stated, first=False), question_rows(curve.rows)
+        proof, question = curve.stated(stated, first=False), curve.rows.policies()
         made = Result.of(
             proof,
             question[0],

@@ -44,6 +44,9 @@ def named_executor(text: str) -> Iterator[Threads | Executor]:
         processes = ProcessPoolExecutor(workers, get_context("spawn"), initializer=signal.signal, initargs=quiet)
         try:
             yield processes
+        except KeyboardInterrupt:  # their pipes close: Python would complain of that if it ended before their thread
+            processes.shutdown(cancel_futures=True)
+            raise
         finally:
             processes.shutdown(wait=False, cancel_futures=True)
     elif kind == "dask" and ":" in rest:

@@ -22,6 +22,10 @@ class InvalidInput(BondicError, ValueError):
     """The log, the policy or an argument cannot be used as it is."""
 
 
+class NoTable(InvalidInput):
+    """Rows that are no table: too many states, or several answers of a policy at one of them."""
+
+
 class NumericalError(BondicError, ArithmeticError):
     """A quantity left its proved error bound; no number is reported rather than a doubtful one."""
 

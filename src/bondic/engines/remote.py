@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from bondic._version import __version__
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.errors import one_line
 from bondic.engines.threads import Threads
 from bondic.errors import ExecutorError, MissingExtra
 from bondic.modules import load_files, loaded_files
@@ -32,14 +32,16 @@ MAX_TASKS = 1024
 
 
 def pack_job(*parts: Any) -> bytes:
-    """What all tasks of a job have in common, with the files that policies were loaded from."""
+    """What all tasks of a job have in common, with the files of the policies among them."""
     try:
-        return pickle.dumps((__version__, loaded_files(), pickle.dumps(parts)))
+        pickled = pickle.dumps(parts)
     except (pickle.PicklingError, AttributeError, TypeError) as problem:
-        raise InvalidInput(
-            f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy that can be "
-            "pickled, such as a function in a file or module (file.py:function), not a lambda or a local function."
+        raise ExecutorError(
+            f"The question cannot be sent to other processes ({one_line(problem, 200)}). They need a policy (model, "
+            "groups) that can be pickled, such as a function in a file or module (file.py:function), not a lambda or a local one."
         ) from problem
+    files = {name: file for name, file in loaded_files().items() if name.encode() in pickled}
+    return pickle.dumps((__version__, files, pickled))
 
 
 def open_job(job: bytes) -> Any:

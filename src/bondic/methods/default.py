@@ -16,7 +16,7 @@ from bondic.core.balls import Ball, Box
 from bondic.core.cells.allowance import Allowance
 from bondic.core.claims import Side
 from bondic.core.dual.noise import NoiseBound
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, NoTable
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times, range_of
 from bondic.engines.standard import EngineName
@@ -268,7 +268,7 @@ class Default:
                     return WholeRange(why, self.side).run(rows, alpha, progress)
             try:
                 return table.run(rows, alpha, progress)
-            except InvalidInput as why_not:  # certified rows may say so: the answer is then what needs no row
+            except NoTable as why_not:  # certified rows may say so: the answer is then what needs no row
                 return WholeRange(str(why_not), self.side).run(rows, alpha, progress)
 
         return Choice(table, problem, "table, as states are names", _DUAL_TOO, kind.description, run)

@@ -91,8 +91,8 @@ class FittedGroups:
         return np.asarray(np.einsum("ij,ij->i", table, weights))
 
     def cells(self, problem: Rows) -> GroupCells:
-        """Everything as numbers, block by block."""
-        parts = [self._batch(batch) for batch in problem.batches()]
+        """Everything as numbers, block by block; other processes may make them."""
+        parts = problem.over_batches(self._batch)
         group, following, value, next_value, half, label, forecast = (
             np.concatenate(column) for column in zip(*parts, strict=True)
         )

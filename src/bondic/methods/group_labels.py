@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from bondic.core.cells.forecasts import Forecasts
 from bondic.core.cells.tally import CellRows
-from bondic.plan.rows import Actions, Floats, TrainingRows, joined
+from bondic.plan.learners import ByAction, OfColumns
+from bondic.plan.rows import Actions, ActionValue, Floats, TrainingRows, joined
 from bondic.plan.tree import RegressionTree, grow, leaf_means
 from bondic.rows import Rows
 
@@ -49,8 +50,8 @@ class PredictedNext:
 class TransitionModel:
     """Regressions that were made of some rows."""
 
-    moves: Callable[[Floats, Actions], Floats]  # (m, d): s' - s
-    rewards: Callable[[Floats, Actions], Floats]  # (m, 1)
+    moves: ActionValue  # (m, d): s' - s
+    rewards: ActionValue  # (m, 1)
     goes_on: Regression  # (m, 1), of s and ŝ'
     answers: Regression
 
@@ -89,41 +90,46 @@ def _scored(inputs: Floats, targets: Floats) -> Regression:
     """Means over the leaves of a tree that may also split on the predictions of a regression."""
     score = _ridge(inputs, targets)
     means = leaf_means(np.hstack([inputs, score(inputs)]), targets, leaves=_REGRESSION_LEAVES, min_rows=_LEAF_ROWS)
-    return lambda inputs: means(np.hstack([inputs, score(inputs)]))
+    return _Scored(score, means)
 
 
-def _by_action(states: Floats, actions: Actions, targets: Floats) -> Callable[[Floats, Actions], Floats]:
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    score: Regression
+    means: Regression
+
+    def __call__(self, inputs: Floats) -> Floats:
+        return self.means(np.hstack([inputs, self.score(inputs)]))
+
+
+def _by_action(states: Floats, actions: Actions, targets: Floats) -> ActionValue:
     """A regression for every action code that has enough rows, one for all the others; with numbers one for all."""
     if actions.ndim == 2:
-        fit = _ridge(joined(states, actions), targets)
-        return lambda states, actions: fit(joined(states, actions))
-    everything, least = _ridge(states, targets), 2 * _columns(states[:1]).shape[1]
+        return OfColumns(_ridge(joined(states, actions), targets), joined)
+    least = 2 * _columns(states[:1]).shape[1]
     codes, counts = np.unique(actions, return_counts=True)
     fits = {a: _ridge(states[actions == a], targets[actions == a]) for a in codes[counts >= least].tolist()}
-
-    def predict(states: Floats, actions: Actions) -> Floats:
-        found = everything(states)
-        for code in np.unique(actions).tolist():
-            if code in fits:
-                found[actions == code] = fits[code](states[actions == code])
-        return found
-
-    return predict
+    return ByAction(fits, _ridge(states, targets))
 
 
 def _ridge(inputs: Floats, targets: Floats) -> Regression:
     """Least squares on standardized columns, their squares and products."""
     center, scale = inputs.mean(axis=0), inputs.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-
-    def columns(inputs: Floats) -> Floats:
-        return _columns((inputs - center) / scale)
-
-    own = columns(inputs)
+    own = _columns((inputs - center) / scale)
     gram = own.T @ own / len(own)
     gram += _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
-    slope = np.linalg.solve(gram, own.T @ targets / len(own))
-    return lambda inputs: np.asarray(columns(inputs) @ slope)
+    return _Quadratic(center, scale, np.asarray(np.linalg.solve(gram, own.T @ targets / len(own))))
+
+
+@dataclass(frozen=True, eq=False)
+class _Quadratic:
+    center: Floats
+    scale: Floats
+    slope: Floats
+
+    def __call__(self, inputs: Floats) -> Floats:
+        return np.asarray(_columns((inputs - self.center) / self.scale) @ self.slope)
 
 
 def _columns(z: Floats) -> Floats:

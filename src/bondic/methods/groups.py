@@ -63,7 +63,7 @@ from bondic.plan.cells import (
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.estimand import estimand_of
-from bondic.rows.paired import PairedRows, answered_by, question_rows
+from bondic.rows.paired import PairedRows, answered_by
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.starts import known_starts
 
@@ -232,7 +232,7 @@ class Groups:
         certified = problem.select(pilot.rows.stop)
         marks = fitted.marks(pilot) if isinstance(fitted, FittedPair) else marks_of(fitted, pilot)
         curve = AllowanceCurve(proof, certified, _words(fitted, problem), marks, fitted.name, fitted)
-        question = question_rows(certified)
+        question = certified.policies()
         clock.done("plan")
         clock.stage("evaluate")
         if self.allowance is not None:
@@ -335,7 +335,7 @@ class Groups:
         cells, budget = fitted.cells(problem), self.budget(problem, alpha)
         planned = planned_length(problem, self.planned_rows)
         events = propose_groups_plan(problem, pilot, cells, budget, self.side, planned, before)
-        estimand = estimand_of(*question_rows(problem.select(pilot.rows.stop)))
+        estimand = estimand_of(*problem.select(pilot.rows.stop).policies())
         return CellsProof(estimand, budget, self.side, cells.after(pilot), events, planned=self.planned_rows)
 
     def _planner(self, problem: Rows) -> dict[str, Any] | None:

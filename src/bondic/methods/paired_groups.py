@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bondic.core.cells.forecasts import Forecasts
 from bondic.core.cells.paired import PairedGroups
+from bondic.core.columns import Batch
 from bondic.curve import Mark
 from bondic.methods.group_cells import AnyGroups, FittedGroups, fit_groups, marks_of, training_rows
 from bondic.methods.group_labels import CrossFits, Labels, labels_of
@@ -67,15 +68,17 @@ class FittedPair:
         count = self.groups.n_cells
         forecasts = Forecasts(np.arange(count), np.zeros(count), np.zeros((count, count * slots)))
         if self.labels is not None:
-            forecasts, found = self.labels.forecasts, []
-            for batch in problem.batches():
-                cell = self.group(batch.logged) * slots + batch.slots
-                found.append(self.labels.of(self, batch.logged, batch.slots, cell))
+            forecasts, found = self.labels.forecasts, problem.over_batches(self._labeled)
             label, predicted = (np.concatenate(column) for column in zip(*found, strict=True))
             one = replace(one, label=label, predicted=predicted)
         # one array each: a certificate holds it once
         two = replace(two, group=one.group, next_group=one.next_group, start_group=one.start_group)
         return PairedGroups(replace(one, forecasts=forecasts), two, self.clip)
+
+    def _labeled(self, batch: Batch) -> tuple[IntArray, FloatArray]:
+        assert self.labels is not None
+        cell = self.group(batch.logged) * batch.layout.slots + batch.slots
+        return self.labels.of(self, batch.logged, batch.slots, cell)
 
     def marks(self, pilot: Rows) -> tuple[Mark, ...]:
         """Of either policy, the larger one."""

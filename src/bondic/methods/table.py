@@ -22,7 +22,7 @@ from bondic.core.cells.proof import SINGLE, CellPlan, CellsProof
 from bondic.core.cells.rows import StateCells, TableCells
 from bondic.core.cells.system import MAX_TOGETHER
 from bondic.core.claims import ErrorBudget, Side, ends_of
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, NoTable
 from bondic.core.proof import Estimand, Proof
 from bondic.core.sequential.proof import INITIAL, VECTOR, claims_of
 from bondic.core.sums.forms import Sums
@@ -34,7 +34,7 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.coded import coded
 from bondic.rows.estimand import estimand_of
-from bondic.rows.paired import PairedRows, question_rows
+from bondic.rows.paired import PairedRows
 from bondic.rows.prefix import Prefixes
 
 FloatArray = npt.NDArray[np.float64]
@@ -159,7 +159,7 @@ class Table:
         most = self._most_states(problem)
         states = states_of(problem, most, known)
         if states is None:
-            raise InvalidInput(
+            raise NoTable(
                 f"There are more than {most} states, too many for equations on all of them. If they are numbers, not names, use "
                 "method=Groups() (--method groups)."
             )
@@ -203,7 +203,7 @@ class Table:
         """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
         certified = problem.select(made.pilot.rows.stop)
-        question = question_rows(certified)
+        question = certified.policies()
         proof = self._proof(estimand_of(*question), made)
         found = proof.evaluate(certified, proof.bound(certified), NOTHING_ALLOWED)
         estimate, source = estimate_of(found.claims)

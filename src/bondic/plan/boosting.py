@@ -7,6 +7,8 @@ them took 7 to 100 times as long as one. Rows of long logs are predicted in chun
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from os import cpu_count
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 from bondic.errors import MissingExtra
 from bondic.plan.rows import Actions, ActionValue, Floats, joined
 
-_CHUNK = 65_536
+_CHUNK = 16_384
 
 
 def installed() -> bool:
@@ -35,24 +37,35 @@ def boosting(states: Floats, actions: Actions, targets: Floats) -> ActionValue:
         max_iter=80, max_leaf_nodes=15, l2_regularization=20.0, early_stopping=False, random_state=0
     )
     kinds = np.unique(actions) if actions.ndim == 1 else None
+    with threads.limit(limits=1, user_api="openmp"):
+        regressor.fit(_columns(states, actions, kinds), targets)
+    return _Boosted(regressor, kinds)
 
-    def columns(states: Floats, actions: Actions) -> Floats:
-        return joined(states, actions if kinds is None else actions[:, None] == kinds)
 
-    def chunk(states: Floats, actions: Actions) -> Floats:
-        with threads.limit(limits=1, user_api="openmp"):
-            return np.asarray(regressor.predict(columns(states, actions)), dtype=np.float64)
+@dataclass(frozen=True, eq=False)
+class _Boosted:
+    """A fitted regressor, which other processes can be sent."""
 
-    def predict(states: Floats, actions: Actions) -> Floats:
+    regressor: Any
+    kinds: Actions | None  # action codes; None where actions are numbers
+
+    def __call__(self, states: Floats, actions: Actions) -> Floats:
+        _, threads = _libraries()
+
+        def chunk(states: Floats, actions: Actions) -> Floats:
+            with threads.limit(limits=1, user_api="openmp"):
+                return np.asarray(self.regressor.predict(_columns(states, actions, self.kinds)), dtype=np.float64)
+
         cuts = range(_CHUNK, len(states), _CHUNK)
         with ThreadPoolExecutor(cpu_count()) as pool:
             return np.concatenate(list(pool.map(chunk, np.split(states, cuts), np.split(actions, cuts))))
 
-    with threads.limit(limits=1, user_api="openmp"):
-        regressor.fit(columns(states, actions), targets)
-    return predict
+
+def _columns(states: Floats, actions: Actions, kinds: Actions | None) -> Floats:
+    return joined(states, actions if kinds is None else actions[:, None] == kinds)
 
 
+@cache
 def _libraries() -> tuple[Any, Any]:
     try:
         import sklearn.ensemble

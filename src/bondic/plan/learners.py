@@ -7,6 +7,7 @@ numbers are columns beside the states.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from bondic.plan.rows import Actions, ActionValue, Floats, joined
 from bondic.plan.tree import leaf_means
 
 Learner = Callable[[Floats, Actions, Floats], ActionValue]
-Regression = Callable[[Floats, Floats], Callable[[Floats], Floats]]
+Fit = Callable[[Floats], Floats]
+Regression = Callable[[Floats, Floats], Fit]
+_Columns = Callable[[Floats, Actions], Floats]
 
 _RIDGE = 1e-3
 """Share of a standardized column's variance: keeps collinear columns solvable, moves nothing else."""
@@ -24,8 +27,7 @@ _LEAF_ROWS = 20
 
 def constant(_: Floats, __: Actions, targets: Floats) -> ActionValue:
     """The mean of the targets."""
-    mean = float(targets.mean())
-    return lambda states, _: np.full(len(states), mean)
+    return ByAction({}, _Mean(float(targets.mean())))
 
 
 def linear(states: Floats, actions: Actions, targets: Floats) -> ActionValue:
@@ -39,26 +41,68 @@ def tree(states: Floats, actions: Actions, targets: Floats) -> ActionValue:
 
 
 def _fitted(
-    regression: Regression,
-    columns: Callable[[Floats, Actions], Floats],
-    states: Floats,
-    actions: Actions,
-    targets: Floats,
+    regression: Regression, columns: _Columns, states: Floats, actions: Actions, targets: Floats
 ) -> ActionValue:
     if actions.ndim == 2:
-        fit = regression(columns(states, actions), targets)
-        return lambda states, actions: fit(columns(states, actions))
+        return OfColumns(regression(columns(states, actions), targets), columns)
     fits = {a: regression(states[actions == a], targets[actions == a]) for a in np.unique(actions).tolist()}
-    mean = float(targets.mean())
+    return ByAction(fits, _Mean(float(targets.mean())))
 
-    def predict(states: Floats, actions: Actions) -> Floats:
-        values = np.full(len(states), mean)
-        for a in np.unique(actions).tolist():
-            if a in fits:
-                values[actions == a] = fits[a](states[actions == a])
+
+# functions as data, so that other processes can be sent them
+
+
+@dataclass(frozen=True, eq=False)
+class OfColumns:
+    """A function of columns that are made of states and actions."""
+
+    fit: Fit
+    columns: _Columns
+
+    def __call__(self, states: Floats, actions: Actions) -> Floats:
+        return self.fit(self.columns(states, actions))
+
+
+@dataclass(frozen=True, eq=False)
+class ByAction:
+    """A function of states for some action codes, and one for all others."""
+
+    fits: dict[int, Fit]
+    others: Fit
+
+    def __call__(self, states: Floats, actions: Actions) -> Floats:
+        values = self.others(states)
+        for a, fit in self.fits.items():
+            here = actions == a
+            if here.any():
+                values[here] = fit(states[here])
         return values
 
-    return predict
+
+@dataclass(frozen=True)
+class _Mean:
+    value: float
+
+    def __call__(self, inputs: Floats) -> Floats:
+        return np.full(len(inputs), self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    slope: Floats
+    center: Floats
+    mean: float
+
+    def __call__(self, inputs: Floats) -> Floats:
+        return np.asarray(self.mean + (inputs - self.center) @ self.slope)
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaves:
+    means: Fit  # (n, 1)
+
+    def __call__(self, inputs: Floats) -> Floats:
+        return self.means(inputs)[:, 0]
 
 
 def _with_products(states: Floats, actions: Actions) -> Floats:
@@ -67,16 +111,15 @@ def _with_products(states: Floats, actions: Actions) -> Floats:
     return np.hstack([states, actions, actions**2, products])
 
 
-def _ridge(inputs: Floats, targets: Floats) -> Callable[[Floats], Floats]:
+def _ridge(inputs: Floats, targets: Floats) -> Fit:
     center, mean = inputs.mean(axis=0), float(targets.mean())
     scale = inputs.std(axis=0)
     scale[scale == 0] = 1.0
     z = (inputs - center) / scale
     gram = z.T @ z / len(z) + _RIDGE * np.eye(z.shape[1])
     slope = np.linalg.solve(gram, z.T @ (targets - mean) / len(z)) / scale
-    return lambda inputs: np.asarray(mean + (inputs - center) @ slope)
+    return _Line(slope, center, mean)
 
 
-def _leaf_means(inputs: Floats, targets: Floats) -> Callable[[Floats], Floats]:
-    means = leaf_means(inputs, targets[:, None], leaves=_LEAVES, min_rows=_LEAF_ROWS)
-    return lambda inputs: means(inputs)[:, 0]
+def _leaf_means(inputs: Floats, targets: Floats) -> Fit:
+    return _Leaves(leaf_means(inputs, targets[:, None], leaves=_LEAVES, min_rows=_LEAF_ROWS))

@@ -10,7 +10,7 @@ its threshold among all values: a cliff is cut where it is. With `BINS` distinct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,13 +92,23 @@ def grow(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> Regr
     return RegressionTree(tuple(splits), inputs.shape[1])
 
 
-def leaf_means(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> Callable[[Floats], Floats]:
-    """Means of the targets (n, K) over the leaves of a tree that is grown on them: (m, K) of inputs (m, d)."""
+@dataclass(frozen=True, eq=False)
+class LeafMeans:
+    """Means (leaves, K) over the leaves of a tree: (m, K) of inputs (m, d)."""
+
+    tree: RegressionTree
+    means: Floats
+
+    def __call__(self, inputs: Floats) -> Floats:
+        return np.asarray(self.means[self.tree.codes(inputs)])
+
+
+def leaf_means(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> LeafMeans:
+    """Means of the targets (n, K) over the leaves of a tree that is grown on them."""
     tree = grow(inputs, targets, leaves=leaves, min_rows=min_rows)
     codes = tree.codes(inputs)
     sums = np.stack([np.bincount(codes, own, minlength=tree.leaves) for own in targets.T], axis=1)
-    means = sums / np.bincount(codes, minlength=tree.leaves)[:, None]
-    return lambda inputs: np.asarray(means[tree.codes(inputs)])
+    return LeafMeans(tree, sums / np.bincount(codes, minlength=tree.leaves)[:, None])
 
 
 def shortest_between(low: float, high: float) -> float:

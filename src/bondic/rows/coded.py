@@ -9,8 +9,8 @@ them by rounding alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from bondic.core.cells.rows import SAME_ANSWERS, StateIndex
 from bondic.core.columns import Batch, Cloud, RowRange
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.compact import CompactColumns
-from bondic.rows.rows import Rows
+
+if TYPE_CHECKING:
+    from bondic.rows.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,44 +33,41 @@ class _Block:
     columns: CompactColumns
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class CodedRows(Rows):
-    """The same question; rows before `base` are not there."""
+@dataclass(frozen=True, eq=False)
+class CodedColumns:
+    """Rows of a log from `base` on."""
 
-    states: FloatArray | None = None  # (S, D)
-    state_answers: FloatArray | None = None  # (S, slots)
-    columns: CompactColumns | None = None
-    base: int = 0
+    states: FloatArray  # (S, D)
+    answers: FloatArray  # (S, slots), of two policies one after the other
+    columns: CompactColumns
+    base: int
 
-    def batches(self) -> Iterator[Batch]:
-        assert self.states is not None
-        assert self.state_answers is not None
-        assert self.columns is not None
-        size = self.block_rows
-        for top in range(self.rows.start // size * size, self.rows.stop, size):
-            rows = RowRange(max(top, self.rows.start), min(top + size, self.rows.stop))
-            if not len(rows):
-                continue
+    def blocks(self, wanted: RowRange, size: int, empty: Batch) -> Iterator[Batch]:
+        """Block by block, the first and the last one cut; `empty` is what all of them share."""
+        for top in range(wanted.start // size * size, wanted.stop, size):
+            rows = RowRange(max(top, wanted.start), min(top + size, wanted.stop))
             part = self.columns.cut(RowRange(rows.start - self.base, rows.stop - self.base))
             continues = part["next"] >= 0
             following = part["next"][continues]
             points = Cloud(
-                self.states.take(following, axis=0),
-                self.state_answers.take(following, axis=0),
-                np.flatnonzero(continues),
+                self.states.take(following, axis=0), self.answers.take(following, axis=0), np.flatnonzero(continues)
             )
             yield replace(
-                self._empty, logged=self.states.take(part["state"], axis=0), slots=part["slot"], rewards=part["rewards"],
+                empty, logged=self.states.take(part["state"], axis=0), slots=part["slot"], rewards=part["rewards"],
                 continues=continues, next=points, log_rows=np.arange(rows.start, rows.stop), rows=rows,
             )  # fmt: skip
+
+    def answered_by(self, place: int) -> CodedColumns:
+        """With the answers of one of two policies."""
+        return replace(self, answers=np.split(self.answers, 2, axis=1)[place])
 
 
 def coded(rows: Rows, most: int) -> Rows:
     """The same rows as numbers of at most so many states; as they are where they are in memory, or have no such numbers."""
-    plain = type(rows) is Rows and rows.kept is None and not rows.log.held
+    plain = rows.kept is None and rows.coded is None and not rows.log.held
     if not plain or rows.terms.time_varying or not rows.layout.discrete or not rows.answers.exact or rows.policy_in_log:
         return rows
-    states, answers = np.zeros((0, rows.layout.dimension)), np.zeros((0, rows.layout.slots))
+    states, answers = np.zeros((0, rows.layout.dimension)), np.zeros((0, rows.initial.weights.shape[1]))
     columns = CompactColumns()
     for block in rows.over_batches(_block):
         if block is None or block.apart > SAME_ANSWERS or len(states) + len(block.states) > 2 * most:
@@ -84,8 +83,7 @@ def coded(rows: Rows, most: int) -> Rows:
         if len(states) > most or block.apart + float(np.nanmax(off, initial=0.0)) > SAME_ANSWERS:
             return rows
         columns.add(_renumbered(block.columns, places))
-    own: dict[str, Any] = {field.name: getattr(rows, field.name) for field in fields(Rows)}
-    return CodedRows(**own, states=states, state_answers=answers, columns=columns, base=rows.rows.start)
+    return replace(rows, coded=CodedColumns(states, answers, columns, rows.rows.start))
 
 
 def _renumbered(columns: CompactColumns, places: IntArray) -> dict[str, Any]:

@@ -26,13 +26,16 @@ class PairedRows(Rows):
             kept = tuple(both(one, two) for one, two in zip(first.kept, second.kept, strict=True))
         return PairedRows(**(own | {"kept": kept}), other=second)
 
-    def parts(self) -> tuple[Rows, Rows]:
-        """The rows of either policy."""
+    def policies(self) -> tuple[Rows, Rows]:
         assert self.other is not None
         return answered_by(self, 0), self.other.restricted(self.rows)
 
+    def without_starts(self) -> Rows:
+        assert self.other is not None
+        return PairedRows.of(answered_by(self, 0).without_starts(), self.other.without_starts())
+
     def _blocks(self, rows: RowRange) -> Iterator[Batch]:
-        if self.kept is not None or self.other is None:
+        if self.kept is not None or self.coded is not None or self.other is None:
             yield from super()._blocks(rows)
             return
         for one, two in zip(super()._blocks(rows), self.other._blocks(rows), strict=True):
@@ -40,12 +43,14 @@ class PairedRows(Rows):
 
 
 def answered_by(rows: Rows, place: int) -> Rows:
-    """Rows with the answers of two policies, with those of one of them alone; named after the first one."""
+    """Rows with the answers of two policies, with those of one of them alone.
+
+    Where answers are held they are taken, and the rows are named after the first policy: a replay knows no others.
+    """
+    held = rows.kept is not None or rows.coded is not None
+    if place and not held and isinstance(rows, PairedRows) and rows.other is not None:
+        return rows.other.restricted(rows.rows)
     own: dict[str, Any] = {field.name: getattr(rows, field.name) for field in fields(Rows)}
-    kept = None if rows.kept is None else tuple(answers_of(batch, place) for batch in rows.kept)
-    return Rows(**(own | {"initial": apart(rows.initial)[place], "kept": kept}))
-
-
-def question_rows(rows: Rows) -> tuple[Rows, ...]:
-    """The rows of every policy that is asked about."""
-    return rows.parts() if isinstance(rows, PairedRows) else (rows,)
+    own["kept"] = None if rows.kept is None else tuple(answers_of(batch, place) for batch in rows.kept)
+    own["coded"] = None if rows.coded is None else rows.coded.answered_by(place)
+    return Rows(**(own | {"initial": apart(rows.initial)[place]}))

@@ -27,6 +27,7 @@ from bondic.policies.adapters.frame import named_columns
 from bondic.policies.answers import NextStates, StartAnswers, query_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
+from bondic.rows.coded import CodedColumns
 from bondic.rows.decisions import read_decisions, single_rows
 from bondic.rows.episodes import own_starts
 from bondic.rows.serialization import SentRows
@@ -86,6 +87,7 @@ class Rows:
         default_factory=dict
     )  # what was stated on reading it, as arguments of `read_log`
     kept: tuple[Batch, ...] | None = None  # blocks that hold at least these rows
+    coded: CodedColumns | None = None  # they as numbers of states, where these are few
 
     def __len__(self) -> int:
         return self.count
@@ -198,13 +200,25 @@ class Rows:
 
     def over_batches(self, task: Callable[[Batch], T]) -> Iterator[T]:
         """task(batch) for every batch, in order; it may be another process that makes it."""
-        if self.kept is None and self.executor is not None:
+        if self.kept is None and self.coded is None and self.executor is not None:
             return self.executor.over_blocks(task, self.sent(raw=False))
         return (task(batch) for batch in self.batches())
 
     def sent(self, *, raw: bool) -> SentRows:
         """The question for other processes."""
         return SentRows.of(self, raw=raw)
+
+    def without_starts(self) -> Rows:
+        """The same rows with one initial state and no answer there: what blocks are made from."""
+        nothing = np.zeros((0, self.layout.dimension)), np.zeros((0, self.layout.slots)), np.zeros(0, np.int64)
+        return replace(
+            self, initial=Cloud(*nothing), initial_states=InitialStates.exact(np.zeros((1, self.layout.observation_dim))),
+            answers=self.answers.without_starts(self.layout.action_dim), notes=(), validity_notes=(),
+        )  # fmt: skip
+
+    def policies(self) -> tuple[Rows, ...]:
+        """The question about every policy by itself."""
+        return (self,)
 
     @cached_property
     def _whole(self) -> Batch:
@@ -245,6 +259,9 @@ class Rows:
         if self.kept is not None:
             start = {"initial": self.initial, "initial_states": self.initial_states}
             yield from (replace(b, **start) for b in self.kept if b.rows.overlaps(rows))  # type: ignore[arg-type]
+            return
+        if self.coded is not None:
+            yield from self.coded.blocks(rows, self.block_rows, self._empty)
             return
         assert self.following is not None
         for where, part in self.log.batches(self._outward(rows), self.block_rows):

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bondic.core.columns import Cloud, RowRange
-from bondic.core.errors import InvalidInput
+from bondic.core.columns import RowRange
 from bondic.data._arrays import FloatArray
-from bondic.data.initial import InitialStates, first_starts
-from bondic.errors import PolicyError
+from bondic.data.initial import first_starts
+from bondic.errors import ExecutorError, PolicyError
 from bondic.policies.answers import NextStates, StoredAnswers, query_next, same_answers
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws
@@ -38,20 +37,13 @@ class SentRows:
 
     @staticmethod
     def of(question: Rows, *, raw: bool) -> SentRows:
-        if isinstance(question.policy, StoredAnswers | RowProbabilities):
-            raise InvalidInput(
+        if any(isinstance(one.policy, StoredAnswers | RowProbabilities) for one in question.policies()):
+            raise ExecutorError(
                 "Worker processes evaluate the policy themselves; probabilities that are stored row by row stay in this "
                 "process. Leave the executor out, or pass the policy (file.py:function)."
             )
-        layout, tried = question.layout, first_starts(question.initial_states, 0 if question.policy_in_log else _TRIED)
-        light = replace(
-            question,
-            initial=Cloud(np.zeros((0, layout.dimension)), np.zeros((0, layout.slots)), np.zeros(0, np.int64)),
-            initial_states=InitialStates.exact(np.zeros((1, layout.observation_dim))),
-            answers=question.answers.without_starts(layout.action_dim),
-            notes=(),
-            validity_notes=(),
-        )
+        light = question.without_starts()
+        tried = first_starts(question.initial_states, 0 if question.policy_in_log else _TRIED)
         return SentRows(light, raw, tried, _answers(light, tried))
 
     def check(self) -> None:
@@ -79,9 +71,11 @@ class SentRows:
 
 
 def _answers(rows: Rows, states: FloatArray) -> FloatArray:
-    """The policy at these states, queried as at next states."""
+    """The policies at these states, queried as at next states."""
     if not len(states):
         return np.zeros(0)
     times = np.zeros(len(states), np.int64) if rows.terms.time_varying else None
     queried = NextStates(states, times, np.arange(len(states)), 0)
-    return query_next(rows.policy, queried, rows.answers, Draws(rows.seed).at_group)
+    return np.concatenate(
+        [query_next(one.policy, queried, one.answers, Draws(one.seed).at_group) for one in rows.policies()]
+    )

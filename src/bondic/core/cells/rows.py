@@ -23,7 +23,7 @@ from bondic.core.cells.forecasts import EarlierRows, Forecasts, LabelTally, tall
 from bondic.core.cells.localize import ValueLimits
 from bondic.core.cells.tally import CellRows, CellShape, Tally, rounding_of_sums, tally
 from bondic.core.columns import AnsweredRows, Batch, Cloud
-from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.errors import InvalidInput, NoTable, NumericalError
 from bondic.core.question import Question
 from bondic.core.registry import kind, register
 from bondic.core.terms import ValueRange, largest_width, range_at_all_times, range_of
@@ -159,7 +159,7 @@ class StateCells(Cells):
             first = np.isnan(answers[places, 0])
             answers[places[first]] = cloud.weights[first]
             if np.any(np.abs(answers[places] - cloud.weights).sum(axis=1) > SAME_ANSWERS):
-                raise InvalidInput("The policy has several answers at one state of the table.")
+                raise NoTable("The policy has several answers at one state of the table.")
         return np.asarray(np.nan_to_num(answers))
 
     def parts(self, rows: AnsweredRows, stops: Sequence[int]) -> Iterator[CellRows]:
