@@ -315,9 +315,9 @@ def expected_wealth(*, today, own_row, over):
         found = units(states, rewards, np.array(ratios))
         found = Contrast.of(found, units(states, rewards, None)) if today else found
         (one,) = found.free_estimators(1.0)
-        centers = running_means(one.values, one.prior[0])
+        centers = running_means(one.values, one.prior[0])(slice(0, one.values.size))
         rates = np.minimum(0.4, 0.9 / (centers - one.floor))
-        bets = MeansProcess(one.values, centers, centers - one.floor, rates, 1.0, 0.9, 1.0)
+        bets = MeansProcess.on(one.values, centers, centers - one.floor, rates, 0.9, 1.0)
         total += chance * math.exp(bets.intercept.upper - float(rates @ means))
     return total
 

@@ -204,10 +204,10 @@ def test_the_bound_is_that_of_sixty_digits(name, end):
     assert expected["V"] <= total <= expected["V"] * (1 + 1e-13)
     for version in expected["versions"]:
         values, centers = sign * np.array(version[f"x_{end}"]), sign * np.array(case[f"c_{end}"])
-        bets = MeansProcess(values - low, centers - low, np.zeros(24), rates, total, 0.99, 1.0)
+        bets = MeansProcess.on(values - low, centers - low, np.zeros(24), rates, 0.99, 1.0)
         right = (bets.intercept - math.log(1 / case["delta_end"])).lower
         assert right == pytest.approx(version[f"right_side_{end}"], rel=1e-12, abs=1e-12)
-        found, width = sign * low + sign * means_end([bets], 2.0, case["delta_end"]), 1e-9
+        found, width = sign * low + sign * means_end([(bets, total)], 2.0, case["delta_end"]), 1e-9
         exact = version[end]
         assert exact - width <= found <= exact if end == "lower" else exact <= found <= exact + width
 

@@ -364,16 +364,22 @@ def test_columns_of_a_long_log_lie_in_a_temporary_file(full, tmp_path, monkeypat
         monkeypatch.setattr("os.posix_fallocate", no_place)
     pq.write_table(pa.table(clicks()), tmp_path / "log.parquet")
     log = bondic.stream_log(tmp_path / "log.parquet", one_step=True, batch_rows=700)
-    problem = bondic.make_problem(log, uniform, reward_range=(0, 1), accept=None)
-    problem.__dict__["block_rows"] = 256  # several blocks
-    inside = problem.decisions(None, every_action=False, states=False)
+
+    def columns():
+        problem = bondic.make_problem(log, uniform, reward_range=(0, 1), accept=None)
+        problem.__dict__["block_rows"] = 256  # several blocks
+        found = problem.decisions(None, every_action=False, states=False)
+        assert problem.decisions(None, every_action=False, states=False) is found  # read once
+        return found
+
+    inside = columns()
     monkeypatch.setattr("bondic.core.bounded._MOST_NUMBERS", 10)
-    outside = problem.decisions(None, every_action=False, states=False)
+    outside = columns()
     assert isinstance(outside.ratios.values.base, np.memmap) is not full
     assert not isinstance(inside.ratios.values.base, np.memmap)
-    (one,), (other,) = (columns.free_estimators(1.0) for columns in (inside, outside))
+    (one,), (other,) = (read.free_estimators(1.0) for read in (inside, outside))
     assert np.array_equal(one.values, other.values)
-    found, expected = (columns.from_end("upper").rewards for columns in (outside, inside))
+    found, expected = (read.from_end("upper").rewards for read in (outside, inside))
     assert np.array_equal(found, expected)
 
 

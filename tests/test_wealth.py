@@ -45,9 +45,8 @@ def slow_wealth(processes, candidate):
 
 def on_contexts(values, centers, losses, rate, most, share):
     """One rate, cut row by row; n times it is the price of the mean over all n contexts."""
-    return MeansProcess(
-        values, centers, losses, np.minimum(rate, most / losses), rate * len(values) * (1 + 1e-15), most, share
-    )
+    rates = np.minimum(rate, most / losses)
+    return MeansProcess.on(values, centers, losses, rates, most, share), rate * len(values) * (1 + 1e-15)
 
 
 def processes_on(values, probability=0.05, floor=0.0, planned=None):
@@ -253,13 +252,14 @@ def test_no_stage_begins_with_more_than_all():
 # --- values with means of their own ---------------------------------------------------------------------
 
 
-def slow_contexts(bets, mean):
+def slow_contexts(values, centers, losses, bets, mean):
     total = mp.mpf(0)
-    for one in bets:
-        exponent = -mp.mpf(one.total) * mp.mpf(mean)
-        for x, c, rate in zip(one.values, one.centers, one.rates, strict=True):
-            exponent += mp.log(1 + mp.mpf(rate) * (mp.mpf(x) - mp.mpf(c))) + mp.mpf(rate) * mp.mpf(c)
-        total += mp.mpf(one.share) * mp.exp(exponent)
+    for rate, most, share in bets:
+        exponent = -mp.mpf(rate * len(values) * (1 + 1e-15)) * mp.mpf(mean)
+        for x, c, loss in zip(values, centers, losses, strict=True):
+            cut = mp.mpf(min(rate, most / loss))
+            exponent += mp.log(1 + cut * (mp.mpf(x) - mp.mpf(c))) + cut * mp.mpf(c)
+        total += mp.mpf(share) * mp.exp(exponent)
     return total
 
 
@@ -267,11 +267,11 @@ def slow_contexts(bets, mean):
 def test_means_end_is_where_the_slow_wealth_reaches_its_level(seed):
     values = draws(seed, 80)
     centers = np.full(80, 0.4)
-    bets = [on_contexts(values, centers, centers + 0.0, m * 0.2, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
-    found = means_end(bets, 1.0, 0.05)
+    bets = [(m * 0.2, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
+    found = means_end([on_contexts(values, centers, centers, *one) for one in bets], 1.0, 0.05)
     assert 0 < found < 1
-    assert slow_contexts(bets, found) >= 20
-    assert slow_contexts(bets, found + 1e-9) < 20
+    assert slow_contexts(values, centers, centers, bets, found) >= 20
+    assert slow_contexts(values, centers, centers, bets, found + 1e-9) < 20
 
 
 def test_a_rate_that_is_cut_beforehand_counts_its_rest_at_the_least_mean():
@@ -342,6 +342,6 @@ def test_one_early_row_with_a_larger_rate_does_not_make_the_end_long():
         (guesses, guesses, np.minimum(1.5, 0.75 / guesses)),  # the control
     ):
         total = rates.max() * count * (1 + 1e-12)
-        ends.append(means_end([MeansProcess(values, centers, losses, rates, total, 0.75, 1.0)], 1.0, 0.05))
+        ends.append(means_end([(MeansProcess.on(values, centers, losses, rates, 0.75, 1.0), total)], 1.0, 0.05))
     assert ends[0] > 0.85
     assert ends[1] < 0.55

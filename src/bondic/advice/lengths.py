@@ -20,13 +20,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Literal
-
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from bondic.core.claims import Side, check_alpha
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.core.propensities.crossing import crossing
 from bondic.core.terms import Terms, ValueRange, discounted_steps, make_terms, range_of
 from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import expected_spread
@@ -180,8 +179,12 @@ class LogDesign:
             )
         if self.length(_MAX_PLANNED) > length:
             return math.inf
-        place = brentq(lambda log_rows: self.length(math.exp(log_rows)) - length, 0.0, math.log(_MAX_PLANNED))
-        return math.exp(float(place))
+
+        def over(log_rows: float) -> float:
+            return self.length(math.exp(log_rows)) - length
+
+        most = math.log(_MAX_PLANNED)
+        return math.exp(crossing(over, (0.0, over(0.0)), (most, over(most)), 1e-9))
 
     def _with_propensities(self, rows: float) -> float:
         """Ratios are 0 or the largest, rewards the least or the largest: what is worst for their spread."""
@@ -202,7 +205,7 @@ class LogDesign:
         pairs = self.n_states * self.n_actions
         visits, price = steps * self.max_ratio, math.log(2 / self.alpha)
         deviation = self.noise * width * steps * math.sqrt(self.max_ratio)
-        efficiency = 2 * float(norm.isf(self.alpha / 2)) * deviation / math.sqrt(rows)
+        efficiency = 2 * NormalDist().inv_cdf(1 - self.alpha / 2) * deviation / math.sqrt(rows)
         unseen = price * visits * width / rows
         learning = (_LEARNING * pairs * steps / rows) ** _LEARNING_RATE if self.noise else 0.0
         return _TIGHTNESS * (efficiency + unseen) + width * min(learning, 1.0)

@@ -20,8 +20,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from scipy.optimize import brentq
-
 from bondic.advice.lengths import propensity_guess
 from bondic.advice.remedies import (
     SOME,
@@ -36,6 +34,7 @@ from bondic.core.cells.proof import ALLOWED, CellsProof
 from bondic.core.claims import Status
 from bondic.core.dual.bound import ALLOWANCE, BIAS, NOISE, START
 from bondic.core.errors import InvalidInput
+from bondic.core.propensities.crossing import crossing
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.ends import RARE
 from bondic.core.terms import in_full
@@ -374,7 +373,9 @@ def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float 
         return sum(size * math.exp(-rates.get(name, 0.0) * log_factor) for name, size in parts.items()) - share * whole
 
     most = math.log(_MAX_GROWTH)
-    return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, 0.0, most)))
+    if excess(most) > 0:
+        return math.inf
+    return math.exp(crossing(excess, (0.0, excess(0.0)), (most, excess(most)), 1e-9))
 
 
 def _rows_by_guess(situation: Situation) -> Iterator[NextStep]:

@@ -198,7 +198,7 @@ class Propensities:
         if first > problem.rows.start:
             parts = tuple(one.select(first) for one in parts)
             proof = replace(proof, estimand=estimand_of(*parts))
-            columns = columns.part(slice(int(np.searchsorted(columns.rows, first)), None))
+            columns = columns.part(slice(columns.before(first), None))
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
         return self._result(proof, parts, columns, clock, planner, {"method": why} if why else {})
 
@@ -251,7 +251,7 @@ class Propensities:
             rates = self._rates(known, control, borders[0], planned, budget)
             provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]
         if value == "population" and control is not None and cap is not None:
-            pilot = known.part(slice(0, int(np.searchsorted(known.rows, borders[0]))))
+            pilot = known.part(slice(0, known.before(borders[0])))
             usual = self._usual_cap(pilot)
             for end in ends_of(self.side):
                 shares[end] = wealth_shares(pilot.from_end(end), control, Strategy(), usual, planned, budget[end])
@@ -389,7 +389,7 @@ class Propensities:
 
     def _rates(self, columns: Units, control: Control | None, border: int, planned: int, budget: ErrorBudget) -> PerEnd:
         """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot; less where caps would cut most bets."""
-        before, cap = int(np.searchsorted(columns.rows, border)), self._cap()
+        before, cap = columns.before(border), self._cap()
         uncut = min(risk / multiple for multiple, risk in Strategy().bets)
         found: PerEnd = {}
         for end in ends_of(self.side):
@@ -404,7 +404,9 @@ class Propensities:
                 possible = float(np.mean(swing**2)) / (4 * (pilot.units + 1))
                 spread = max(float(moderate(free.values).var()), possible, 1e-12 * pilot.limits.width**2)
                 # how far below the mean of the pilot a value can be
-                lost = float(free.centers(np.full(free.values.size, moderate(free.values).mean()))[1].max())
+                lost = float(
+                    free.centers(np.full(free.values.size, moderate(free.values).mean()), slice(None))[1].max()
+                )
                 rates.append(min(math.sqrt(price / spread), uncut / max(lost, 1e-9 * pilot.limits.width)))
             if control is not None and cap is not None:
                 # how far below its center a doubly robust value can be

@@ -214,7 +214,7 @@ def with_expected(control: C, units: Units) -> C:
     """With the mean and variance of a difference in place of those of one policy, from the rows before the first block."""
     if len(units.policies) == 1:
         return control
-    pilot = units.part(slice(0, int(np.searchsorted(units.rows, control.borders[0]))))
+    pilot = units.part(slice(0, units.before(control.borders[0])))
     values = moderate(pilot.free_estimators(1.0)[0].values)
     variance = max(float(values.var()), 1e-6 * max(pilot.limits.width, 1e-150) ** 2)
     return replace(control, expected=(float(values.mean()), variance))

@@ -18,6 +18,7 @@ from bondic.data.episodes import episode_starts
 from bondic.data.log import Log
 from bondic.policies.answers import answers_queries, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
+from bondic.rendering import grouped
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,6 +26,8 @@ IntArray = npt.NDArray[np.int64]
 
 MIN_ROWS = 5
 """A cell with fewer rows is not shown when rows are withheld."""
+_MOST_ASKED = 1_000_000
+"""Rows from which on the policy is not asked once more for what it would have done: a share is known well enough."""
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0, 50.0)
 _MAX_BINS = 24
 
@@ -143,12 +146,12 @@ class _Actions:
             self._used += np.bincount(part.slots, minlength=self._width)
         else:
             self._logged += part.logged[:, -self._width :].sum(axis=0)
-        if self._asks:
+        if self._asks and self._weight < _MOST_ASKED:
             policy, states = self._question.policy, part.logged[:, : self._question.layout.observation_dim]
             probs = logged_state_probs(policy, states, part.times, slots=self._width, log_rows=part.log_rows)
             self._target += probs.sum(axis=0)
             self._weight += len(part)
-        elif part.next.weights.size:
+        elif not self._asks and part.next.weights.size:
             self._target += _taken(part.next, self._width, discrete=self._discrete)
             self._weight += float(part.next.weights.sum())
 
@@ -170,7 +173,9 @@ class _Actions:
 
     def _shares(self) -> tuple[FloatArray, str]:
         if self._weight:
-            return self._target / self._weight, "logged states" if self._asks else "next states of the log"
+            every = self._weight == len(self._question)
+            states = "logged states" if every else f"first {grouped(int(self._weight))} logged states"
+            return self._target / self._weight, states if self._asks else "next states of the log"
         question = self._question
         weights = question.initial_states.weights[question.initial.rows, None]
         start = replace(question.initial, weights=question.initial.weights * weights)
@@ -190,6 +195,8 @@ def _taken(cloud: Cloud, width: int, *, discrete: bool) -> FloatArray:
 
 def _of_log(log: Log) -> dict[str, Any]:
     """Episodes, ends, returns and copies of the whole log; copies only of a log in memory."""
+    if log.single_rows and not log.held:
+        return dict.fromkeys(("rows", "episodes", "terminations"), len(log))
     episodes, terminations, truncations, earned = 0, 0, 0, 0.0
     for _, part, starts in episode_starts(log):
         episodes += starts.size

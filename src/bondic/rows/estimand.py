@@ -91,7 +91,8 @@ def refuse_training_starts(estimand: Estimand, parts: Sequence[Rows], proof: Pro
 def _policy_of(coefficient: float, rows: Rows) -> StoredPolicy:
     states, answers = rows.initial_states, rows.answers
     # starts of a log that is read in batches are read off it again, and the policy is queried there again
-    again = of_stream(states, rows.log) and not isinstance(rows.policy, LoggedTarget)
+    again = of_stream(states, rows.log)
+    asked = again and not isinstance(rows.policy, LoggedTarget)
     known = "answers" if not isinstance(rows.policy, LoggedTarget) else rows.policy.known_by
     return StoredPolicy(
         coefficient,
@@ -99,7 +100,7 @@ def _policy_of(coefficient: float, rows: Rows) -> StoredPolicy:
         StoredStart(
             None if again else states.observations, states.weights, states.kind, states.count_fixed, states.from_rows
         ),
-        Answers(rows.stored_answers(), None if again else answers.initial, answers.discrete, answers.exact),
+        Answers(rows.stored_answers(), None if asked else answers.initial, answers.discrete, answers.exact),
         training_provenance(rows.policy, rows.log_hash, len(rows.log)),
     )
 

@@ -60,10 +60,12 @@ def _query_starts(
     log: Log, policy: Any, initial: InitialStates, terms: Terms, draws: int, initial_draws: int | None, seed: int
 ) -> tuple[StartAnswers, Cloud]:
     """The policy at the initial states."""
-    times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
+    # the log's own policy has no answers: starts need not be read
+    some = np.zeros((0, log.observation_dim)) if isinstance(policy, LoggedTarget) else initial.observations
+    times = np.zeros(len(some), dtype=np.int64) if terms.time_varying else None
     options: dict[str, Any] = {"action_dim": log.action_dim, "log_rows": len(log), "rng": Draws(seed).at_start()}
     options |= {"draws": draws, "initial_draws": initial_draws}
-    answers = query_start(policy, initial.observations, times, **options)
+    answers = query_start(policy, some, times, **options)
     if isinstance(policy, LoggedTarget):
         return answers, NoCloud()
     every = np.arange(len(initial))
@@ -80,6 +82,20 @@ def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswe
         return vars(make_cloud(initial.observations, None, answers.initial, every, discrete=True))
 
     return answers, LaterCloud.made_by(made, draws=1)
+
+
+def from_first_starts(rows: Rows, count: int) -> Rows:
+    """The same question from the first starts alone: only they are read and queried, where starts are read off the log."""
+    states = rows.initial_states
+    if len(states) <= count:
+        return rows
+    if not of_stream(states, rows.log):
+        return rows.pick_starts(np.arange(count))
+    initial = InitialStates.exact(first_starts(states, count))
+    answers, start = _query_starts(
+        rows.log, rows.policy, initial, rows.terms, rows.answers.draws, rows.answers.start_draws, rows.seed
+    )
+    return replace(rows, initial_states=initial, answers=answers, initial=start)
 
 
 _TRIED = 64

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -54,6 +55,10 @@ def block_length(layout: Layout, draws: int) -> int:
     """Rows of one block, a power of two: the longest whose working set stays below 150 MB. The layout alone decides."""
     most = min(_BLOCK_BYTES // memory_plan(layout, draws).per_row, LONGEST_BLOCK)
     return min(max(1 << int(most).bit_length() >> 1, _SHORTEST_BLOCK), LONGEST_BLOCK)
+
+
+_DECISIONS: WeakKeyDictionary[Rows, tuple[tuple[bool, bool, bool], Decisions]] = WeakKeyDictionary()
+"""What was read last from a log in batches, while its question lives: a comparison with today's policy reads the same."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,7 +159,14 @@ class Rows:
     def decisions(
         self, target: Target | None, *, every_action: bool, drawn: bool = True, states: bool = True
     ) -> Decisions:
-        return read_decisions(self, target, every_action=every_action, drawn=drawn, states=states)
+        asked, known = (every_action, drawn or self.log.single_rows, states), _DECISIONS.get(self)
+        if known is not None and known[0] == asked and target is None:
+            return known[1]
+        found = read_decisions(self, target, every_action=every_action, drawn=drawn, states=states)
+        if target is None and not (self.log.held or self.policy_in_log):
+            _DECISIONS.clear()
+            _DECISIONS[self] = asked, found
+        return found
 
     @property
     def next_draws(self) -> int:

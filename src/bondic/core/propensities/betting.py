@@ -22,19 +22,20 @@ A `Strategy` is data: whatever its numbers are, an end holds if they were fixed 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from bondic.core.betting import tail_term
-from bondic.core.bounded import Enclosure, FloatArray, U, certified_sum, filled, next_down
+from bondic.core.bounded import Enclosure, FloatArray, U, certified_sum, filled, next_down, portions, same_sum
 from bondic.core.errors import InvalidInput, NumericalError
 from bondic.core.propensities.crossing import largest
 
 MAX_RISK = 0.99
 """No bet may risk more than this share of the wealth."""
+_NO_BET = "A bet is not positive, or can lose all wealth."
 _MODERATE = 1e140
 """Squares of larger numbers could overflow."""
 
@@ -86,18 +87,22 @@ def plug_in_rates(
     return filled(values.size, rates)
 
 
-def running_means(values: FloatArray, guess: float) -> FloatArray:
-    """Means of the earlier values, and of the guess as one more."""
-    return np.asarray((guess + _sums_before(np.asarray(values))) / (1.0 + np.arange(values.size)))
+def running_means(values: FloatArray, guess: float) -> Callable[[slice], FloatArray]:
+    """Means of the earlier values, and of the guess as one more: at some of the values, which are asked for in their order."""
+    total = 0.0
+
+    def means(some: slice) -> FloatArray:
+        nonlocal total
+        sums = np.cumsum(np.concatenate([[total], values[some]]))
+        total = float(sums[-1])
+        return np.asarray((guess + sums[:-1]) / (1.0 + np.arange(some.start, some.stop)))
+
+    return means
 
 
 def moderate(values: FloatArray) -> FloatArray:
     """Cut where squares would overflow: for rates and guesses, which may be any numbers."""
     return np.clip(np.asarray(values), -_MODERATE, _MODERATE)
-
-
-def _sums_before(values: FloatArray) -> FloatArray:
-    return np.concatenate([np.zeros(1), np.cumsum(values)[:-1]])
 
 
 def _log_factors(bets: FloatArray, risk: float) -> FloatArray:
@@ -119,7 +124,7 @@ class BettingProcess:
 
     def __post_init__(self) -> None:
         if not (0 < self.risk <= MAX_RISK and self.share > 0 and 0 < self.multiple < math.inf):
-            raise NumericalError("A bet is not positive, or can lose all wealth.")
+            raise NumericalError(_NO_BET)
 
     def bets(self, candidate: float, some: slice) -> FloatArray:
         """v_i(J) (X_i - J) of (22) at some of the values. Below the floor nothing can be lost, and rates are not cut."""
@@ -145,41 +150,54 @@ def log_mixture(parts: Sequence[tuple[float, Enclosure]]) -> float:
     return next_down(next_down(top + logarithm) - 8 * U * (abs(top) + abs(logarithm) + 1.0))
 
 
-@dataclass(frozen=True, eq=False)
 class MeansProcess:
-    """One process for values with means m_i of their own. All is counted from a, a lower bound of the means."""
+    """One process for values with means m_i of their own, some rows at a time. All is counted from a, a bound of the means."""
 
-    values: FloatArray  # (n,) X_i - a, rounded down
-    centers: FloatArray  # (n,) c_i - a, known before X_i
-    losses: FloatArray  # (n,) X_i >= c_i - loss_i, known before X_i
-    rates: FloatArray  # (n,) v_i >= 0, known before X_i, v_i loss_i <= risk
-    total: float  # V with sum_i v_i (m_i - a) <= V (J - a)
-    risk: float
-    share: float
+    def __init__(self, risk: float, share: float) -> None:
+        if not (0 < risk <= MAX_RISK and share > 0):
+            raise NumericalError(_NO_BET)
+        self.risk, self.share = risk, share
+        self._logs: list[float] = []
+        self._gains: list[float] = []
 
-    def __post_init__(self) -> None:
-        columns = (self.values, self.centers, self.losses, self.rates)
-        fine = 0 < self.risk <= MAX_RISK and self.share > 0 and 0 < self.total < math.inf
-        fine = fine and all(bool(np.all(np.isfinite(one))) for one in columns)
-        fine = fine and bool(np.all(self.losses >= 0) and np.all(self.rates >= 0))
-        if not (fine and np.all(self.rates * self.losses <= self.risk * (1 + 8 * U))):
-            raise NumericalError("A bet is not positive, or can lose all wealth.")
+    @staticmethod
+    def on(
+        values: FloatArray, centers: FloatArray, losses: FloatArray, rates: FloatArray, risk: float, share: float
+    ) -> MeansProcess:
+        """On all rows."""
+        found = MeansProcess(risk, share)
+        for some in portions(values.size):
+            found.bet(values[some], centers[some], losses[some], rates[some])
+        return found
+
+    def bet(self, values: FloatArray, centers: FloatArray, losses: FloatArray, rates: FloatArray) -> None:
+        """X_i - a, rounded down; c_i - a, loss_i with X_i >= c_i - loss_i and v_i >= 0 known before X_i; v_i loss_i <= risk."""
+        fine = all(bool(np.all(np.isfinite(one))) for one in (values, centers, losses, rates))
+        fine = fine and bool(np.all(losses >= 0) and np.all(rates >= 0))
+        if not (fine and np.all(rates * losses <= self.risk * (1 + 8 * U))):
+            raise NumericalError(_NO_BET)
+        gains = rates * centers
+        self._logs += same_sum(_log_factors(rates * (values - centers), self.risk))
+        self._gains += same_sum(gains - 4 * U * np.abs(gains))
 
     @cached_property
     def intercept(self) -> Enclosure:
         """sum_i log(1 + v_i (X_i - c_i)) + v_i (c_i - a), from below."""
-        gains = self.rates * self.centers
-        logs = _log_factors(self.rates * (self.values - self.centers), self.risk)
-        return certified_sum(logs) + certified_sum(gains - 4 * U * np.abs(gains))
+        return certified_sum(self._logs) + certified_sum(self._gains)
 
 
-def means_end(processes: Sequence[MeansProcess], most: float, probability: float) -> float:
-    """A lower end of J - a in [0, most]; beyond `most` where every value is rejected."""
-    check_shares([one.share for one in processes])
+def means_end(processes: Sequence[tuple[MeansProcess, float]], most: float, probability: float) -> float:
+    """A lower end of J - a in [0, most]; beyond `most` where every value is rejected.
+
+    Every process comes with a V > 0 for which sum_i v_i (m_i - a) <= V (J - a).
+    """
+    check_shares([one.share for one, _ in processes])
+    if not all(0 < total < math.inf for _, total in processes):
+        raise NumericalError(_NO_BET)
     needed = tail_term(probability).upper
 
     def wealth(mean: float) -> float:
         lost = Enclosure(mean)
-        return log_mixture([(one.share, one.intercept - lost * one.total) for one in processes]) - needed
+        return log_mixture([(one.share, one.intercept - lost * total) for one, total in processes]) - needed
 
     return largest(wealth, lambda mean: wealth(mean) >= 0.0, 0.0, most)

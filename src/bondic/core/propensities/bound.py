@@ -75,35 +75,48 @@ class LowerEnd:
         count = self.columns.units
         if any(one.first for one in self.estimators) or len(rates) != len(self.estimators):
             raise InvalidInput("The value over contexts needs all units, and one rate for every estimator.")
-        processes = []
+        processes: list[tuple[MeansProcess, float]] = []
         for estimator, rate in zip(self.estimators, rates, strict=True):
-            centers, losses = self._centers(estimator, running_means(estimator.values, estimator.prior[0]))
-            for multiple, risk in self.strategy.bets:
-                least, lost, cut = _affordable(centers, losses, multiple * rate, risk)
-                total = (Enclosure(float(cut.max())) * float(count)).upper  # of any rates: V = n max_i v_i
-                processes.append((estimator, least, lost, cut, total, risk))
-        return self._means_claim(processes, len(self.estimators))
+            own = [
+                (MeansProcess(risk, self._share(len(self.estimators))), multiple)
+                for multiple, risk in self.strategy.bets
+            ]
+            most, means = [0.0] * len(own), running_means(estimator.values, estimator.prior[0])
+            for some in portions(count):
+                centers, losses = self._centers(estimator, means(some), some)
+                for k, (process, multiple) in enumerate(own):
+                    least, lost, cut = _affordable(centers, losses, multiple * rate, process.risk)
+                    process.bet(*self._counted(estimator.values[some], least), lost, cut)
+                    most[k] = max(most[k], float(cut.max()))
+            totals = ((Enclosure(one) * float(count)).upper for one in most)  # of any rates: V = n max_i v_i
+            processes += zip((process for process, _ in own), totals, strict=True)
+        return self._means_claim(processes)
 
     def starts(self, strata: Strata) -> Claim:
         """The value over stated starts, (21a). Estimators that would have come later have their share from the start."""
         processes, later = [], int(self.robust_later and not self.estimators[-1].robust)
         for estimator in self.estimators:
             own, (mean, variance) = strata.since(estimator.first), estimator.prior
-            centers, losses = self._centers(estimator, own.means(estimator.values, mean))
+            centers, losses = self._centers(estimator, own.means(estimator.values, mean), slice(None))
+            counted, share = self._counted(estimator.values, centers), self._share(len(self.estimators) + later)
             for multiple, risk in self.strategy.bets:
                 rule = BalancedRates(
                     self.planned - estimator.first, self.probability, variance, self._weight(estimator), multiple, risk
                 )
                 rates = rule.of(own, moderate(estimator.values) - centers, losses)
                 if rates.any():  # else no unit of this estimator starts at a stated state: its share is kept
-                    processes.append((estimator, centers, losses, rates, own.total(rates), risk))
+                    processes.append((MeansProcess.on(*counted, losses, rates, risk, share), own.total(rates)))
         if not processes:
             raise InvalidInput(
                 f"No {self.columns.unit} of the log starts at a state of the stated list (states are compared number by "
                 "number), so propensities say nothing about it. Leave `initial` out (no --initial) for the value over the "
                 "log's own starts, or use a method that carries over from other states: Table(), Dual()."
             )
-        return self._means_claim(processes, len(self.estimators) + later, strata)
+        return self._means_claim(processes, strata)
+
+    def _share(self, estimators: int) -> float:
+        """Of the wealth, for every bet on every estimator."""
+        return 1.0 / (estimators * len(self.strategy.bets))
 
     def _weight(self, estimator: Estimator) -> float:
         return self.strategy.control_weight if estimator.robust else self.strategy.prior_weight
@@ -126,29 +139,19 @@ class LowerEnd:
             ]
         return found
 
-    def _centers(self, estimator: Estimator, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _centers(self, estimator: Estimator, means: FloatArray, some: slice) -> tuple[FloatArray, FloatArray]:
         """Centers, and losses that hold what is rounded before the value is drawn."""
-        centers, losses = estimator.centers(means)
+        centers, losses = estimator.centers(means, some)
         return centers, np.asarray(losses + 8 * U * (np.abs(centers) + abs(self.columns.limits.low)))
 
-    def _means_claim(
-        self,
-        bets: Sequence[tuple[Estimator, FloatArray, FloatArray, FloatArray, float, float]],
-        count: int,
-        strata: Strata | None = None,
-    ) -> Claim:
-        """Of bets (estimator, centers, losses, rates, V, risk) on so many estimators; all is counted from the least value."""
-        limits, share = self.columns.limits, 1.0 / (count * len(self.strategy.bets))
-        processes: list[MeansProcess] = []
-        counted: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}  # bets share them where centers are the same
-        for estimator, centers, losses, rates, total, risk in bets:
-            known = id(estimator), id(centers)
-            if known not in counted:
-                values = np.asarray(estimator.values)
-                size = np.abs(centers) + abs(limits.low) + np.abs(values)
-                values = np.asarray(values - limits.low) - 8 * U * size
-                counted[known] = values, np.asarray(centers - limits.low)
-            processes.append(MeansProcess(*counted[known], losses, rates, total, risk, share))
+    def _counted(self, values: FloatArray, centers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values, rounded down, and centers: both from the least value."""
+        low = self.columns.limits.low
+        size = np.abs(centers) + abs(low) + np.abs(values)
+        return np.asarray(values - low) - 8 * U * size, np.asarray(centers - low)
+
+    def _means_claim(self, processes: Sequence[tuple[MeansProcess, float]], strata: Strata | None = None) -> Claim:
+        limits = self.columns.limits
         end = means_end(processes, limits.width, self.probability)
         return self._claim(next_down((Enclosure(limits.low) + end).lower), strata)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, next_down
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, filled, next_down
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import running_means
@@ -77,6 +77,9 @@ class Contrast:
     def rows(self) -> IntArray:
         return self.first.rows
 
+    def before(self, row: int) -> int:
+        return self.first.before(row)
+
     @property
     def limits(self) -> ValueRange:
         """Of the difference, as seen from this end."""
@@ -129,7 +132,7 @@ class Contrast:
             return None
         if self.second.of_behavior:
             free = self.second.free_estimators(1.0)[0]
-            means = running_means(free.values, free.prior[0])[own.first :]
+            means = filled(free.values.size, running_means(free.values, free.prior[0]))[own.first :]
             losses = np.maximum(means - free.floor, 0.0) * (1 + 8 * U)
             other = replace(free, values=free.values[own.first :], first=own.first, predicted=(means, losses))
         else:
@@ -186,8 +189,12 @@ def _total_variation(one: Decisions, other: Decisions) -> FloatArray:
 def _sum(one: Estimator, other: Estimator) -> Estimator:
     """Values of two ends added, rounded down."""
     floor = next_down(one.floor + other.floor)
-    total = np.asarray(one.values) + np.asarray(other.values)
-    values = np.maximum(total - 2 * U * np.abs(total), floor)
+
+    def total(some: slice) -> FloatArray:
+        found = one.values[some] + other.values[some]
+        return np.asarray(np.maximum(found - 2 * U * np.abs(found), floor))
+
+    values = filled(one.values.size, total)
     prior = (one.prior[0] + other.prior[0], one.prior[1] + other.prior[1])
     if one.predicted is None or other.predicted is None:
         return Estimator(one.name, values, floor, prior, one.first)

@@ -50,12 +50,14 @@ class Estimator:
     def robust(self) -> bool:
         return self.predicted is not None
 
-    def centers(self, means: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What values are predicted to be, running `means` without q̂, and how far below it they can be."""
+    def centers(self, means: FloatArray, some: slice) -> tuple[FloatArray, FloatArray]:
+        """What some values are predicted to be, running `means` without q̂, and how far below it they can be."""
+        if self.predicted is not None:
+            return self.predicted[0][some], self.predicted[1][some]
+        least = self.floor if self.floors is None else self.floors[some]
         if self.floors is not None:
-            means = np.clip(means, self.floors, -self.floors)
-        least = self.floor if self.floors is None else self.floors
-        return self.predicted or (means, np.maximum(means - least, 0.0) * (1 + 8 * U))
+            means = np.clip(means, least, -least)
+        return means, np.maximum(means - least, 0.0) * (1 + 8 * U)
 
     @staticmethod
     def between(name: str, values: FloatArray, floor: float, usual: float) -> Estimator:
@@ -95,6 +97,17 @@ class Decisions:
     def rewards(self) -> FloatArray:
         """(n,) as seen from this end."""
         return self.logged_rewards if self.end == "lower" else -self.logged_rewards
+
+    def of_today(self) -> Self:
+        """The same units, weighed for the policy that made the log."""
+        slots = np.broadcast_to(np.int64(0), self.rows.shape)
+        return replace(self, ratios=Ratios.ones(self.rows.size), slots=slots, probs=None, of_behavior=True)
+
+    def before(self, row: int) -> int:
+        """How many of these rows stand before a row of the log."""
+        return int(
+            np.searchsorted(self.rows, self.rows.dtype.type(row))
+        )  # a number of another type would copy the column
 
     @property
     def starts(self) -> IntArray:
@@ -173,7 +186,7 @@ class Decisions:
             return None
         if not (self.consecutive and self.bounds_weights(cap)):
             raise InvalidInput("Doubly robust returns need episodes one after the other, and a bound of their steps.")
-        first = int(np.searchsorted(self.start_rows, control.borders[0]))
+        first = int(np.searchsorted(self.start_rows, self.rows.dtype.type(control.borders[0])))
         if first == self.units:
             return None
         later = self.part(slice(int(self.starts[first]), None))
@@ -318,6 +331,8 @@ class Decisions:
 
     def products(self, factor: float = 1.0) -> Ratios:
         """ρ_{0:t} / Γ^(t+1) for every row. No episode sees the size of another."""
+        if self.of_behavior and factor == 1.0:
+            return self.ratios
         with np.errstate(divide="ignore"):
             logs = np.log(self.ratios.values / factor)
         dead = np.isneginf(logs)

@@ -23,7 +23,7 @@ from bondic.core.propensities.betting import Strategy
 from bondic.core.propensities.bound import LowerEnd, Units, one_start, refuse_other_starts
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.control import Control
-from bondic.core.propensities.decisions import Estimator
+from bondic.core.propensities.decisions import Decisions, Estimator
 from bondic.core.propensities.ratios import Stated, Target
 from bondic.core.propensities.strata import Strata
 from bondic.core.question import Question
@@ -118,8 +118,11 @@ class PropensityProof(Proof):
         """What is weighed, as seen from the lower end."""
         if self.stated.min_propensity is not None and not question.first.layout.discrete:
             raise InvalidInput(_DENSITIES)
-        found, cap = [], self.stated.cap()
+        found, cap = list[Decisions](), self.stated.cap()
         for part, policy, target in zip(question.parts, self.estimand.policies, self.targets, strict=True):
+            if found and policy.known_by == "behavior":
+                found.append(found[0].of_today())
+                continue
             every = self.every_action and policy.answered
             drawn, states = self.value == "population", cap is not None or part.columns.initial_states.kind == "exact"
             found.append(part.columns.decisions(target, every_action=every, drawn=drawn, states=states))
