@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from machine import describe
 
 import bondic
+import bondic.data.open
 import bondic.estimate  # what is imported is no part of the times
 
 PART, MOST_ROWS = 1_000_000, 1_000_000

@@ -138,9 +138,6 @@ class _KnownIds:
         return new
 
 
-_ROW, _TIME, _ENDED = 0, 1, 2
-
-
 class OutOfOrder(InvalidInput):
     """A row comes before an earlier one of its episode."""
 
@@ -160,8 +157,9 @@ class KeyCheck:
     """
 
     def __init__(self) -> None:
-        self._ids: IntArray = np.zeros(0, dtype=np.int64)
-        self._last: IntArray = np.zeros((0, 3), dtype=np.int64)  # last row, its timestep, whether it is terminated
+        self._known: list[
+            tuple[IntArray, IntArray]
+        ] = []  # ids; their last rows, the timesteps of these, whether terminated
 
     def add(self, part: Transitions, first_row: int = 0) -> None:
         """Check the next rows of the log."""
@@ -169,39 +167,57 @@ class KeyCheck:
             self._check(part, np.asarray(part.episode_ids), first_row)
 
     def _check(self, part: Transitions, episodes: IntArray, first_row: int) -> None:
+        numbers = np.arange(episodes.size) + first_row
         times = np.zeros(episodes.size, dtype=np.int64) if part.timesteps is None else part.timesteps
-        fresh = np.column_stack([np.arange(episodes.size) + first_row, times, part.terminations])
-        known = np.isin(self._ids, episodes)
-        ids, rows = np.concatenate([self._ids[known], episodes]), np.concatenate([self._last[known], fresh])
+        carried_ids, carried = self._near(int(episodes.min()), int(episodes.max()))
+        known = np.isin(carried_ids, episodes)
+        ids, rows = np.concatenate([carried_ids[known], episodes]), np.concatenate([carried[0, known], numbers])
+        times = np.concatenate([carried[1, known], times])
+        ended = np.concatenate([carried[2, known].astype(bool), part.terminations])
         if part.timesteps is not None:
-            _refuse_repeated_keys(ids, rows)
+            _refuse_repeated_keys(ids, rows, times)
         grouped = Episodes(ids)
-        earlier, later = (rows[side] for side in grouped.pairs)
-        back = _arrays.first(later[:, _TIME] < earlier[:, _TIME]) if part.timesteps is not None else None
+        earlier, later = grouped.pairs
+        back = _arrays.first(times[later] < times[earlier]) if part.timesteps is not None else None
         if (
             back is not None
         ):  # before what follows a termination: the last row of an episode is among those out of place
-            raise out_of_order(*later[back, [_ROW, _TIME]].tolist(), *earlier[back, [_ROW, _TIME]].tolist())
-        if (bad := _arrays.first(earlier[:, _ENDED] == 1)) is not None:
-            row, end = later[bad, _ROW], earlier[bad, _ROW]
+            row, before = int(later[back]), int(earlier[back])
+            raise out_of_order(int(rows[row]), int(times[row]), int(rows[before]), int(times[before]))
+        if (bad := _arrays.first(ended[earlier])) is not None:
+            row, end = int(rows[later[bad]]), int(rows[earlier[bad]])
             raise InvalidInput(
                 f"Row {row} follows row {end} in the same episode, but row {end} is terminated. Nothing follows a termination "
                 "(vector environments that reset on the next step write such rows): drop rows whose action was not carried "
                 "out, or give the new episode its own id. If the rows are out of order, sort them by episode and time."
             )
         last = grouped.last
-        self._ids = np.concatenate([self._ids[~known], ids[last]])
-        self._last = np.concatenate([self._last[~known], rows[last]])
+        self._known.append((carried_ids[~known], carried[:, ~known]))
+        self._known.append((ids[last], np.stack([rows[last], times[last], ended[last]])))
+
+    def _near(self, low: int, high: int) -> tuple[IntArray, IntArray]:
+        """What is known of episodes of earlier parts whose ids overlap with these; it is taken out."""
+        found, apart = list[tuple[IntArray, IntArray]](), list[tuple[IntArray, IntArray]]()
+        for ids, last in self._known:
+            if ids.size:
+                (found if ids.min() <= high and ids.max() >= low else apart).append((ids, last))
+        self._known = apart
+        if not found:
+            return np.zeros(0, dtype=np.int64), np.zeros((3, 0), dtype=np.int64)
+        return np.concatenate([ids for ids, _ in found]), np.concatenate([last for _, last in found], axis=1)
 
 
-def _refuse_repeated_keys(episodes: IntArray, rows: IntArray) -> None:
+def _refuse_repeated_keys(episodes: IntArray, rows: IntArray, times: IntArray) -> None:
     """Before anything else: a log pasted twice also has rows after its terminations, with another way out."""
-    order = np.lexsort((rows[:, _TIME], episodes))
-    same = (np.diff(episodes[order]) == 0) & (np.diff(rows[order, _TIME]) == 0)
+    ahead = np.diff(episodes)
+    if np.all((ahead > 0) | ((ahead == 0) & (np.diff(times) > 0))):  # all in order
+        return
+    order = np.lexsort((times, episodes))
+    same = (np.diff(episodes[order]) == 0) & (np.diff(times[order]) == 0)
     if same.any():
         earlier, later = min(zip(order[1:][same], order[:-1][same], strict=True))[::-1]
         many = "" if same.sum() == 1 else f" (and {same.sum() - 1} more pairs: is the log pasted twice?)"
         raise InvalidInput(
-            f"Rows {rows[earlier, _ROW]} and {rows[later, _ROW]} carry the same (episode, timestep) key{many}. A copied row is "
+            f"Rows {rows[earlier]} and {rows[later]} carry the same (episode, timestep) key{many}. A copied row is "
             "not new data and breaks the guarantee: keep each event once."
         )

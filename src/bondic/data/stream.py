@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -60,29 +60,39 @@ class LogStream(Log):
         if len(self) == 0:
             raise InvalidInput("The log is empty. An interval needs at least one transition.")
         digest, keys, first = ContentHash(), KeyCheck(), None
-        done, span = 0, (np.inf, -np.inf)
-        for columns in ahead(self._raw(RowRange(0, len(self)), self.batch_rows)):
-            part = Transitions.part(columns, done, "")
-            if first is None:
-                first = part
-            first.refuse_other_form(part, done)
-            keys.add(part, done)
-            if not self._inspection.fits(part):
-                self._inspection = self._inspected(done)
-            self._inspection.add(part, done)
-            self._hold(part)
-            digest.add(part.columns())
-            (least, most), (low, high) = span, part.reward_span
-            span = min(least, low), max(most, high)
-            done += len(part)
-            if progress is not None:
-                progress(done / len(self))
+        done, span, beside = 0, (np.inf, -np.inf), list[Future[None]]()
+        with ThreadPoolExecutor(2) as threads:  # looked at while the next rows are read
+            for columns in ahead(self._raw(RowRange(0, len(self)), self.batch_rows)):
+                try:
+                    part = Transitions.part(columns, done, "")
+                    first = part if first is None else first
+                    first.refuse_other_form(part, done)
+                finally:
+                    _finish(beside)  # what is wrong with earlier rows comes first
+                beside = [
+                    threads.submit(keys.add, part, done),
+                    threads.submit(self._look, part, done),
+                    threads.submit(digest.add, part.columns()),
+                ]
+                (least, most), (low, high) = span, part.reward_span
+                span = min(least, low), max(most, high)
+                done += len(part)
+                if progress is not None:
+                    progress(done / len(self))
+            _finish(beside)
         assert first is not None
         first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.unrecorded = first.unrecorded
         self._first, self.content_hash = first, digest.hexdigest()
         self._reward_span = span
         self._single_rows = isinstance(self._inspection, SingleRowsInspection)
+
+    def _look(self, part: Transitions, first_row: int) -> None:
+        """The next rows for the findings, and for later passes."""
+        if not self._inspection.fits(part):
+            self._inspection = self._inspected(first_row)
+        self._inspection.add(part, first_row)
+        self._hold(part)
 
     def _hold(self, part: Transitions) -> None:
         """Keep the rows for later passes, unless they are too many, or single decisions, which are read once more at most."""
@@ -157,6 +167,12 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
         while (found := following.result()) is not None:
             following = thread.submit(next, items, None)
             yield found
+
+
+def _finish(tasks: list[Future[None]]) -> None:
+    """Wait for all of them; what one of them raises is raised here."""
+    for task in tasks:
+        task.result()
 
 
 def _checked_rows(batch_rows: int) -> int:

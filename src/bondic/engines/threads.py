@@ -44,9 +44,7 @@ class Threads:
         """How many tasks may run at a time: a hint for cutting work into tasks."""
         return cores() if self.count is None else self.count
 
-    def run(
-        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
-    ) -> list[T]:
+    def run(self, task: Callable[[S], T], places: Sequence[S], done: Callable[[S], None] | None = None) -> list[T]:
         """[task(place) for place in places]; `done(place)` is called here, in this order, as they are finished.
 
         Whatever `done` or a task raises ends the run: tasks that have not begun are dropped.

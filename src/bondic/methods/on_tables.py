@@ -22,6 +22,7 @@ from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
+from bondic.data.stream import ahead
 from bondic.methods.on_cells import (
     CAREFUL,
     SIGNS,
@@ -300,7 +301,7 @@ def _count(
     values: FloatArray | None = None,
 ) -> Tally:
     """Sums over rows, with those beyond the quotas in the second block; `values`: a reference."""
-    parts = cells.parts(rows, (rows.rows.stop,))
+    parts = ahead(cells.parts(rows, (rows.rows.stop,)))
     own = np.zeros(shape.cells) if values is None else values
     return tally(parts if quotas is None else within_quotas(parts, quotas[None]), shape, rows.gamma, own)
 

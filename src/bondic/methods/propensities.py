@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.balls import Provenance
-from bondic.core.bounded import portions
+from bondic.core.bounded import PORTION, portions
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
 from bondic.core.errors import InvalidInput, refuse
 from bondic.core.proof import Proof
@@ -24,6 +24,7 @@ from bondic.core.propensities.ratios import Stated
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange, range_of
+from bondic.engines.threads import Serial, Threads
 from bondic.errors import TooFewRows
 from bondic.methods.base import Clock, Progress, check_proof, describe, listing_options
 from bondic.methods.propensity_pilot import logged, predicted
@@ -301,8 +302,10 @@ class Propensities:
         chosen: dict[str, str],
     ) -> Result:
         question, exact = question_of(parts), replace(self.stated, gamma_sensitivity=1.0)
-        estimators = {end: columns.from_end(end).estimators(proof.control, exact) for end in _BOTH}
-        claims = proof.claims_on(question, columns, estimators if exact == proof.stated else {})
+        each = (Threads() if columns.units > PORTION else Serial()).run  # of both ends
+        made = each(lambda end: columns.from_end(end).estimators(proof.control, exact), _BOTH)
+        estimators = dict(zip(_BOTH, made, strict=True))
+        claims = proof.claims_on(question, columns, estimators if exact == proof.stated else {}, each)
         strata = proof.strata(question, columns)
         estimate = _estimate(columns.limits, estimators["lower"][-1], estimators["upper"][-1], strata)
         names = [one.name for one in estimators["lower"]]

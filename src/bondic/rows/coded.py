@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.core.cells.rows import SAME_ANSWERS, StateIndex
 from bondic.core.columns import Batch, Cloud, RowRange
@@ -98,14 +99,19 @@ def _block(batch: Batch) -> _Block | None:
     count, ahead = len(batch), batch.next.rows
     order = np.argsort(np.concatenate([np.arange(count) * 2, ahead * 2 + 1]), kind="stable")
     points = np.concatenate([batch.logged, batch.next.points]) + 0.0  # -0.0 is 0.0
-    _, first, codes = np.unique(StateIndex.marks_of(points[order]), return_index=True, return_inverse=True)
-    rank = np.empty(first.size, np.int64)
-    rank[np.argsort(first)] = np.arange(first.size)
-    found = np.empty(len(points), np.int64)
-    found[order] = rank[codes]
-    states = points[order][np.sort(first)]
-    if not np.array_equal(states[found], points):
+    ordered = points[order]
+    marks = StateIndex.marks_of(ordered)
+    for known in (
+        (marks >> np.uint64(48)).astype(np.uint16),
+        marks,
+    ):  # a few bits often do, and are sorted in a pass or two
+        states, codes = _numbered(ordered, known)
+        if np.array_equal(states[codes], ordered):
+            break
+    else:
         return None
+    found = np.empty(len(points), np.int64)
+    found[order] = codes
     own, following = found[:count], np.full(count, -1)
     following[ahead] = found[count:]
     seen, places = np.unique(found[count:], return_index=True)
@@ -115,3 +121,15 @@ def _block(batch: Batch) -> _Block | None:
     columns = CompactColumns()
     columns.add({"state": own, "next": following, "slot": batch.slots, "rewards": batch.rewards})
     return _Block(states, answers, float(off.max(initial=0.0)), columns)
+
+
+def _numbered(points: FloatArray, marks: npt.NDArray[Any]) -> tuple[FloatArray, IntArray]:
+    """The first point of every mark, in the order of their appearance, and which of them every point has the mark of."""
+    order = np.argsort(marks, kind="stable")
+    new = np.concatenate([[True], marks[order[1:]] != marks[order[:-1]]])
+    first = order[new]
+    rank = np.empty(first.size, np.int64)
+    rank[np.argsort(first)] = np.arange(first.size)
+    codes = np.empty(len(points), np.int64)
+    codes[order] = rank[np.cumsum(new) - 1]
+    return points[np.sort(first)], codes

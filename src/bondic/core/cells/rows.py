@@ -351,7 +351,8 @@ def within_quotas(parts: Iterable[CellRows], quotas: FloatArray) -> Iterator[Cel
 
 def repeats(values: IntArray) -> IntArray:
     """How many entries before each one are equal to it."""
-    order = np.argsort(values, kind="stable")
+    small = values.size > 0 and int(values.max()) - int(values.min()) < 2**16
+    order = np.argsort((values - values.min()).astype(np.uint16) if small else values, kind="stable")  # a pass or two
     new = np.flatnonzero(np.diff(values[order], prepend=-1))
     ranks = np.arange(values.size) - np.repeat(new, np.diff(np.append(new, values.size)))
     out = np.empty(values.size, dtype=np.int64)

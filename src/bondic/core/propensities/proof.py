@@ -7,7 +7,7 @@ the library's own were chosen without the rows they are used on cannot be seen i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -143,16 +143,27 @@ class PropensityProof(Proof):
         return self.claims_on(question, self.columns(question))
 
     def claims_on(
-        self, question: Question, columns: Units, known: Mapping[End, tuple[Estimator, ...]] | None = None
+        self,
+        question: Question,
+        columns: Units,
+        known: Mapping[End, tuple[Estimator, ...]] | None = None,
+        each: Callable[[Callable[[End], Claim], Sequence[End]], Iterable[Claim]] = map,
     ) -> Claims:
-        """The ends, from columns that were read before; `known` are their estimators, as seen from each end."""
+        """The ends, from columns that were read before; `known` are their estimators, as seen from each end.
+
+        `each` applies a function to both ends, as `map` does.
+        """
         one_state = self.value != "stated starts" and one_start(question.first, columns.first)
         if not (question.first.own_starts or one_state or self.value == "stated starts"):
             refuse_other_starts(question.first)
         strata = self.strata(question, columns)
-        made, units = known or {}, {end: columns.from_end(end) for end in ends_of(self.side)}
-        estimators = {end: made.get(end) or one.estimators(self.control, self.stated) for end, one in units.items()}
-        return Claims(tuple(self._claim(units[end], estimators[end], strata) for end in units))
+        made = known or {}
+
+        def claim(end: End) -> Claim:
+            units = columns.from_end(end)
+            return self._claim(units, made.get(end) or units.estimators(self.control, self.stated), strata)
+
+        return Claims(tuple(each(claim, ends_of(self.side))))
 
     def _claim(self, columns: Units, estimators: tuple[Estimator, ...], strata: Strata | None) -> Claim:
         cap = self.stated.robust_cap()

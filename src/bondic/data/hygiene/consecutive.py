@@ -104,13 +104,13 @@ class EpisodeIndex:
 
     def _register(self, ids: IntArray, marks: Mapping[str, Marks], rows: EpisodeRows) -> IntArray:
         """Update the episodes; returns the rows of this part that begin one."""
-        known = self.ids[self._sorted]
-        here, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        known, episodes = self.ids[self._sorted], Episodes(ids)
+        here = ids[episodes.first]
         place = np.searchsorted(known, here)
         old = np.zeros(here.size, dtype=bool)
         inside = place < known.size
         old[inside] = known[place[inside]] == here[inside]
-        starts = np.sort(first[~old])
+        starts = episodes.first[~old]
         if starts.size:
             self.ids = np.concatenate([self.ids, ids[starts]])
             self.first_rows = np.concatenate([self.first_rows, rows.number[starts]])
@@ -121,8 +121,7 @@ class EpisodeIndex:
             self._sorted = np.argsort(self.ids, kind="stable")
             place = np.searchsorted(self.ids[self._sorted], here)
         slot = self._sorted[place]  # (episodes here,)
-        mine = slot[inverse]  # (rows,)
-        episodes = Episodes(ids)
+        mine = slot[episodes.number]  # (rows,)
         for name, column in marks.items():
             np.add.at(getattr(self, name), mine, placed(column, self.lengths[mine] + episodes.step))
         self.lengths[mine[episodes.last]] += episodes.lengths
