@@ -239,7 +239,7 @@ class GroupCells(Cells):
             first, ahead = here.stop, there.stop
             value, following = self.value[here], np.where(batch.continues, self.next_value[here], 0.0)
             group, weights = self.next_group[there], batch.next.weights
-            point, slot = np.nonzero(weights)
+            point, slot = np.divmod(np.flatnonzero(weights != 0.0), slots)  # faster than nonzero(weights)
             size = np.abs(batch.rewards) + np.abs(value) + np.abs(following)
             yield CellRows(
                 blocks_of(batch.log_rows, stops), self.group[here] * slots + batch.slots,

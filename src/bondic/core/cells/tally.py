@@ -241,11 +241,10 @@ class _Sums:
         self.entries = np.concatenate(entries, axis=1)
 
     def _check(self, part: CellRows) -> None:
-        fine = np.all((part.cell >= 0) & (part.cell < self.shape.cells))
-        fine = fine and np.all((part.block >= 0) & (part.block < self.shape.blocks))
-        fine = fine and np.all((part.atom >= 0) & (part.atom < self.shape.atoms.shape[0]))
-        fine = fine and np.all((part.owner >= 0) & (part.owner < part.cell.size)) and np.all(part.mass >= 0)
-        if not (fine and np.all(np.isfinite(part.outcome)) and 0 <= part.size < np.inf):
+        numbers = [(part.cell, self.shape.cells), (part.block, self.shape.blocks)]
+        numbers += [(part.atom, self.shape.atoms.shape[0]), (part.owner, part.cell.size)]
+        fine = all(one.min(initial=0) >= 0 and one.max(initial=-1) < count for one, count in numbers)
+        if not (fine and np.all(part.mass >= 0) and np.all(np.isfinite(part.outcome)) and 0 <= part.size < np.inf):
             raise InvalidInput("Rows of a tally have known blocks, cells and atoms, and finite outcomes.")
 
     def finish(self) -> Tally:
