@@ -318,7 +318,7 @@ def test_rows_of_a_longer_pilot_are_not_certified_either():
 @pytest.mark.parametrize("hopeless", [True, False])
 def test_a_long_table_that_proves_nothing_is_answered_from_its_first_rows(hopeless, monkeypatch):
     """The log takes action 2 in one row of the last tenth alone, and the policy nothing else."""
-    monkeypatch.setattr("bondic.methods.default._LONG", 5_000)
+    monkeypatch.setattr("bondic.methods.default.LONG", 5_000)
     monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 1_024)
     planned = []
     plan = b.Table.plan

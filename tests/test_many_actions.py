@@ -1,6 +1,10 @@
 """Logs with hundreds of actions: groups that share coordinates, capped searches, tables in pieces, series for long logs."""
 
+import re
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bondic
@@ -9,7 +13,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.errors import PolicyError
-from bondic.methods.effort import effort_words
+from bondic.methods.effort import effort_words, outlook_words
 from bondic.policies import answers
 from bondic.search.search import evaluate_all, kernel_search
 from bondic.tuning.defaults import Choices
@@ -120,3 +124,46 @@ def test_the_time_of_an_answer_is_said_where_it_is_long(monkeypatch):
     problem = question(300, 34, 30)
     assert effort_words(problem, Choices(), 1.0) == ""
     assert "minutes" in effort_words(problem, Choices(), 1.0, planned=400_000)
+
+
+def never(states):
+    return np.eye(3)[np.full(len(states), 2)]
+
+
+def at_times(states):
+    return np.eye(3)[np.where(states[:, 0] > 0.9, 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows", "says"),
+    [
+        (lambda states: np.full((len(states), 3), [0.5, 0.5, 0.0]), 6000, "length of about 0.0"),
+        (never, 6000, "a share of 0 .*100 % of the value range stay open"),
+        (at_times, 6000, "a share of 0[.]1.* % of the value range stay open"),
+        (
+            lambda states: np.full((len(states), 3), [0.0, 1.0, 0.0]),
+            40,
+            "whole value range; about [0-9]+ times as many rows",
+        ),
+        (never, 5000, ""),  # short
+    ],
+)
+def test_what_a_long_log_will_say_is_said_before_it_is_worked_on(policy, rows, says, tmp_path, monkeypatch):
+    """From its first block alone: a policy whose actions are not there is told at once, and what is missing."""
+    rng, behavior = np.random.default_rng(0), np.array([0.8, 0.2])
+    actions = rng.choice(2, p=behavior, size=rows)
+    columns = {"obs_0": rng.random(rows), "action": actions, "reward": (rng.random(rows) < 0.4) * 1.0}
+    pq.write_table(pa.table(columns | {"behavior_action_probs": behavior[actions]}), tmp_path / "log.parquet")
+    log = bondic.stream_log(tmp_path / "log.parquet", one_step=True)
+    problem = bondic.make_problem(log, policy, gamma=0.0, reward_range=(0, 1), accept=None)
+    monkeypatch.setattr("bondic.methods.effort.LONG", rows if says else rows + 1)
+    words = outlook_words(problem, 0.1)
+    assert re.search(says, words) if says else not words, words
+    result = bondic.estimate_interval(problem)
+    if "stay open" in words:
+        assert result.length >= float(words.split(" % of")[0].split()[-1]) / 100 - 0.03
+    elif "length" in words:
+        assert 0.5 < result.length / float(words.rstrip(".").split()[-1]) < 2
+    elif words:
+        assert result.length > 0.8
+    assert outlook_words(bondic.make_problem(log.read(), policy, gamma=0.0, reward_range=(0, 1), accept=None), 0.1) == ""

@@ -38,7 +38,8 @@ from bondic.decisions.subgroups import with_subgroups
 from bondic.errors import TooFewRows, ValidityNote, ValidityWarning, command_words
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder, write_texts
-from bondic.methods.effort import effort_words
+from bondic.methods.effort import effort_words, outlook_words
+from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.report.exports import result_csv, write_result
 from bondic.report.pens import result_markdown, result_table
 from bondic.report.plots import save_plot
@@ -74,6 +75,8 @@ def command(**options: Any) -> int:
         verdict: Gate | None = None
         method = make_method(options["method"], options, inputs, sums)
         if options["method"] == "auto" and (words := effort_words(question, method.choices, method.radius)):
+            talk.print(words, highlight=False)
+        if options["method"] in ("auto", PROPENSITIES) and (words := outlook_words(question, options["alpha"])):
             talk.print(words, highlight=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer

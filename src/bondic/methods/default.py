@@ -50,7 +50,7 @@ _BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
 _MIN_LANDMARKS = 50
 """With fewer landmarks the feasible set is too coarse, unless the log has no more pairs."""
-_LONG = 2**20
+LONG = 2**20
 """Rows from which on it pays to see first whether they can prove anything."""
 _MARGIN = 8
 """So many times as many rows have to be hopeless, too: a prediction is not exact."""
@@ -258,7 +258,7 @@ class Default:
 
         def run(rows: Rows, alpha: float, progress: Progress | None) -> Result:
             count, width = len(rows.rows), range_of(rows.terms).width
-            if count >= _LONG:
+            if count >= LONG:
                 first = rows.select(rows.rows.start, rows.rows.start + rows.block_rows)
                 if table.predicted_length(first, alpha, _MARGIN * count) >= (1 - 1e-9) * width:
                     why = (

@@ -39,6 +39,8 @@ def predicted(stated: Stated, pilot: Rows, alpha: float, rows: float) -> float:
         return math.inf
     if columns.units < _FEWEST:
         return math.inf
+    if not columns.ratios.values.any():  # the policy takes none of the logged actions: nothing is known of it
+        return range_of(pilot.terms).width
     # from both ends, means of single decisions differ by chance alone; those of episodes by what was not recorded
     weight, units = float(columns.unit == "episode"), columns.units * rows / len(pilot.rows)
     shares, width, missing = np.ones(columns.units), range_of(pilot.terms).width, 0.0

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, filled, next_down
+from bondic.core.bounded import Enclosure, FloatArray, IntArray, U, filled, next_down, portions
 from bondic.core.claims import End
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import running_means
@@ -190,11 +190,10 @@ def _sum(one: Estimator, other: Estimator) -> Estimator:
     """Values of two ends added, rounded down."""
     floor = next_down(one.floor + other.floor)
 
-    def total(some: slice) -> FloatArray:
-        found = one.values[some] + other.values[some]
-        return np.asarray(np.maximum(found - 2 * U * np.abs(found), floor))
-
-    values = filled(one.values.size, total)
+    values = np.asarray(one.values)
+    for some in portions(values.size):  # in the place of the first ones: nobody else has them
+        values[some] += other.values[some]
+        values[some] = np.maximum(values[some] - 2 * U * np.abs(values[some]), floor)
     prior = (one.prior[0] + other.prior[0], one.prior[1] + other.prior[1])
     if one.predicted is None or other.predicted is None:
         return Estimator(one.name, values, floor, prior, one.first)
